@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::about::About;
 use super::absence::{self, Missing};
-use super::error::{Error, fits};
+use super::error::{Error, fits, manifest_fits};
 use super::hold;
 use super::hold_condition::tell_of_hold;
 use super::overriding::{self, Overriding};
@@ -268,7 +268,11 @@ async fn carry_out<B: BindingKind>(
     let rendered = fits(&object)
         .and_then(|()| Overriding::of(fleet, subject))
         .and_then(|overriding| {
-            let apply = |manifest: &mut _, cluster: &str| overriding.apply(manifest, cluster);
+            let apply = |manifest: &mut _, cluster: &str| {
+                let annotations = overriding.apply(manifest, cluster)?;
+                manifest_fits(manifest, cluster)?;
+                Ok(annotations)
+            };
             let interpreters = &fleet.interpreters;
             Ok(render(&origin, spec, &object, inject, interpreters, apply)?)
         });

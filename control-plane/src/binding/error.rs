@@ -4,10 +4,7 @@ use muster_shared::{interpreter, work_status};
 use serde_json::Value;
 
 use crate::fleet::api_error::ApiError;
-
-/// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a
-/// deeper one could be written and never read again.
-pub const DEEPEST_MANIFEST: usize = 100;
+use crate::overrides::{self, DEEPEST_MANIFEST, Excess};
 
 /// Reason why the Works of a binding are not as they should be.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +25,9 @@ pub enum Error {
         "the resource is {levels} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work: it is neither made nor updated in members"
     )]
     Deep { levels: usize },
+    /// The manifest for a cluster does not fit into a Work.
+    #[error("the manifest for cluster {cluster} is {excess}")]
+    Manifest { cluster: String, excess: Excess },
     #[error("{0} is there and cannot be read, so that it is neither updated nor replaced")]
     Unreadable(String),
     #[error("another replica leads: nothing is written any more")]
@@ -51,6 +51,17 @@ pub fn fits(template: &Value) -> Result<(), Error> {
     }
 }
 
+/// Refuses a manifest that is too deep or too large to be put into a Work.
+///
+/// # Errors
+/// [`Error::Manifest`].
+pub fn manifest_fits(manifest: &Value, cluster: &str) -> Result<(), Error> {
+    overrides::check(manifest).map_err(|excess| Error::Manifest {
+        cluster: cluster.to_owned(),
+        excess,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -71,6 +82,10 @@ mod tests {
                 "spec": { "workload": { "manifests": [manifest] } },
             });
             let readable = serde_json::from_str::<CachedWork>(&work.to_string()).is_ok();
+            assert_eq!(
+                fits(&manifest).is_ok(),
+                manifest_fits(&manifest, "m1").is_ok()
+            );
             match fits(&manifest) {
                 Ok(()) => assert!(readable, "{levels} levels"),
                 Err(error) => assert!(error.to_string().contains(&format!("{levels} levels"))),
@@ -78,5 +93,14 @@ mod tests {
         }
         assert!(fits(&nested(DEEPEST_MANIFEST)).is_ok());
         assert!(fits(&nested(DEEPEST_MANIFEST + 1)).is_err());
+        let deep = manifest_fits(&nested(DEEPEST_MANIFEST + 1), "m1").unwrap_err();
+        assert!(
+            deep.to_string().contains("cluster m1 is 101 levels deep"),
+            "{deep}"
+        );
+        let text = |bytes: usize| json!({ "a": "x".repeat(bytes) });
+        assert!(manifest_fits(&text(1_500_000), "m1").is_ok());
+        let large = manifest_fits(&text(1_600_000), "m1").unwrap_err();
+        assert!(large.to_string().contains("bytes large"), "{large}");
     }
 }

@@ -203,7 +203,7 @@ impl<'a> Overriding<'a> {
             });
         };
         match overrides::apply(manifest, &selected, &cluster) {
-            Ok(applied) => Ok(applied.annotations().collect()),
+            Ok(applied) => Ok(applied.annotations().into_iter().collect()),
             Err(error) => Err(Error::Overrides {
                 reason: error.to_string(),
             }),

@@ -195,13 +195,7 @@ pub fn render<E>(
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
     prune(&mut base);
-    // The member would delete the finished Job on its own, and the agent would make it again
-    // (Karmada: the same).
-    if base["kind"] == "Job"
-        && let Some(spec) = base["spec"].as_object_mut()
-    {
-        spec.remove("ttlSecondsAfterFinished");
-    }
+    keep_when_finished(&mut base);
     let completions = divided_completions(spec, template, &targets);
     let conflict = conflict_resolution(spec, template);
     let state = if inject {
@@ -225,6 +219,7 @@ pub fn render<E>(
                 Ok(applied) => annotations.extend(applied),
                 Err(error) => return Ok(Err(error)),
             }
+            keep_when_finished(&mut manifest);
             let text = |key: &str| {
                 template["metadata"][key]
                     .as_str()
@@ -273,6 +268,16 @@ pub fn render_plain(
     let works = render(origin, spec, template, inject, &interpreters, unchanged)?;
     let never = |work: Result<Rendered, _>| work.unwrap_or_else(|never| match never {});
     Ok(works.into_iter().map(never).collect())
+}
+
+/// Removes what lets the member delete a finished Job on its own: the agent would make it again
+/// (Karmada: the same).
+fn keep_when_finished(manifest: &mut Value) {
+    if manifest["kind"] == "Job"
+        && let Some(spec) = manifest["spec"].as_object_mut()
+    {
+        spec.remove("ttlSecondsAfterFinished");
+    }
 }
 
 struct WorkName {
@@ -433,5 +438,28 @@ mod tests {
         assert!(again.expected.contains("m1") && again.purged_first.is_empty());
         let chosen = scope(json!([{ "name": "m2" }]));
         assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
+    }
+
+    #[test]
+    fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
+        let origin = Origin {
+            namespace: Some("shop".to_owned()),
+            name: "once-job".to_owned(),
+            id: "1".to_owned(),
+        };
+        let spec = json!({ "clusters": [{ "name": "m1" }] });
+        let template = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "once", "namespace": "shop" }, "spec": {},
+        });
+        let overriding = |manifest: &mut Value, _: &str| {
+            manifest["spec"]["ttlSecondsAfterFinished"] = json!(60);
+            manifest["spec"]["parallelism"] = json!(2);
+            Ok::<_, std::convert::Infallible>(Pairs::new())
+        };
+        let spec = serde_json::from_value(spec).unwrap();
+        let works = render(&origin, &spec, &template, false, overriding).unwrap();
+        let work = works[0].as_ref().unwrap();
+        assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
     }
 }

@@ -3,6 +3,7 @@
 use muster_shared::api::override_policy::{CommandArgsOverrider, ImageOverrider, ListOperator};
 use serde_json::{Map, Value, json};
 
+use super::limits::Room;
 use super::{image, pointer};
 
 /// Returns the containers (not the init containers) of a Pod, or of the pod template of a kind that
@@ -30,6 +31,7 @@ fn containers(manifest: &mut Value) -> impl Iterator<Item = &mut Map<String, Val
 pub(super) fn change_images(
     manifest: &mut Value,
     overrider: &ImageOverrider,
+    room: &mut Room,
 ) -> Result<(), String> {
     if let Some(predicate) = &overrider.predicate {
         let path = &predicate.path;
@@ -40,12 +42,18 @@ pub(super) fn change_images(
         let image = held
             .as_str()
             .ok_or_else(|| format!("the field {path} is no text"))?;
-        *held = json!(image::change(image, overrider)?);
+        let changed = image::change(image, overrider)
+            .map_err(|reason| format!("the field {path}: {reason}"))?;
+        room.take(changed.len().saturating_sub(image.len()))?;
+        *held = json!(changed);
         return Ok(());
     }
-    for container in containers(manifest) {
+    for (at, container) in containers(manifest).enumerate() {
         let image = container.get("image").and_then(Value::as_str);
-        let changed = image::change(image.unwrap_or_default(), overrider)?;
+        let image = image.unwrap_or_default();
+        let changed = image::change(image, overrider)
+            .map_err(|reason| format!("container {at}: {reason}"))?;
+        room.take(changed.len().saturating_sub(image.len()))?;
         container.insert("image".to_owned(), json!(changed));
     }
     Ok(())
@@ -59,16 +67,25 @@ pub(super) fn change_list(
     manifest: &mut Value,
     field: &str,
     overrider: &CommandArgsOverrider,
+    room: &mut Room,
 ) -> Result<(), String> {
+    // Each text has quotation marks and a comma.
+    let added: usize = overrider.value.iter().map(|text| text.len() + 3).sum();
     for container in containers(manifest) {
         if container.get("name").and_then(Value::as_str) != Some(&overrider.container_name) {
             continue;
         }
         let held = container.entry(field).or_insert_with(|| json!([]));
-        let mut list = held.as_array().cloned().unwrap_or_default();
+        let mut list = match held.take() {
+            Value::Array(list) => list,
+            _ => Vec::new(),
+        };
         let among = |value: &Value| overrider.value.iter().any(|text| value == text);
         match &overrider.operator {
-            ListOperator::Add => list.extend(overrider.value.iter().map(|text| json!(text))),
+            ListOperator::Add => {
+                room.take(added)?;
+                list.extend(overrider.value.iter().map(|text| json!(text)));
+            }
             ListOperator::Remove => list.retain(|value| !among(value)),
             ListOperator::Other(other) => {
                 return Err(format!(
@@ -90,6 +107,22 @@ mod tests {
             "containerName": "app", "operator": operator, "value": value,
         }))
         .unwrap()
+    }
+
+    fn room(manifest: &Value) -> Room {
+        Room::beside(manifest).unwrap()
+    }
+
+    #[test]
+    fn arguments_of_many_containers_are_bounded() {
+        let containers = vec![json!({ "name": "app" }); 5000];
+        let mut manifest = json!({ "kind": "Pod", "spec": { "containers": containers } });
+        let long = "x".repeat(100_000);
+        let mut room = room(&manifest);
+        let added = change_list(&mut manifest, "args", &list("add", &[&long]), &mut room);
+        assert!(added.unwrap_err().contains("bytes"));
+        let size = muster_shared::work_status::length(&manifest);
+        assert!(size < 2_000_000, "{size} bytes");
     }
 
     fn workload(kind: &str) -> Value {
@@ -123,10 +156,28 @@ mod tests {
             "CronTab",
         ] {
             let mut manifest = workload(kind);
-            change_images(&mut manifest, &overrider).unwrap();
-            change_list(&mut manifest, "args", &list("add", &["--c"])).unwrap();
-            change_list(&mut manifest, "args", &list("remove", &["--a"])).unwrap();
-            change_list(&mut manifest, "command", &list("remove", &["x"])).unwrap();
+            change_images(&mut manifest, &overrider, &mut room(&workload(kind))).unwrap();
+            change_list(
+                &mut manifest,
+                "args",
+                &list("add", &["--c"]),
+                &mut room(&json!({})),
+            )
+            .unwrap();
+            change_list(
+                &mut manifest,
+                "args",
+                &list("remove", &["--a"]),
+                &mut room(&json!({})),
+            )
+            .unwrap();
+            change_list(
+                &mut manifest,
+                "command",
+                &list("remove", &["x"]),
+                &mut room(&json!({})),
+            )
+            .unwrap();
             if kind == "CronTab" {
                 assert_eq!(manifest, workload(kind));
                 continue;
@@ -154,7 +205,8 @@ mod tests {
             }))
             .unwrap();
             let mut manifest = json!({ "kind": "Flink", "spec": { "a/b": "flink:v1", "n": 1 } });
-            change_images(&mut manifest, &overrider).map(|()| manifest["spec"]["a/b"].clone())
+            change_images(&mut manifest, &overrider, &mut room(&json!({})))
+                .map(|()| manifest["spec"]["a/b"].clone())
         };
         assert_eq!(change("/spec/a~1b"), Ok(json!("flink:v2")));
         for (path, reason) in [

@@ -4,6 +4,10 @@ use std::fmt;
 
 use muster_shared::api::override_policy::{ImageComponent, ImageOverrider, OverriderOperator};
 
+/// Characters of the longest registry, and of the longest repository (distribution's limit for
+/// both together is 255).
+const LONGEST_PART: usize = 255;
+
 /// Reference of an image: `[registry[:port]/]repository[:tag|@digest]`. Of a reference with tag and
 /// digest, the tag alone is kept (Karmada behaviour).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl Image {
     /// Reads a reference. The part before the first `/` is a registry if it contains `.` or `:`, or
     /// is `localhost`.
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| Err(format!("{text:?} is no image reference: {what}"));
+        let wrong = |what: &str| Err(format!("the text is no image reference: {what}"));
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => (name, Some(digest)),
             None => (text, None),
@@ -99,7 +103,8 @@ impl Image {
 /// Changes one part of an image reference.
 ///
 /// # Errors
-/// A text that says why: `image` is no reference, or the change would leave none.
+/// A text that says why: `image` is no reference, or the change would leave none. It quotes neither
+/// the image nor the value, which may be from a Secret.
 pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, String> {
     let mut changed = Image::parse(image)?;
     let value = &overrider.value;
@@ -112,11 +117,23 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
         )),
     };
     match &overrider.component {
-        ImageComponent::Registry => changed.registry = edit(&changed.registry)?,
+        ImageComponent::Registry => {
+            changed.registry = edit(&changed.registry)?;
+            if !is_registry(&changed.registry) {
+                return Err(format!(
+                    "the registry would be no host with an optional port and path of at most {LONGEST_PART} characters"
+                ));
+            }
+        }
         ImageComponent::Repository => {
             changed.repository = edit(&changed.repository)?;
             if changed.repository.is_empty() {
-                return Err(format!("{image:?} would be left without a repository"));
+                return Err("the image would be left without a repository".to_owned());
+            }
+            if changed.repository.len() > LONGEST_PART || !is_repository(&changed.repository) {
+                return Err(format!(
+                    "the repository would be no path of lower-case letters, digits, and . _ - / between, of at most {LONGEST_PART} characters"
+                ));
             }
         }
         ImageComponent::Tag => {
@@ -135,6 +152,19 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
         }
     }
     Ok(changed.to_string())
+}
+
+/// Nothing, or a host with an optional port and path.
+fn is_registry(text: &str) -> bool {
+    let (host, path) = match text.split_once('/') {
+        Some((host, path)) => (host, Some(path)),
+        None => (text, None),
+    };
+    let is_host = host
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte));
+    let is_named = !host.is_empty() || path.is_none();
+    text.len() <= LONGEST_PART && is_host && is_named && path.is_none_or(is_repository)
 }
 
 /// Path components of lower-case letters and digits, with separators between.
@@ -257,9 +287,38 @@ mod tests {
             ("a", "Repository", "remove", "without a repository"),
             ("a", "Name", "remove", "Registry, Repository or Tag"),
             ("a", "Tag", "move", "add, remove or replace"),
+            ("SECRET", "Tag", "replace", "repository"),
         ] {
             let error = change(image, &overrider(component, operator, "v")).unwrap_err();
             assert!(error.contains(reason), "{image}: {error}");
+            assert!(!error.contains("SECRET"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_change_leaves_a_registry_and_a_repository_of_limited_length() {
+        let long = "x".repeat(1_300_000);
+        for (component, operator, value) in [
+            ("Registry", "add", &*long),
+            ("Registry", "replace", "SECRET host"),
+            ("Registry", "replace", "/mirror"),
+            ("Registry", "replace", "eu.io/"),
+            ("Repository", "add", &*long),
+            ("Repository", "replace", "SECRET"),
+            ("Repository", "replace", "a/b:v1"),
+        ] {
+            let error =
+                change("quay.io/a/b:v1", &overrider(component, operator, value)).unwrap_err();
+            assert!(
+                error.contains("would be no") && error.len() < 300,
+                "{error}"
+            );
+            assert!(!error.contains("SECRET"), "{error}");
+        }
+        let mirror = overrider("Registry", "replace", "eu.io:5000/mirror");
+        assert_eq!(
+            change("a/b", &mirror).as_deref(),
+            Ok("eu.io:5000/mirror/a/b")
+        );
     }
 }

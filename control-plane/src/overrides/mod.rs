@@ -13,10 +13,13 @@
 mod apply;
 mod containers;
 mod image;
+mod limits;
 mod patch;
 mod pointer;
 mod select;
+mod yaml;
 
 pub use self::apply::apply;
+pub use self::limits::{DEEPEST_MANIFEST, Excess, check};
 pub use self::pointer::fault as pointer_fault;
 pub use self::select::{Policies, concerns};

@@ -6,7 +6,8 @@ use muster_shared::api::override_policy::{
 };
 use serde_json::{Map, Value, json};
 
-use super::pointer;
+use super::limits::{Bounded, Room, too_large};
+use super::{pointer, yaml};
 
 /// Makes one operation of a JSON patch.
 fn operation(
@@ -86,8 +87,13 @@ pub(super) fn pairs(
 /// Changes a document that the manifest holds as a text.
 ///
 /// # Errors
-/// A text that says which field holds no document, or which operation fails.
-pub(super) fn document(manifest: &mut Value, overrider: &FieldOverrider) -> Result<(), String> {
+/// A text that says which field holds no document, or which operation fails. It quotes nothing of
+/// the document, which may be from a Secret.
+pub(super) fn document(
+    manifest: &mut Value,
+    overrider: &FieldOverrider,
+    room: &mut Room,
+) -> Result<(), String> {
     let path = &overrider.field_path;
     pointer::parse(path)?;
     let held = manifest
@@ -96,36 +102,45 @@ pub(super) fn document(manifest: &mut Value, overrider: &FieldOverrider) -> Resu
     let text = held
         .as_str()
         .ok_or_else(|| format!("the field {path} is no text"))?;
-    let in_place = |error: &dyn std::fmt::Display| format!("the field {path}: {error}");
+    let in_place = |reason: String| format!("the field {path}: {reason}");
+    let limit = room.bytes() + text.len();
     let changed = match (&*overrider.json, &*overrider.yaml) {
-        (operations, []) => {
-            let mut document: Value =
-                serde_json::from_str(text).map_err(|error| in_place(&error))?;
-            edit(&mut document, operations).map_err(|error| in_place(&error))?;
-            document.to_string()
-        }
-        ([], operations) => {
-            let mut document: Value =
-                serde_saphyr::from_str(text).map_err(|error| in_place(&error))?;
-            edit(&mut document, operations).map_err(|error| in_place(&error))?;
-            serde_saphyr::to_string(&document).map_err(|error| in_place(&error))?
-        }
-        _ => {
-            return Err(format!(
-                "the field {path}: json and yaml exclude each other"
-            ));
-        }
+        (operations, []) => read_json(text)
+            .and_then(|document| edit(document, operations))
+            .and_then(|document| write_json(&document, limit)),
+        ([], operations) => yaml::read(text)
+            .and_then(|document| edit(document, operations))
+            .and_then(|document| yaml::write(&document, limit)),
+        _ => Err("json and yaml exclude each other".to_owned()),
     };
+    let changed = changed.map_err(in_place)?;
+    room.take(changed.len().saturating_sub(text.len()))?;
     *held = Value::String(changed);
     Ok(())
 }
 
-fn edit(document: &mut Value, operations: &[FieldOperation]) -> Result<(), String> {
+fn read_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!("the text is no JSON document at line {line}, column {column}")
+    })
+}
+
+fn write_json(document: &Value, limit: usize) -> Result<String, String> {
+    let mut text = Bounded::new(limit);
+    match serde_json::to_writer(&mut text, document) {
+        Ok(()) => Ok(text.into_text()),
+        Err(_) => Err(too_large()),
+    }
+}
+
+fn edit(mut document: Value, operations: &[FieldOperation]) -> Result<Value, String> {
     let operations = operations
         .iter()
         .map(|it| operation(&it.sub_path, &it.operator, it.value.as_ref()))
         .collect();
-    apply(document, operations)
+    apply(&mut document, operations)?;
+    Ok(document)
 }
 
 #[cfg(test)]
@@ -233,8 +248,12 @@ mod tests {
             serde_json::from_value(json!({ "fieldPath": "/data/config", kind: operations }))
                 .unwrap();
         let mut manifest = json!({ "data": { "config": text, "number": 1 } });
-        document(&mut manifest, &overrider)
-            .map(|()| manifest["data"]["config"].as_str().unwrap().to_owned())
+        document(
+            &mut manifest,
+            &overrider,
+            &mut Room::beside(&json!({})).unwrap(),
+        )
+        .map(|()| manifest["data"]["config"].as_str().unwrap().to_owned())
     }
 
     #[test]
@@ -265,15 +284,22 @@ mod tests {
             ("/data/missing", "json", "has no field /data/missing"),
             ("/data/number", "json", "/data/number is no text"),
             ("/data/config", "json", "the field /data/config: "),
+            ("/data/config", "yaml", "the field /data/config: "),
             ("data", "yaml", "no JSON pointer"),
         ] {
             let overrider: FieldOverrider = serde_json::from_value(json!({
                 "fieldPath": path, kind: [{ "subPath": "/a", "operator": "remove" }],
             }))
             .unwrap();
-            let mut manifest = json!({ "data": { "config": "no json", "number": 1 } });
-            let error = document(&mut manifest, &overrider).unwrap_err();
+            let mut manifest = json!({ "data": { "config": "{SECRET", "number": 1 } });
+            let error = document(
+                &mut manifest,
+                &overrider,
+                &mut Room::beside(&json!({})).unwrap(),
+            )
+            .unwrap_err();
             assert!(error.contains(reason), "{path}: {error}");
+            assert!(!error.contains("SECRET"), "{error}");
         }
     }
 }

@@ -285,15 +285,15 @@ pub struct FieldOperation {
 impl OverrideSpec {
     /// Returns the rules in the order in which they are applied: `overrideRules`, or the deprecated
     /// pair as one rule if there are none.
-    pub fn rules(&self) -> Vec<RuleWithCluster> {
-        if self.override_rules.is_empty() {
-            vec![RuleWithCluster {
-                target_cluster: self.target_cluster.clone(),
-                overriders: self.overriders.clone(),
-            }]
-        } else {
-            self.override_rules.clone()
-        }
+    pub fn rules(&self) -> impl Iterator<Item = (Option<&ClusterAffinity>, &Overriders)> {
+        let single = self
+            .override_rules
+            .is_empty()
+            .then_some((self.target_cluster.as_ref(), &self.overriders));
+        let rules = self.override_rules.iter();
+        rules
+            .map(|rule| (rule.target_cluster.as_ref(), &rule.overriders))
+            .chain(single)
     }
 }
 

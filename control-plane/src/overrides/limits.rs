@@ -1,0 +1,107 @@
+//! Limits of manifests, which are checked while they are changed.
+
+use std::io;
+
+use muster_shared::work_status::{depth, length};
+use serde_json::Value;
+
+/// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a
+/// deeper one could be written and never read again.
+pub const DEEPEST_MANIFEST: usize = 100;
+/// Bytes of JSON of the largest manifest: etcd's default limit for a request, and so for an object
+/// (`--max-request-bytes`).
+pub const LARGEST_MANIFEST: usize = 1536 * 1024;
+
+/// Reason why a manifest does not fit into a Work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    /// The manifest is nested too deeply.
+    #[error("{0} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work")]
+    Depth(usize),
+    /// The manifest is too large.
+    #[error("more than the {LARGEST_MANIFEST} bytes large that fit into a work")]
+    Size,
+}
+
+/// Bytes by which a manifest may still grow.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+impl Room {
+    /// Measures a manifest.
+    ///
+    /// # Errors
+    /// The manifest is over a limit already.
+    pub fn beside(manifest: &Value) -> Result<Self, Excess> {
+        // The depth comes first: measuring the length recurses.
+        match depth(manifest) {
+            levels if levels > DEEPEST_MANIFEST => return Err(Excess::Depth(levels)),
+            _ => {}
+        }
+        let left = LARGEST_MANIFEST.checked_sub(length(manifest));
+        left.map(Self).ok_or(Excess::Size)
+    }
+
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.0
+    }
+
+    /// Takes bytes for a text that becomes part of the manifest.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+}
+
+/// Returns whether a manifest is within the limits.
+///
+/// # Errors
+/// The limit that it exceeds.
+pub fn check(manifest: &Value) -> Result<(), Excess> {
+    Room::beside(manifest).map(|_| ())
+}
+
+/// Returns the reason for which a change is refused that would make a manifest too large.
+pub(super) fn too_large() -> String {
+    format!("the resource would become {}", Excess::Size)
+}
+
+/// Text of limited length.
+#[derive(Debug)]
+pub(super) struct Bounded {
+    text: Vec<u8>,
+    limit: usize,
+}
+
+impl Bounded {
+    /// Returns an empty text of at most so many bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            text: Vec::new(),
+            limit,
+        }
+    }
+
+    /// Returns the text.
+    pub fn into_text(self) -> String {
+        String::from_utf8(self.text).unwrap_or_default()
+    }
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.limit - self.text.len() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
