@@ -15,13 +15,14 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::about::About;
 use super::absence::{self, Missing};
 use super::error::{Error, fits, manifest_fits};
 use super::hold;
 use super::hold_condition::tell_of_hold;
-use super::overriding::{self, Overriding};
+use super::overriding;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
@@ -96,14 +97,16 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         parked,
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    let settled = Arc::new(OnceCell::new());
     fleet.work(
         tasks,
         "binding",
         queue,
         workers,
         move |fleet, key: BindingKey| {
-            let memory = Arc::clone(&memory);
+            let (memory, settled) = (Arc::clone(&memory), Arc::clone(&settled));
             async move {
+                settled.get_or_init(|| overriding::settle(&fleet)).await;
                 if key.namespace.is_some() {
                     sync::<ResourceBinding>(&fleet, &memory, &key).await
                 } else {
@@ -193,7 +196,15 @@ async fn sync<B: BindingKind>(
     let elsewhere = |work: &&Arc<CachedWork>| {
         cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
     };
-    remove(fleet, &client, works.iter().filter(elsewhere)).await?;
+    let prepared = if scope.targets.is_empty() {
+        Ok(Prepared::Nothing)
+    } else {
+        prepare(fleet, memory, key, binding.as_ref(), id, &works)
+    };
+    // A copy goes only for copies that can be made.
+    if replaces(&prepared, &scope, &works) {
+        remove(fleet, &client, works.iter().filter(elsewhere)).await?;
+    }
     let is_there = |cluster: &str| {
         scope.purged_first.contains(cluster)
             && is_heard(fleet, cluster)
@@ -206,10 +217,22 @@ async fn sync<B: BindingKind>(
     if let Some(held) = held {
         return Ok(Next::After(held.pause(now, LEAVING)));
     }
-    let next = if scope.targets.is_empty() {
-        Next::Done
-    } else {
-        carry_out(fleet, &client, memory, key, binding.as_ref(), id, &works).await?
+    let next = match prepared? {
+        Prepared::Nothing => Next::Done,
+        Prepared::Later(next) => next,
+        Prepared::Works { rendered, refused } => {
+            let origin = origin(key, id);
+            let written = write(fleet, &client, memory, &origin, binding.as_ref(), &rendered).await;
+            let (failed, of) = (refused.len(), rendered.len() + refused.len());
+            match refused.into_iter().next() {
+                None => written?,
+                Some(first) => {
+                    written?;
+                    let first = Box::new(first);
+                    return Err(Error::Some { failed, of, first });
+                }
+            }
+        }
     };
     // Nothing else may lead to another look at the binding.
     Ok(if is_told || next != Next::Done {
@@ -219,16 +242,59 @@ async fn sync<B: BindingKind>(
     })
 }
 
-/// Makes the Works of a binding for its targets.
-async fn carry_out<B: BindingKind>(
+/// Works of a binding for its targets, as far as they can be made.
+enum Prepared {
+    /// Works to be written.
+    Works {
+        /// Those that could be rendered.
+        rendered: Vec<Rendered>,
+        /// Reasons why others could not.
+        refused: Vec<Error>,
+    },
+    /// The binding has nothing to make.
+    Nothing,
+    /// They cannot be rendered yet.
+    Later(Next),
+}
+
+/// Returns whether nothing is lost where the Works elsewhere are removed: every target has a Work
+/// that stays, or one that could be rendered.
+fn replaces(prepared: &Result<Prepared, Error>, scope: &Scope, works: &[Arc<CachedWork>]) -> bool {
+    let is_made = |cluster: &str| match prepared {
+        Ok(Prepared::Works { rendered, .. }) => {
+            let namespace = names::execution_namespace(cluster);
+            rendered.iter().any(|work| work.namespace == namespace)
+        }
+        Ok(Prepared::Nothing) => true,
+        Ok(Prepared::Later(_)) | Err(_) => false,
+    };
+    let is_there = |cluster: &str| {
+        let stays = |work: &&Arc<CachedWork>| work.metadata.deletion_timestamp.is_none();
+        let mut stays = works.iter().filter(stays);
+        stays.any(|work| cluster_of(work) == Some(cluster))
+    };
+    let targets = scope.targets.iter().map(|target| &*target.name);
+    let mut targets = targets.filter(|name| !is_there(name));
+    targets.all(is_made)
+}
+
+fn origin(key: &BindingKey, id: &str) -> Origin {
+    Origin {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        id: id.to_owned(),
+    }
+}
+
+/// Renders the Works of a binding for its targets.
+fn prepare<B: BindingKind>(
     fleet: &Fleet,
-    client: &Client,
     memory: &Memory,
     key: &BindingKey,
     binding: &B,
     id: &str,
     works: &[Arc<CachedWork>],
-) -> Result<Next, Error> {
+) -> Result<Prepared, Error> {
     let spec = binding.spec();
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
@@ -241,35 +307,38 @@ async fn carry_out<B: BindingKind>(
                  namespace only"
             ),
         );
-        return Ok(Next::Done);
+        return Ok(Prepared::Nothing);
     }
     let template = match fleet.templates.get(&template_key) {
         Lookup::Found(template) => template,
         // The binding follows it: garbage collection takes both.
-        Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(memory.parked.wait(&template_key.kind, key.clone())),
+        Lookup::Absent => return Ok(Prepared::Nothing),
+        Lookup::Unknown => {
+            let next = memory.parked.wait(&template_key.kind, key.clone());
+            return Ok(Prepared::Later(next));
+        }
     };
     if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
-        return Ok(Next::After(pause));
+        return Ok(Prepared::Later(Next::After(pause)));
     }
-    let origin = Origin {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        id: id.to_owned(),
-    };
+    if !fleet.knows_overrides() {
+        return Ok(Prepared::Later(Next::After(LEAVING)));
+    }
+    let origin = origin(key, id);
     // The detector is about to write the claim on the template. Claim and generation of the
     // template are part of the manifest: a Work that is made now would be written twice.
     if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
-        return Ok(Next::After(memory.waits.next(key).time));
+        return Ok(Prepared::Later(Next::After(memory.waits.next(key).time)));
     }
     let subject = Subject::of(&template_key, &template);
     let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let rendered = fits(&object)
-        .and_then(|()| Overriding::of(fleet, subject))
-        .and_then(|overriding| {
+        .and_then(|()| overriding::policies(fleet, subject))
+        .and_then(|policies| {
+            let selected = policies.selected(subject);
             let apply = |manifest: &mut _, cluster: &str| {
-                let annotations = overriding.apply(manifest, cluster)?;
+                let annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
                 manifest_fits(manifest, cluster)?;
                 Ok(annotations)
             };
@@ -287,7 +356,6 @@ async fn carry_out<B: BindingKind>(
             return Err(error);
         }
     };
-    let targets = rendered.len();
     let (mut rendered, refused) = parted(rendered);
     for error in &refused {
         let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
@@ -309,16 +377,7 @@ async fn carry_out<B: BindingKind>(
             state::keep(work, held.map(AsRef::as_ref));
         }
     }
-    let next = write(fleet, client, memory, &origin, binding, &rendered).await?;
-    let failed = refused.len();
-    match refused.into_iter().next() {
-        None => Ok(next),
-        Some(first) => Err(Error::Some {
-            failed,
-            of: targets,
-            first: Box::new(first),
-        }),
-    }
+    Ok(Prepared::Works { rendered, refused })
 }
 
 /// Parts the Works that were rendered from the reasons why others were not.

@@ -1,6 +1,9 @@
 //! Override policies of the templates of bindings: when they change, and what they make of a
 //! manifest.
 
+use std::time::Duration;
+
+use kube::Resource;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
@@ -16,7 +19,12 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
-use crate::overrides::{self, Policies, concerns};
+use crate::overrides::{self, Policies, Selected, concerns};
+
+/// How long the bindings wait for the override policies at first.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How often they look whether these are known.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the
 /// policies may select, can change.
@@ -57,23 +65,29 @@ pub(super) fn follow(fleet: &Fleet, queue: &Queue<BindingKey>) {
         fleet.cluster_override_policies.clone(),
     );
     fleet.clusters.on_change(move |change| {
-        let Change::Applied { old, new } = change else {
+        // A cluster that is new is not the target of anything yet, or its bindings have failed and
+        // are tried again.
+        let Change::Applied {
+            old: Some(old),
+            new,
+        } = change
+        else {
             return;
         };
-        let is_selected_otherwise = old.as_ref().is_none_or(|old| traits(old) != traits(new));
-        if is_selected_otherwise && !(policies.0.is_empty() && policies.1.is_empty()) {
+        if traits(old) != traits(new) && !(policies.0.is_empty() && policies.1.is_empty()) {
             affected.by_cluster(new.metadata.name.as_deref().unwrap_or_default());
         }
     });
 }
 
-/// Returns both sides of a change. The old one of a creation and the new one of a deletion do not
-/// exist.
-fn sides<K>(change: &Change<K>) -> (Option<&K>, Option<&K>) {
-    match change {
+/// Returns the policies before and after a change. One that is being deleted selects nothing.
+fn sides<K: Resource>(change: &Change<K>) -> (Option<&K>, Option<&K>) {
+    let (old, new) = match change {
         Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
         Change::Deleted { old } => (Some(old.as_ref()), None),
-    }
+    };
+    let selects = |policy: &&K| policy.meta().deletion_timestamp.is_none();
+    (old.filter(selects), new.filter(selects))
 }
 
 /// Returns what affinities compare of a cluster.
@@ -103,7 +117,9 @@ impl Affected {
         namespace: Option<&str>,
         (old, new): (Option<&OverrideSpec>, Option<&OverrideSpec>),
     ) {
-        if old == new {
+        // Each binding of the first list is reconciled anyway.
+        let knows_bindings = self.bindings.is_synced() && self.cluster_bindings.is_synced();
+        if old == new || (old.is_none() && !knows_bindings) {
             return;
         }
         let selects = |key: &TemplateKey| match self.templates.get(key) {
@@ -149,64 +165,66 @@ impl Affected {
     }
 }
 
-/// Override policies as one template sees them.
-pub(super) struct Overriding<'a> {
-    fleet: &'a Fleet,
-    policies: Policies,
-    subject: Subject<'a>,
+/// Waits until the override policies are known, but not for ever: bindings that need none of them,
+/// such as those that are being deleted, do not wait any longer.
+pub(super) async fn settle(fleet: &Fleet) {
+    let known = async {
+        while !fleet.knows_overrides() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    _ = tokio::time::timeout(SETTLING, known).await;
 }
 
-impl<'a> Overriding<'a> {
-    /// Returns the policies for a template.
-    ///
-    /// # Errors
-    /// [`Error::Overrides`] if there is a policy that might select the template and cannot be read:
-    /// the manifest without its changes might be wrong for every cluster.
-    pub fn of(fleet: &'a Fleet, subject: Subject<'a>) -> Result<Self, Error> {
-        let unread = |kind: &str, name: String| Error::Overrides {
-            reason: format!(
-                "{kind} {name} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
-            ),
-        };
-        if let Some(name) = fleet.cluster_override_policies.unreadable_in("") {
-            return Err(unread("ClusterOverridePolicy", name));
-        }
-        let namespace = subject.namespace.unwrap_or_default();
-        if let Some(name) = fleet.override_policies.unreadable_in(namespace) {
-            return Err(unread("OverridePolicy", format!("{namespace}/{name}")));
-        }
-        let policies = Policies {
-            cluster: fleet.cluster_override_policies.list(),
-            namespaced: fleet.override_policies.list_in(namespace),
-        };
-        Ok(Self {
-            fleet,
-            policies,
-            subject,
-        })
+/// Returns the override policies that may select a template.
+///
+/// # Errors
+/// [`Error::Overrides`] if there is a policy that might select the template and cannot be read:
+/// the manifest without its changes might be wrong for every cluster.
+pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, Error> {
+    let unread = |kind: &str, name: String| Error::Overrides {
+        reason: format!(
+            "{kind} {name} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
+        ),
+    };
+    if let Some(name) = fleet.cluster_override_policies.unreadable_in("") {
+        return Err(unread("ClusterOverridePolicy", name));
     }
+    let namespace = subject.namespace.unwrap_or_default();
+    if let Some(name) = fleet.override_policies.unreadable_in(namespace) {
+        return Err(unread("OverridePolicy", format!("{namespace}/{name}")));
+    }
+    Ok(Policies {
+        cluster: fleet.cluster_override_policies.list(),
+        namespaced: fleet.override_policies.list_in(namespace),
+    })
+}
 
-    /// Changes the manifest for a cluster; returns the annotations of its Work.
-    ///
-    /// # Errors
-    /// [`Error::Overrides`] if a change cannot be made, or nothing is known of the cluster.
-    pub fn apply(&self, manifest: &mut Value, cluster: &str) -> Result<Pairs, Error> {
-        let selected = self.policies.selected(self.subject);
-        if selected.is_empty() {
-            return Ok(Pairs::new());
-        }
-        let Some(cluster) = self.fleet.clusters.get(None, cluster) else {
-            return Err(Error::Overrides {
-                reason: format!(
-                    "cluster {cluster} is not known, so that nobody can tell which override policies apply to it"
-                ),
-            });
-        };
-        match overrides::apply(manifest, &selected, &cluster) {
-            Ok(applied) => Ok(applied.annotations().into_iter().collect()),
-            Err(error) => Err(Error::Overrides {
-                reason: error.to_string(),
-            }),
-        }
+/// Changes the manifest for a cluster by the policies that were selected for its template; returns
+/// the annotations of the Work.
+///
+/// # Errors
+/// [`Error::Overrides`] if a change cannot be made, or nothing is known of the cluster.
+pub(super) fn apply(
+    fleet: &Fleet,
+    selected: &[Selected<'_>],
+    manifest: &mut Value,
+    cluster: &str,
+) -> Result<Pairs, Error> {
+    if selected.is_empty() {
+        return Ok(Pairs::new());
+    }
+    let Some(cluster) = fleet.clusters.get(None, cluster) else {
+        return Err(Error::Overrides {
+            reason: format!(
+                "cluster {cluster} is not known, so that nobody can tell which override policies apply to it"
+            ),
+        });
+    };
+    match overrides::apply(manifest, selected, &cluster) {
+        Ok(applied) => Ok(applied.annotations().into_iter().collect()),
+        Err(error) => Err(Error::Overrides {
+            reason: error.to_string(),
+        }),
     }
 }

@@ -176,7 +176,7 @@ impl Facts for Now<'_> {
     }
 
     fn has_override(&self, name: &str) -> bool {
-        self.detector.has_override(self.policy, name)
+        !self.detector.fleet.knows_overrides() || self.detector.has_override(self.policy, name)
     }
 
     fn has_class(&self, name: &str) -> bool {

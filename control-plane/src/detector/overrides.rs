@@ -50,7 +50,7 @@ impl Detector {
     /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
     pub(super) fn has_override(&self, policy: &Policy, name: &str) -> bool {
         fn is_possible<T>(presence: &Presence<T>) -> bool {
-            let doubt = |it: &Doubt| matches!(it, Doubt::Unlisted | Doubt::Unreadable { .. });
+            let doubt = |it: &Doubt| matches!(it, Doubt::Unreadable { .. });
             match presence {
                 Presence::There(_) => true,
                 Presence::Gone => false,
@@ -66,7 +66,8 @@ impl Detector {
         }
     }
 
-    /// Returns the names in `spec.dependentOverrides` of which there is no override policy.
+    /// Returns the names in `spec.dependentOverrides` of which there is no override policy, or none
+    /// that is known yet.
     pub(super) fn missing_overrides(&self, policy: &Policy) -> Vec<String> {
         let names = policy.spec().dependent_overrides.iter();
         names

@@ -268,15 +268,14 @@ impl Fleet {
         tasks.spawn("template kinds", self.templates.clone().run());
     }
 
-    /// Waits until every cache holds a complete list.
+    /// Waits until every cache holds a complete list, but for those of override policies: what asks
+    /// them waits for them, so that a fleet API without these kinds stops nothing else.
     pub async fn synced(&self) {
         self.clusters.synced().await;
         self.bindings.synced().await;
         self.cluster_bindings.synced().await;
         self.policies.synced().await;
         self.cluster_policies.synced().await;
-        self.override_policies.synced().await;
-        self.cluster_override_policies.synced().await;
         self.taint_policies.synced().await;
         self.works.synced().await;
         self.leases.synced().await;
@@ -301,8 +300,6 @@ impl Fleet {
             missing("cluster bindings", &self.cluster_bindings),
             missing("policies", &self.policies),
             missing("cluster policies", &self.cluster_policies),
-            missing("override policies", &self.override_policies),
-            missing("cluster override policies", &self.cluster_override_policies),
             missing("taint policies", &self.taint_policies),
             missing("works", &self.works),
             missing("leases", &self.leases),
@@ -315,6 +312,14 @@ impl Fleet {
         .flatten()
         .collect();
         (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
+    /// Returns whether all override policies are known. A kind that the API does not serve has none.
+    pub fn knows_overrides(&self) -> bool {
+        fn is_known<K: Followed>(informer: &Informer<K>) -> bool {
+            informer.is_synced() || informer.is_unserved()
+        }
+        is_known(&self.override_policies) && is_known(&self.cluster_override_policies)
     }
 
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.

@@ -23,6 +23,8 @@ pub struct Scene<'a> {
     pub clusters: &'a [TargetCluster],
     /// What they report.
     pub reports: &'a [AggregatedStatusItem],
+    /// Whether one of these clusters at least has a Work of the binding.
+    pub carried_out: bool,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// What is known of a cluster by its name.
@@ -47,7 +49,7 @@ pub struct Scene<'a> {
 pub enum Done {
     /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period has passed, and at least one chosen cluster is available.
+    /// The grace period has passed, and at least one chosen cluster is available and one has a Work.
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
@@ -226,14 +228,14 @@ impl<'a> Situation<'a> {
         }
         let ended = scene.end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to be on a cluster
-        // that lives.
-        (ended && self.available).then(|| {
-            if self.is_target(&task.from_cluster) {
-                Done::BackInPlace
-            } else {
-                Done::Expired
-            }
-        })
+        // that lives, and to have been sent there.
+        if !ended || !self.available {
+            None
+        } else if self.is_target(&task.from_cluster) {
+            Some(Done::BackInPlace)
+        } else {
+            scene.carried_out.then_some(Done::Expired)
+        }
     }
 }
 

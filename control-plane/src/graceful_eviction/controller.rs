@@ -7,11 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, TargetCluster,
+};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
-use muster_shared::names::{annotation, label};
+use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -170,8 +172,17 @@ fn look<B: Binding>(
             false
         }
     };
+    let works = fleet.work_index.of(&BindingKey::of(binding));
+    let has_work = |target: &TargetCluster| {
+        let namespace = names::execution_namespace(&target.name);
+        works.iter().any(|work| {
+            work.metadata.namespace.as_ref() == Some(&namespace)
+                && work.metadata.deletion_timestamp.is_none()
+        })
+    };
     let scene = Scene {
         clusters: &spec.clusters,
+        carried_out: spec.clusters.iter().any(has_work),
         reports: &status.aggregated_status,
         scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),

@@ -22,4 +22,4 @@ mod yaml;
 pub use self::apply::apply;
 pub use self::limits::{DEEPEST_MANIFEST, Excess, check};
 pub use self::pointer::fault as pointer_fault;
-pub use self::select::{Policies, concerns};
+pub use self::select::{Policies, Selected, concerns};

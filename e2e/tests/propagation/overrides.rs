@@ -2,13 +2,17 @@
 //! or cannot be applied.
 
 use kube::api::DeleteParams;
+use muster_control_plane::settings::Settings;
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
 use muster_shared::names::annotation::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES};
 use serde_json::{Value, json};
 
-use muster_e2e::harness::test_bed::until;
+use muster_e2e::harness::test_bed::{gone, until};
+use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
+use muster_shared::k8s::CustomResourceDefinition;
 use muster_shared::names;
 
 use crate::bench::{Bench, create, merge};
@@ -166,4 +170,102 @@ async fn a_change_that_cannot_be_made_is_told_and_stops_its_cluster_alone() {
     for member in ["m1", "m2"] {
         runs(&bench, member, "ok.io/nginx:2").await;
     }
+}
+
+/// Overriders that fail for every Deployment.
+fn failing() -> Value {
+    json!({ "plaintext": [{ "path": "/spec/nosuch", "operator": "replace", "value": 1 }] })
+}
+
+/// Places a Deployment in the place of the scheduler.
+async fn schedule(bench: &Bench, name: &str, spec: Value) {
+    let binding = format!("{name}-deployment");
+    let is_made = |_: &ResourceBinding| true;
+    until(&bench.here(), &binding, "it is made", is_made).await;
+    merge::<ResourceBinding>(&bench.here(), &binding, json!({ "spec": spec })).await;
+}
+
+/// Repairs a policy that fails for `m2`; the Work in `m1` goes afterwards only. `witness` is sent
+/// to `m2` when the controller has dealt with the binding.
+async fn moves_once_repaired(bench: &Bench, witness: impl Future<Output = ()>) {
+    let told = bench
+        .told(
+            "ResourceBinding",
+            "web-deployment",
+            "ApplyOverridePolicyFailed",
+        )
+        .await;
+    assert!(told.contains("cluster m2"), "{told}");
+    witness.await;
+    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    let work = names::work("Deployment", "web", "default");
+    let held = bench.works("m1").get(&work).await.unwrap();
+    assert_eq!(held.metadata.deletion_timestamp, None);
+    let rules = json!({ "spec": { "overrideRules": [in_region("eu", &registry("eu.io"))] } });
+    merge::<OverridePolicy>(&bench.here(), "broken", rules).await;
+    bench.withdrawn("m1", "Deployment", "web").await;
+    runs(bench, "m2", "eu.io/nginx").await;
+}
+
+#[tokio::test]
+async fn a_changed_placement_leaves_no_cluster_before_the_next_can_have_its_copy() {
+    let bench = Bench::start().await;
+    region(&bench, "m2", "eu").await;
+    override_policy(&bench, "broken", json!([in_region("eu", &failing())])).await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let at =
+        |member: &str| json!({ "placement": { "clusterAffinity": { "clusterNames": [member] } } });
+    bench.place("web", at("m1")).await;
+    runs(&bench, "m1", "nginx").await;
+    merge::<PropagationPolicy>(&bench.here(), "web", json!({ "spec": at("m2") })).await;
+    moves_once_repaired(&bench, bench.witness()).await;
+}
+
+#[tokio::test]
+async fn a_direct_purge_leaves_no_cluster_before_the_next_can_have_its_copy() {
+    let bench = Bench::start().await;
+    region(&bench, "m2", "eu").await;
+    override_policy(&bench, "broken", json!([in_region("eu", &failing())])).await;
+    // The test is the scheduler.
+    let _control_plane =
+        bench.control_plane_of("*,-cluster,-clustertaintpolicy,-taintmanager,-scheduler");
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    let on = |member: &str| json!([{ "name": member, "replicas": 4 }]);
+    schedule(&bench, "web", json!({ "clusters": on("m1") })).await;
+    runs(&bench, "m1", "nginx").await;
+    let moved = json!({
+        "clusters": on("m2"),
+        "gracefulEvictionTasks": [{
+            "fromCluster": "m1", "purgeMode": "Directly", "reason": "Test", "producer": "test",
+            "gracePeriodSeconds": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+        }],
+    });
+    schedule(&bench, "web", moved).await;
+    let witness = async {
+        bench.deploy("witness").await;
+        bench.place("witness", json!({})).await;
+        schedule(&bench, "witness", json!({ "clusters": on("m2") })).await;
+    };
+    moves_once_repaired(&bench, witness).await;
+}
+
+#[tokio::test]
+async fn a_fleet_api_without_override_policies_carries_out_everything_else() {
+    let bench = Bench::start().await;
+    let definitions = bench.all::<CustomResourceDefinition>();
+    for plural in ["overridepolicies", "clusteroverridepolicies"] {
+        let name = format!("{plural}.policy.karmada.io");
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        gone(&definitions, &name).await;
+    }
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, there) = bench.in_one_cluster(json!({})).await;
+    let taint = json!({ "spec": { "taints": [{ "key": "broken", "effect": "NoExecute" }] } });
+    merge::<Cluster>(&bench.all(), here, taint).await;
+    runs(&bench, there, "nginx").await;
 }

@@ -239,6 +239,12 @@ impl<K: Followed> Informer<K> {
         self.inner.trouble.words()
     }
 
+    /// Returns whether there is no list because the API does not serve the kind, and has said so for
+    /// some seconds: then there are no objects of it.
+    pub fn is_unserved(&self) -> bool {
+        !self.is_synced() && self.inner.trouble.is_unserved()
+    }
+
     /// Returns when the server last responded, if listing or watching fails at present and that
     /// was longer ago than `grace`; `None` otherwise.
     pub fn lost_since(&self, grace: Duration) -> Option<jiff::Timestamp> {

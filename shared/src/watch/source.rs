@@ -68,6 +68,12 @@ impl WatchError {
         }
     }
 
+    /// Returns whether the server does not serve the path at all. For kinds that it serves, a 404
+    /// has a status object.
+    pub(super) fn is_unserved(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, message, .. } if message.trim() == "404 page not found")
+    }
+
     /// How long the server wants to be left alone.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {

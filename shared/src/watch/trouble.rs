@@ -1,29 +1,40 @@
 //! Describes why a collection cannot be listed or watched.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use super::source::WatchError;
 
 /// The words for a trouble that lasts. Shared between a follower and whoever must say what is
 /// waited for.
 #[derive(Debug, Default)]
-pub struct Trouble(Mutex<Option<String>>);
+pub struct Trouble {
+    words: Mutex<Option<String>>,
+    unserved: AtomicBool,
+}
 
 impl Trouble {
     /// What is wrong, once that has lasted for some seconds; `None` while all is well.
     pub fn words(&self) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let words = self.words.lock();
+        words.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether the API has said for some seconds that it does not serve the kind.
+    pub fn is_unserved(&self) -> bool {
+        self.unserved.load(Ordering::Acquire)
     }
 
     /// Notes what is wrong with following a kind, and gives the words for it.
-    pub(super) fn is(&self, kind: &str, error: &impl std::fmt::Display) -> String {
+    pub(super) fn is(&self, kind: &str, error: &WatchError) -> String {
         let words = format!("cannot list and watch {kind}: {error}");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.clone());
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.clone());
+        self.unserved.store(error.is_unserved(), Ordering::Release);
         words
     }
 
     pub(super) fn over(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.unserved.store(false, Ordering::Release);
     }
 }

@@ -47,6 +47,7 @@ fn outcome(case: &Case<'_>) -> Option<Done> {
     let scene = Scene {
         clusters: case.clusters,
         reports: case.reports,
+        carried_out: true,
         scheduled: true,
         cluster: case.standing,
         plugins: EvictPlugins::default(),
@@ -212,6 +213,7 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
             let scene = Scene {
                 clusters,
                 reports: if healthy { &reports } else { &[] },
+                carried_out: true,
                 scheduled: true,
                 cluster: &|_| Standing::Sound,
                 plugins: EvictPlugins::parse(&plugins.parse().unwrap()).unwrap(),
@@ -241,6 +243,7 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
         let scene = Scene {
             clusters,
             reports: &reports,
+            carried_out: true,
             scheduled: true,
             cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::default(),
@@ -327,6 +330,7 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
         let scene = Scene {
             clusters: &[],
             reports: &[],
+            carried_out: true,
             scheduled: true,
             cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::default(),
@@ -345,4 +349,28 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
         left_to_the_scheduler.kept, tasks,
         "the task keeps the only copy until the scheduler has placed the workload"
     );
+}
+
+#[test]
+fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
+    for (carried_out, clusters, expected) in [
+        (true, &[target("new", 1)][..], Some(Done::Expired)),
+        (false, &[target("new", 1)], None),
+        (false, &[target("old", 1)], Some(Done::BackInPlace)),
+    ] {
+        let scene = Scene {
+            clusters,
+            reports: &[],
+            carried_out,
+            scheduled: true,
+            cluster: &|_| Standing::Sound,
+            plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
+            members_scale: &|| false,
+            restores: true,
+            timeout: None,
+        };
+        let done = assess(&[task(Some(60))], &scene, at(61)).done;
+        let got = done.first().map(|(_, done)| *done);
+        assert_eq!(got, expected, "{carried_out} {clusters:?}");
+    }
 }
