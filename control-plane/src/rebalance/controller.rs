@@ -68,19 +68,27 @@ async fn reconcile(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Nex
     let time = decide::trigger(rebalancer, now);
     let mut results = Vec::new();
     let mut is_complete = true;
+    let mut failure = None;
     for workload in decide::pending(rebalancer) {
-        match request(fleet, &workload, time).await? {
-            Requested::Yes => results.push((workload, Some(()))),
-            Requested::NoBinding => results.push((workload, None)),
-            Requested::Later => is_complete = false,
+        match request(fleet, &workload, time, now).await {
+            Ok(Requested::Yes) => results.push((workload, Some(()))),
+            Ok(Requested::NoBinding) => results.push((workload, None)),
+            Ok(Requested::Later) => is_complete = false,
+            // The results of the others are recorded first, so that they are not asked again.
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
+    let next = match failure {
+        Some(error) => Err(error),
+        None if is_complete => Ok(Next::Done),
+        None => Ok(Next::Again),
+    };
     let Some(status) = decide::status(rebalancer, &results, now) else {
-        return Ok(if is_complete { Next::Done } else { Next::Again });
+        return next;
     };
     let patch = json!({
         "metadata": { "resourceVersion": rebalancer.resource_version() },
-        "status": status,
+        "status": decide::patch(&status),
     });
     let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
     let name = rebalancer.name_any();
@@ -105,7 +113,7 @@ async fn reconcile(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Nex
                 .publish(rebalancer, EventType::Warning, reason, note);
         }
     }
-    Ok(if is_complete { Next::Done } else { Next::Again })
+    next
 }
 
 fn title(name: &str) -> String {
@@ -126,6 +134,7 @@ async fn request(
     fleet: &Fleet,
     workload: &WorkloadReference,
     time: Timestamp,
+    now: Timestamp,
 ) -> Result<Requested, ApiError> {
     let template = TemplateKey {
         kind: Arc::new(Kind::new(&*workload.api_version, &*workload.kind)),
@@ -134,9 +143,9 @@ async fn request(
     };
     let key = BindingKey::for_template(&template);
     if key.namespace.is_some() {
-        request_of::<ResourceBinding>(fleet, &key, time).await
+        request_of::<ResourceBinding>(fleet, &key, time, now).await
     } else {
-        request_of::<ClusterResourceBinding>(fleet, &key, time).await
+        request_of::<ClusterResourceBinding>(fleet, &key, time, now).await
     }
 }
 
@@ -144,6 +153,7 @@ async fn request_of<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,
     time: Timestamp,
+    now: Timestamp,
 ) -> Result<Requested, ApiError> {
     let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
         Presence::There(binding) => binding,
@@ -153,9 +163,11 @@ async fn request_of<B: BindingKind>(
         Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
     };
     let asked = binding.spec().reschedule_triggered_at.as_ref();
-    if asked.is_some_and(|asked| asked.0 >= time) {
+    let scheduled = binding.status().last_scheduled_time.as_ref();
+    let (asked, scheduled) = (asked.map(|it| it.0), scheduled.map(|it| it.0));
+    let Some(time) = decide::request(time, asked, scheduled, now) else {
         return Ok(Requested::Yes);
-    }
+    };
     let patch = json!({
         "metadata": { "resourceVersion": binding.meta().resource_version },
         "spec": { "rescheduleTriggeredAt": Time(time) },

@@ -6,6 +6,7 @@ use muster_shared::api::rebalancer::{
     WorkloadRebalancerStatus, WorkloadReference,
 };
 use muster_shared::k8s::Time;
+use serde_json::{Value, json};
 
 /// Returns the workloads whose placement is still to be requested: those of the spec without a
 /// result of this generation or a success of any.
@@ -39,8 +40,35 @@ fn result<'a>(
     all.find(|it| it.workload == *workload)?.result.as_ref()
 }
 
-/// Returns the time that is written into a binding: the creation of the rebalancer, so that a
-/// restart between two writes requests nothing twice; for a later generation, the present.
+/// Time by which another clock may be ahead.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
+
+/// Returns the time that a binding gets to be placed anew; `None` if it is asked for that already.
+/// `since` is that of [`trigger`], `asked` the last request and `scheduled` the last scheduling.
+///
+/// The scheduler compares whole seconds: a request is later than the scheduling before it.
+pub fn request(
+    since: Timestamp,
+    asked: Option<Timestamp>,
+    scheduled: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let is_pending = asked.is_some_and(|asked| scheduled.is_some_and(|last| asked > last));
+    // A request in the future is of a clock that was wrong; others of that time are this one.
+    let latest = now.saturating_add(SKEW).unwrap_or(Timestamp::MAX);
+    let is_made = asked.is_some_and(|asked| asked >= since && asked <= latest);
+    if is_pending || is_made {
+        return None;
+    }
+    let after = scheduled.map(|last| {
+        let next = last.saturating_add(SignedDuration::from_secs(1));
+        whole_second(next.unwrap_or(Timestamp::MAX))
+    });
+    Some(after.map_or(since, |after| after.max(since)))
+}
+
+/// Returns the time that a request is dated by: the creation of the rebalancer, so that a restart
+/// between two writes requests nothing twice; for a later generation, the present.
 pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
     let created = rebalancer.metadata.creation_timestamp.as_ref();
     match created {
@@ -103,10 +131,25 @@ pub fn status(
     (after != before).then_some(after)
 }
 
-/// Returns the time at which a finished rebalancer is to be deleted.
+/// Returns the status as a merge patch, which sets every field: one that is left out would keep its
+/// former value.
+pub fn patch(status: &WorkloadRebalancerStatus) -> Value {
+    json!({
+        "observedWorkloads": status.observed_workloads,
+        "observedGeneration": status.observed_generation,
+        "finishTime": status.finish_time,
+    })
+}
+
+/// Returns the time at which a finished rebalancer is to be deleted: one that has a result for each
+/// workload of its present spec.
 pub fn expiry(rebalancer: &WorkloadRebalancer) -> Option<Timestamp> {
     let status = rebalancer.status.as_ref()?;
     if status.observed_generation != generation(rebalancer) {
+        return None;
+    }
+    let is_finished = |workload| result(status, workload).is_some();
+    if !rebalancer.spec.workloads.iter().all(is_finished) {
         return None;
     }
     let ttl = rebalancer.spec.ttl_seconds_after_finished?;
@@ -118,8 +161,6 @@ pub fn expiry(rebalancer: &WorkloadRebalancer) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn workload(name: &str) -> WorkloadReference {
@@ -211,6 +252,57 @@ mod tests {
             .collect();
         assert_eq!(names, ["more", "ok"]);
         assert_eq!(after.finish_time, Some(Time(at(9))));
+    }
+
+    #[test]
+    fn an_edited_rebalancer_is_not_deleted_by_the_end_of_its_former_work() {
+        let finished = json!({
+            "observedWorkloads": [observed("ok", "Successful")], "observedGeneration": 1,
+            "finishTime": "2026-01-01T00:00:10Z",
+        });
+        let edited = rebalancer(2, &["ok", "more"], &finished);
+        let half = status(&edited, &[], at(0)).unwrap();
+        assert_eq!(patch(&half)["finishTime"], Value::Null);
+        assert!(patch(&half).as_object().unwrap().contains_key("finishTime"));
+        // What another writer left is judged by its results, too.
+        let mut left = finished;
+        left["observedGeneration"] = json!(2);
+        assert_eq!(expiry(&rebalancer(2, &["ok", "more"], &left)), None);
+        assert!(expiry(&rebalancer(2, &["ok"], &left)).is_some());
+        let emptied = WorkloadRebalancerStatus::default();
+        assert_eq!(patch(&emptied)["observedWorkloads"], json!([]));
+    }
+
+    #[test]
+    fn each_request_is_later_than_the_last_scheduling_and_is_made_once() {
+        let second = |second: i64| Some(at(second));
+        for (what, asked, scheduled, expected) in [
+            ("never placed", None, None, second(10)),
+            ("placed before", None, second(3), second(10)),
+            ("placed in the same second", None, second(10), second(11)),
+            ("placed since", None, second(12), second(13)),
+            ("an older request is pending", second(5), second(3), None),
+            (
+                "an older request was answered",
+                second(5),
+                second(6),
+                second(10),
+            ),
+            ("this one is pending", second(11), second(10), None),
+            ("this one was answered", second(11), second(11), None),
+            (
+                "a clock was wrong",
+                second(9000),
+                second(9000),
+                second(9001),
+            ),
+        ] {
+            assert_eq!(
+                request(at(10), asked, scheduled, at(14)),
+                expected,
+                "{what}"
+            );
+        }
     }
 
     #[test]
