@@ -458,7 +458,8 @@ mod tests {
             Ok::<_, std::convert::Infallible>(Pairs::new())
         };
         let spec = serde_json::from_value(spec).unwrap();
-        let works = render(&origin, &spec, &template, false, overriding).unwrap();
+        let interpreters = Interpreters::default();
+        let works = render(&origin, &spec, &template, false, &interpreters, overriding).unwrap();
         let work = works[0].as_ref().unwrap();
         assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
     }

@@ -212,6 +212,14 @@ mod tests {
     }
 
     #[test]
+    fn anchors_and_merge_keys_are_written_out() {
+        let text = "base: &b {a: 1, list: [true, x]}\nx:\n  <<: *b\n  a: text\n";
+        let base = json!({ "a": 1, "list": [true, "x"] });
+        let expected = json!({ "base": base, "x": { "a": "text", "list": [true, "x"] } });
+        assert_eq!(read(text), Ok(expected));
+    }
+
+    #[test]
     fn aliases_and_levels_are_limited_and_no_error_quotes_the_text() {
         let billion = (1..9).fold("a0: &a0 [SECRET, SECRET]\n".to_owned(), |text, at| {
             let before = at - 1;

@@ -1,6 +1,8 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
+use http::StatusCode;
 use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
@@ -373,4 +375,32 @@ async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over(
     assert!(told.contains("nosuch"), "{told}");
     binding(&bench, "it is at home", |binding| is_in(binding, "m1")).await;
     gone(&rebalancers, "home").await;
+}
+
+#[tokio::test]
+async fn a_rebalancer_records_what_it_could_request_while_one_binding_cannot_be_written() {
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
+    bench.witness().await;
+    let one = Scope {
+        path: Some("resourcebindings/web-deployment".to_owned()),
+        ..Scope::default()
+    };
+    let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    bench.faults().inject_for(one, broken);
+    let named = |name: &str| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name });
+    let spec = json!({ "workloads": [named("web"), named("witness")] });
+    let rebalancers: Api<WorkloadRebalancer> = bench.all();
+    let rebalancer = json!({ "metadata": { "name": "both" }, "spec": spec });
+    create(&rebalancers, rebalancer).await;
+    let results = |it: &WorkloadRebalancer| {
+        let status = it.status.clone().unwrap_or_default();
+        let observed = status.observed_workloads.into_iter();
+        let names: Vec<_> = observed.map(|it| it.workload.name).collect();
+        (names.join(" "), status.finish_time.is_some())
+    };
+    let is_half = |it: &WorkloadRebalancer| results(it) == ("witness".to_owned(), false);
+    until(&rebalancers, "both", "one has its result", is_half).await;
+    bench.faults().heal();
+    let is_whole = |it: &WorkloadRebalancer| results(it) == ("web witness".to_owned(), true);
+    until(&rebalancers, "both", "both have theirs", is_whole).await;
 }
