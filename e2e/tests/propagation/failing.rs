@@ -387,8 +387,8 @@ async fn a_rebalancer_records_what_it_could_request_while_one_binding_cannot_be_
     };
     let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.faults().inject_for(one, broken);
-    let named = |name: &str| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name });
-    let spec = json!({ "workloads": [named("web"), named("witness")] });
+    let workload = |name: &str| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name });
+    let spec = json!({ "workloads": [workload("web"), workload("witness")] });
     let rebalancers: Api<WorkloadRebalancer> = bench.all();
     let rebalancer = json!({ "metadata": { "name": "both" }, "spec": spec });
     create(&rebalancers, rebalancer).await;
