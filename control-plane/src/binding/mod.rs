@@ -10,6 +10,7 @@ mod hold_condition;
 mod namespaces;
 mod overriding;
 pub mod owner;
+mod prepare;
 mod reach;
 pub mod render;
 mod state;

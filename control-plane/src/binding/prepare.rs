@@ -1,0 +1,216 @@
+//! Renders the Works of a binding for its targets before anything is written or removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::ObjectMeta;
+use muster_shared::events::EventType;
+use muster_shared::names;
+use muster_shared::queue::Next;
+
+use super::about::About;
+use super::controller::{Memory, cluster_of};
+use super::error::{Error, fits, manifest_fits};
+use super::overriding;
+use super::reach::may_place;
+use super::render::{Origin, Rendered, Scope, render};
+use super::state;
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::claim::Claim;
+use crate::fleet::selection::Subject;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::CachedWork;
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
+
+/// How long to wait for override policies that cannot be listed.
+const UNLISTED: Duration = Duration::from_secs(5);
+
+/// Works of a binding for its targets, as far as they can be made.
+pub(super) enum Prepared {
+    /// Works to be written.
+    Works {
+        /// Those that could be rendered.
+        rendered: Vec<Rendered>,
+        /// Reasons why others could not.
+        refused: Vec<Error>,
+    },
+    /// The binding has nothing to make.
+    Nothing,
+    /// They cannot be rendered yet.
+    Later(Next),
+}
+
+/// Returns whether nothing is lost where the Works elsewhere are removed: every target has a Work
+/// that stays, or one that could be rendered.
+pub(super) fn replaces(
+    prepared: &Result<Prepared, Error>,
+    scope: &Scope,
+    works: &[Arc<CachedWork>],
+) -> bool {
+    let is_made = |cluster: &str| match prepared {
+        Ok(Prepared::Works { rendered, .. }) => {
+            let namespace = names::execution_namespace(cluster);
+            rendered.iter().any(|work| work.namespace == namespace)
+        }
+        Ok(Prepared::Nothing) => true,
+        Ok(Prepared::Later(_)) | Err(_) => false,
+    };
+    let is_there = |cluster: &str| {
+        let stays = |work: &&Arc<CachedWork>| work.metadata.deletion_timestamp.is_none();
+        let mut stays = works.iter().filter(stays);
+        stays.any(|work| cluster_of(work) == Some(cluster))
+    };
+    let targets = scope.targets.iter().map(|target| &*target.name);
+    let mut targets = targets.filter(|name| !is_there(name));
+    targets.all(is_made)
+}
+
+/// Returns the part of a binding that goes into its Works.
+pub(super) fn origin(key: &BindingKey, id: &str) -> Origin {
+    Origin {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        id: id.to_owned(),
+    }
+}
+
+/// Renders the Works of a binding for its targets.
+pub(super) fn prepare<B: BindingKind>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &B,
+    id: &str,
+    works: &[Arc<CachedWork>],
+) -> Result<Prepared, Error> {
+    let spec = binding.spec();
+    let template_key = TemplateKey::of(&spec.resource);
+    if !may_place(key, &template_key) {
+        fleet.events.publish(
+            binding,
+            EventType::Warning,
+            "SyncWorkFailed",
+            format!(
+                "{template_key} is of another namespace: a binding places objects of its own \
+                 namespace only"
+            ),
+        );
+        return Ok(Prepared::Nothing);
+    }
+    let template = match fleet.templates.get(&template_key) {
+        Lookup::Found(template) => template,
+        // The binding follows it: garbage collection takes both.
+        Lookup::Absent => return Ok(Prepared::Nothing),
+        Lookup::Unknown => {
+            let next = memory.parked.wait(&template_key.kind, key.clone());
+            return Ok(Prepared::Later(next));
+        }
+    };
+    if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
+        return Ok(Prepared::Later(Next::After(pause)));
+    }
+    if !fleet.knows_overrides() {
+        return Ok(Prepared::Later(Next::After(UNLISTED)));
+    }
+    let origin = origin(key, id);
+    // The detector is about to write the claim on the template. Claim and generation of the
+    // template are part of the manifest: a Work that is made now would be written twice.
+    if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
+        return Ok(Prepared::Later(Next::After(memory.waits.next(key).time)));
+    }
+    let subject = Subject::of(&template_key, &template);
+    let object = template.object(&template_key.kind);
+    let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
+    let rendered = fits(&object)
+        .and_then(|()| overriding::policies(fleet, subject))
+        .and_then(|policies| {
+            let selected = policies.selected(subject);
+            let apply = |manifest: &mut _, cluster: &str| {
+                let annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
+                manifest_fits(manifest, cluster)?;
+                Ok(annotations)
+            };
+            let interpreters = &fleet.interpreters;
+            Ok(render(&origin, spec, &object, inject, interpreters, apply)?)
+        });
+    let rendered = match rendered {
+        Ok(rendered) => rendered,
+        Err(error) => {
+            let about = binding;
+            let note = error.to_string();
+            fleet
+                .events
+                .publish(about, EventType::Warning, "SyncWorkFailed", note);
+            return Err(error);
+        }
+    };
+    let (mut rendered, refused) = parted(rendered);
+    for error in &refused {
+        let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
+        tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
+        let about = template.reference(&template_key);
+        fleet
+            .events
+            .publish(binding, EventType::Warning, reason, note.clone());
+        fleet
+            .events
+            .publish_about(about, EventType::Warning, reason, note);
+    }
+    if inject {
+        for work in &mut rendered {
+            let held = works.iter().find(|held| {
+                held.metadata.namespace.as_ref() == Some(&work.namespace)
+                    && held.metadata.name.as_ref() == Some(&work.name)
+            });
+            state::keep(work, held.map(AsRef::as_ref));
+        }
+    }
+    Ok(Prepared::Works { rendered, refused })
+}
+
+/// Parts the Works that were rendered from the reasons why others were not.
+fn parted(all: Vec<Result<Rendered, Error>>) -> (Vec<Rendered>, Vec<Error>) {
+    let (mut rendered, mut refused) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(work) => rendered.push(work),
+            Err(error) => refused.push(error),
+        }
+    }
+    (rendered, refused)
+}
+
+/// The pause of a binding that is about a former object: until garbage collection has removed it,
+/// or the detector has brought it up to date. One that nobody removes and nobody brings up to date
+/// within seconds has no other keeper: its Works follow the name.
+fn outdated<B: BindingKind>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &B,
+    template: &ObjectMeta,
+) -> Option<Duration> {
+    let about = About::of(binding, template);
+    if about == About::Template {
+        memory.outdated.over(key);
+        return None;
+    }
+    let wait = memory.outdated.next(key);
+    if about == About::Recorded && wait.is_long {
+        return None;
+    }
+    if wait.has_become_long {
+        let resource = &binding.spec().resource;
+        let note = format!(
+            "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \
+             removed the binding",
+            resource.kind, resource.name
+        );
+        fleet
+            .events
+            .publish(binding, EventType::Warning, "SyncWorkFailed", note);
+    }
+    Some(wait.time)
+}
