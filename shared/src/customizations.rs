@@ -14,6 +14,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 use muster_interpreter::{Customization, Operation, Rules};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::interpreter::{LuaScript, ResourceInterpreterCustomization};
@@ -28,6 +29,8 @@ pub const FAILED: &str = "InterpretFailed";
 const ASK_AGAIN: Duration = Duration::from_mins(1);
 /// Pause after a request that was not answered, or by an error of the server.
 const RETRY: Duration = Duration::from_secs(2);
+/// Time for which the API must have refused a list until it counts as one of nothing.
+const LASTING: Duration = Duration::from_secs(15);
 /// Time for the answer to one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -93,11 +96,19 @@ impl Customizations {
     async fn until_readable(&self, refused: impl Fn(&str)) {
         let one = ListParams::default().limit(1);
         let mut is_told = false;
+        let mut refused_since = None;
         loop {
             let answer = tokio::time::timeout(DEADLINE, self.informer.api().list(&one)).await;
             let pause = match answer {
                 // One that does not decode is stepped over by the informer.
                 Ok(Ok(_) | Err(kube::Error::SerdeError(_))) => return,
+                // An API server that has just started may refuse what it permits a moment later.
+                Ok(Err(kube::Error::Api(status)))
+                    if matches!(status.code, 403 | 404)
+                        && refused_since.get_or_insert_with(Instant::now).elapsed() < LASTING =>
+                {
+                    RETRY
+                }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
                     if !is_told {
                         is_told = true;
@@ -110,6 +121,7 @@ impl Customizations {
                     ASK_AGAIN
                 }
                 Ok(Err(error)) => {
+                    refused_since = None;
                     tracing::warn!(%error, "cannot list customizations of interpreters yet");
                     RETRY
                 }
@@ -214,10 +226,13 @@ mod tests {
             let told: Arc<Mutex<Vec<String>>> = Arc::default();
             let (to, shutdown) = (Arc::clone(&told), CancellationToken::new());
             let refused = move |reason: &str| to.lock().unwrap().push(reason.to_owned());
+            let begun = Instant::now();
             let running = tokio::spawn(all.run(refused, shutdown.clone()));
             interpreters.known().await;
-            assert_eq!(asked.load(Ordering::Relaxed), 2);
-            while asked.load(Ordering::Relaxed) < 4 {
+            // A server that has just started may refuse for a moment.
+            assert!(begun.elapsed() >= LASTING, "{code}");
+            let before = asked.load(Ordering::Relaxed);
+            while asked.load(Ordering::Relaxed) < before + 2 {
                 tokio::time::advance(Duration::from_secs(30)).await;
                 tokio::task::yield_now().await;
             }

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use json_patch::diff;
 use muster_shared::interpreter::engine::Customization;
+use muster_shared::interpreter::without_blocking_others;
 use muster_shared::names::label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -272,7 +273,8 @@ fn check(
         Kind::Cluster => news(request, cluster::check),
         Kind::Customization => {
             let others = customizations();
-            news(request, |it| customization::check(it, &others))
+            // Each script is run, which may take as long as the limits allow.
+            without_blocking_others(|| news(request, |it| customization::check(it, &others)))
         }
     }
 }

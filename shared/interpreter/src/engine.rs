@@ -1,7 +1,7 @@
 //! The engine: a pool of Lua states, and a typed function for each operation.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -23,7 +23,9 @@ use crate::{
 };
 
 /// Most states that wait for a call.
-const MAX_IDLE: usize = 8;
+const MAX_IDLE: usize = 4;
+/// Calls that run at a time: each may take the memory of the limits.
+const MAX_RUNNING: usize = 4;
 
 /// Runs the scripts of [`Rules`]. One is enough for a process: share it by reference or in an
 /// `Arc`.
@@ -37,6 +39,10 @@ pub struct Engine {
     limits: Limits,
     clock: ClockOf,
     idle: Mutex<Vec<State>>,
+    /// Number of calls that run, each of which may take the memory of the limits.
+    running: Mutex<usize>,
+    /// Notified when a call has ended.
+    ended: Condvar,
 }
 
 struct ClockOf(Clock);
@@ -74,6 +80,8 @@ impl Engine {
             limits,
             clock: ClockOf(clock),
             idle: Mutex::default(),
+            running: Mutex::default(),
+            ended: Condvar::new(),
         }
     }
 
@@ -320,6 +328,7 @@ impl Engine {
         script: &Script,
         run: impl FnOnce(&mut State) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let _running = self.enter();
         let idle = self.idle().pop();
         let mut state = match idle {
             Some(state) => state,
@@ -336,8 +345,35 @@ impl Engine {
         result
     }
 
+    /// Waits until fewer than [`MAX_RUNNING`] calls run; blocks the thread meanwhile.
+    fn enter(&self) -> Running<'_> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self
+            .ended
+            .wait_while(running, |running| *running >= MAX_RUNNING)
+            .unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        Running(self)
+    }
+
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<State>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that runs.
+struct Running<'a>(&'a Engine);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let Self(engine) = self;
+        let mut running = engine
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *running = running.saturating_sub(1);
+        drop(running);
+        engine.ended.notify_one();
     }
 }
 

@@ -306,7 +306,7 @@ impl Interpreters {
         let answer = if customized.has(api_version, kind, operation) {
             without_blocking_others(|| ask(&self.engine, &customized))
         } else if thirdparty::rules().has(api_version, kind, operation) {
-            ask(&self.engine, thirdparty::rules())
+            without_blocking_others(|| ask(&self.engine, thirdparty::rules()))
         } else {
             return Ok(None);
         };
@@ -351,7 +351,8 @@ fn requirements(found: &muster_interpreter::Requirements) -> ReplicaRequirements
 }
 
 /// Lets the other tasks of this thread go on meanwhile, where the runtime has other threads.
-fn without_blocking_others<T>(work: impl FnOnce() -> T) -> T {
+/// Runs a call that may take long. On a runtime with several threads, other tasks go on meanwhile.
+pub fn without_blocking_others<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),

@@ -31,7 +31,7 @@ mod vectors;
 pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
 pub use dependencies::dependencies;
 pub use health::health;
-pub use interpreters::{Changed, Interpreters};
+pub use interpreters::{Changed, Interpreters, without_blocking_others};
 pub use kind::hook_enabled;
 pub use muster_interpreter::{self as engine, Dependency, Operation};
 pub use prune::prune;
@@ -42,7 +42,7 @@ pub use status::status;
 
 /// Time after which a script is run again for an object for which it was stopped at a limit. The
 /// engine suspends one that is stopped again and again, for longer each time.
-const AFTER_A_LIMIT: Duration = Duration::from_secs(5);
+const AFTER_A_LIMIT: Duration = Duration::from_mins(1);
 
 /// Reason why an object could not be interpreted.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -110,7 +110,9 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         use muster_interpreter::Error as Script;
         match self {
-            Self::Script(Script::Suspended { seconds, .. }) => Some(Duration::from_secs(*seconds)),
+            Self::Script(Script::Suspended { seconds, .. }) => {
+                Some(Duration::from_secs(*seconds).max(AFTER_A_LIMIT))
+            }
             // Such a script may have met a busy machine.
             Self::Script(Script::Limit { .. } | Script::Setup { .. }) => Some(AFTER_A_LIMIT),
             _ => None,

@@ -239,8 +239,8 @@ impl<K: Followed> Informer<K> {
         self.inner.trouble.words()
     }
 
-    /// Returns whether there is no list because the API does not serve the kind, and has said so for
-    /// some seconds: then there are no objects of it.
+    /// Returns whether there is no list because the API does not serve the kind, and has said so
+    /// for some seconds: then there are no objects of it.
     pub fn is_unserved(&self) -> bool {
         !self.is_synced() && self.inner.trouble.is_unserved()
     }

@@ -91,6 +91,11 @@ local tables = {}
 
 function tables.insert(list, ...)
   if select("#", ...) > 1 then
+    -- The library itself moves entries from the end down to any position, however far below 1.
+    local at = tonumber((...))
+    if at and not (at >= 1 and at <= #list + 1) then
+      error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
     charge(#list)
   end
   return insert(list, ...)
@@ -108,9 +113,17 @@ function tables.concat(list, ...)
   return concat(list, ...)
 end
 
-function tables.sort(list, ...)
+-- Without a comparison of the script's, the library compares without counting instructions.
+local function before(a, b)
+  return a < b
+end
+
+function tables.sort(list, comparison)
   charge(#list * 20)
-  return sort(list, ...)
+  if comparison == nil then
+    comparison = before
+  end
+  return sort(list, comparison)
 end
 
 function tables.maxn(list)

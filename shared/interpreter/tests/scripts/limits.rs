@@ -31,6 +31,30 @@ fn an_endless_loop_ends_at_the_limit_of_instructions() {
 }
 
 #[test]
+fn the_library_itself_runs_for_no_longer_than_a_script_may() {
+    // Positions and comparisons are taken in C, where no instruction is counted.
+    for body in [
+        "local ok = pcall(table.insert, {}, -2147483648, 1) return { ok = ok }",
+        "local ok = pcall(table.insert, {}, 3e9, 1) return { ok = ok }",
+        "local s = 'a' for i = 1, 20 do s = s .. s end
+         local t = {} for i = 1, 1e4 do t[i] = s end
+         pcall(table.sort, t) return { ok = false }",
+    ] {
+        let begun = Instant::now();
+        let limits = Limits {
+            time: Duration::from_millis(500),
+            ..Limits::default()
+        };
+        match reported_with(&Engine::new(limits), body, &json!({})) {
+            Ok(status) => assert_eq!(status, json!({ "ok": false }), "{body}"),
+            Err(error) => assert!(matches!(error, Error::Limit { .. }), "{body}: {error}"),
+        }
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{body}: {took:?}");
+    }
+}
+
+#[test]
 fn a_pattern_that_backtracks_for_ever_ends_at_the_limit() {
     for call in ["find", "match", "gmatch"] {
         let body = format!(
