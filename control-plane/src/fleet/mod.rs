@@ -314,7 +314,8 @@ impl Fleet {
         (!missing.is_empty()).then(|| missing.join("; "))
     }
 
-    /// Returns whether all override policies are known. A kind that the API does not serve has none.
+    /// Returns whether all override policies are known. A kind that the API does not serve has
+    /// none.
     pub fn knows_overrides(&self) -> bool {
         fn is_known<K: Followed>(informer: &Informer<K>) -> bool {
             informer.is_synced() || informer.is_unserved()

@@ -49,7 +49,8 @@ pub struct Scene<'a> {
 pub enum Done {
     /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period has passed, and at least one chosen cluster is available and one has a Work.
+    /// The grace period has passed, and at least one chosen cluster is available and one has a
+    /// Work.
     Expired,
     /// `suppressDeletion` was set to false.
     Released,

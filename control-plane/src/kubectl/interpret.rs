@@ -32,8 +32,8 @@ pub(super) struct Options {
     /// AggregateStatus, InterpretDependency, InterpretStatus or InterpretHealth.
     #[arg(long, value_name = "NAME", value_parser = operation, required_unless_present = "check")]
     operation: Option<Operation>,
-    /// File with the object: as it is in the member (InterpretHealth, InterpretStatus, Retain), or the
-    /// template.
+    /// File with the object: as it is in the member (InterpretHealth, InterpretStatus, Retain), or
+    /// the template.
     #[arg(
         long = "observed-file",
         visible_alias = "observed",
@@ -43,8 +43,8 @@ pub(super) struct Options {
     /// File with the object as the fleet wants it, for Retain.
     #[arg(long = "desired-file", visible_alias = "desired", value_name = "FILE")]
     desired: Option<PathBuf>,
-    /// File with the items of `status.aggregatedStatus` of a binding, for AggregateStatus: one or more
-    /// documents, each an item, a list of them, or the binding.
+    /// File with the items of `status.aggregatedStatus` of a binding, for AggregateStatus: one or
+    /// more documents, each an item, a list of them, or the binding.
     #[arg(long = "status-file", visible_alias = "status", value_name = "FILE")]
     status: Option<PathBuf>,
     /// Number of replicas, for ReviseReplica.

@@ -62,7 +62,8 @@ enum Question {
         #[arg(long, global = true, default_value_t, value_name = "RULE")]
         node_grades: GradeRule,
     },
-    /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an object.
+    /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an
+    /// object.
     Interpret(interpret::Options),
     /// Bootstrap tokens, by which members join.
     Token {

@@ -325,9 +325,9 @@ async fn unconnected(
     Ok(Next::After(jittered(LOOK_AGAIN)))
 }
 
-/// Renews the token of a member's account if it is due, in a task of the member's own: a member that
-/// does not answer keeps no other waiting. A failure is told by an event; the token is good for as
-/// long again.
+/// Renews the token of a member's account if it is due, in a task of the member's own: a member
+/// that does not answer keeps no other waiting. A failure is told by an event; the token is good
+/// for as long again.
 fn renew(
     fleet: &Arc<Fleet>,
     hosts: &Hosts,

@@ -13,8 +13,8 @@ resource! {
     /// The scripts answer before the built-in rules for the kind. Control plane and agents run them
     /// without input or output, and within limits of memory, instructions and time. One that fails
     /// gives no answer: an event `InterpretFailed` (here by the control plane, on its Cluster by an
-    /// agent) and one on the resource or its Work name operation and line. Of two customizations with a script for the same operation of a kind, the first by name
-    /// counts.
+    /// agent) and one on the resource or its Work name operation and line. Of two customizations
+    /// with a script for the same operation of a kind, the first by name counts.
     ResourceInterpreterCustomization {
         group: "config.karmada.io",
         version: "v1alpha1",
@@ -98,8 +98,8 @@ pub struct CustomizationRules {
     pub dependency_interpretation: Option<LuaScript>,
 }
 
-/// Script in Lua 5.1. It has the base functions, `string`, `table`, `math`, `os.time`, `os.date` and
-/// `require("kube")`.
+/// Script in Lua 5.1. It has the base functions, `string`, `table`, `math`, `os.time`, `os.date`
+/// and `require("kube")`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["luaScript"]))]

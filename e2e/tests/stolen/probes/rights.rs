@@ -377,7 +377,8 @@ pub(super) fn the_rest() -> Vec<Ask> {
             "spec": {"containers": [{"name": "a", "image": "a"}]}}),
         ),
         Ask::get("nodes: list", "/api/v1/nodes"),
-        // It reads customizations, whose scripts it runs; those who are asked by webhook, it does not.
+        // It reads customizations, whose scripts it runs; those who are asked by webhook, it does
+        // not.
         Ask::get(
             "interpretation: list the webhooks",
             "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations",
