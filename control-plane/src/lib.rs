@@ -45,21 +45,36 @@
 //!
 //! # A failover, step by step
 //!
-//! | step | module | result |
-//! |---|---|---|
-//! | an agent stops renewing its lease | | Lease `karmada-cluster/<cluster>` |
-//! | the grace period ends | [`cluster`]: `monitor`, `rollcall` | condition `Ready`=Unknown |
-//! | the condition sets a taint | [`taint`]: `condition_taints` | `unreachable:NoSchedule` |
-//! | a policy adds a taint that evicts | [`taint`]: `decide` | `NoExecute` or `PreferNoExecute` |
-//! | the workloads that must leave are found | [`eviction`]: `judge` | `EvictionPending` |
-//! | they are ordered and paced | [`eviction`]: `backlog`, `pace` | |
-//! | a new placement is written | [`eviction`]: `plan`, [`scheduler`] | one patch of the binding |
-//! | the Work for the new cluster is created | [`binding`]: `render` | Work in `karmada-es-<new>` |
-//! | its agent applies the Work and reports | agent: `apply`, `reflect` | status of the Work |
-//! | the reports are collected | [`status`]: `aggregate` | `status.aggregatedStatus` |
-//! | the replacement is healthy | [`graceful_eviction`]: `assess` | the eviction task is removed |
-//! | the old Work is deleted | [`binding`]: `controller` | Work in `karmada-es-<old>` |
-//! | the old cluster returns | agent: `apply` | the old copy is removed |
+//! Each line names the deciding function, the writing file, what carries the result, and the
+//! scenario of `e2e/tests` that shows it; `failover` shows them all.
+//!
+//! 1. An agent stops renewing its lease: agent `heartbeat`. Result: Lease
+//!    `karmada-cluster/<cluster>`. Scenario: agent `report`.
+//! 2. The grace period ends: `cluster/monitor.rs`: `judge`; `cluster/rollcall.rs` writes.
+//!    Result: condition `Ready`=Unknown. Scenario: `detection`.
+//! 3. The condition sets a taint: `taint/condition_taints.rs`: `wanted`;
+//!    `cluster/controller.rs` writes. Result: taint `unreachable:NoSchedule`. Scenario:
+//!    `detection`.
+//! 4. A policy adds a taint that evicts: `taint/decide.rs`: `decide`; `taint/controller.rs`
+//!    writes. Result: `NoExecute` or `PreferNoExecute`. Scenario: `eviction`.
+//! 5. The workloads that must leave are found: `eviction/judge.rs`: `judge`. Result: condition
+//!    `EvictionPending`. Scenario: `eviction`.
+//! 6. They are ordered and paced: `eviction/backlog.rs`: `pop`; `eviction/pace.rs`: `pay`.
+//!    Scenario: `eviction`.
+//! 7. A new placement is written: `eviction/plan.rs`: `plan`; `eviction/execute.rs` writes.
+//!    Result: `spec.clusters`, `spec.gracefulEvictionTasks`. Scenario: `failover`.
+//! 8. The Work for the new cluster is created: `binding/render.rs`: `render`;
+//!    `binding/write.rs` writes. Result: Work in `karmada-es-<new>`. Scenario: `propagation`.
+//! 9. Its agent applies the Work and reports: agent `work/drift`: `needs_apply`; `apply`,
+//!    `reflect`. Result: status of the Work. Scenario: agent `works`.
+//! 10. The reports are collected: `status/aggregate.rs`: `patch`; `status/controller.rs`
+//!     writes. Result: `status.aggregatedStatus`. Scenario: `propagation`.
+//! 11. The replacement is healthy: `graceful_eviction/assess.rs`: `assess`; its `controller.rs`
+//!     writes. Result: the eviction task is removed. Scenario: `failover`.
+//! 12. The old Work is deleted: `binding/render.rs`: `expects`; `binding/write.rs` writes.
+//!     Result: Work in `karmada-es-<old>`. Scenario: `propagation`.
+//! 13. The old cluster returns: agent `apply`. Result: the old copy is removed. Scenario:
+//!     `failover`.
 //!
 //! # Terms in the code
 //!

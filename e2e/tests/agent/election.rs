@@ -54,7 +54,7 @@ async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
     let refused = || {
         meter.sum(
             "muster_api_requests_total",
-            &["api=\"fleet\"", "code=\"403\""],
+            &["api=\"fleet\"", "code=\"403\"", "method=\"PATCH\""],
         )
     };
     let learnt = refused();
