@@ -3,9 +3,9 @@
 //!
 //! ClusterOverridePolicies come first, then the OverridePolicies of the resource's namespace; among
 //! each, the least specific selector first, then by name, so that the most specific policy has the
-//! last word ([`select`]). Each rule that applies to the cluster changes the manifest
-//! ([`apply`]): images, commands, arguments, labels, annotations, embedded documents, then plain
-//! patches.
+//! last word ([`mod@select`]). Each rule that applies to the cluster changes the manifest
+//! ([`mod@apply`]): images, commands, arguments, labels, annotations, embedded documents, then
+//! plain patches.
 //!
 //! An override must not change what identifies the resource: its API version, kind, namespace and
 //! name. Karmada accepts that, and then no longer finds the status of the resource.
