@@ -219,7 +219,11 @@ def fleet_access():
     check(f"{path}: every object once", len(keys) == len(set(keys)), str(keys))
     for member, other in [("m1", "m2"), ("m2", "m1")]:
         named = rules(objects, "ClusterRole", f"muster:agent:{member}")
-        names = {name for rule in named for name in rule.get("resourceNames", ["*"])}
+        # The scripts of interpreters are for all: agents read them, and write none.
+        scripts = [rule for rule in named if rule["resources"] == ["resourceinterpretercustomizations"]]
+        verbs = [(rule["apiGroups"], rule["verbs"]) for rule in scripts]
+        check(f"{path}: {member} only reads scripts", verbs == [(["config.karmada.io"], ["get", "list", "watch"])], str(verbs))
+        names = {name for rule in named if rule not in scripts for name in rule.get("resourceNames", ["*"])}
         check(f"{path}: {member} sees its own Cluster only", names == {member, "karmada-cluster", f"karmada-es-{member}", "kube-system"}, str(names))
         check(f"{path}: {member} has its Works", bool(rules(objects, "Role", "muster:agent", f"karmada-es-{member}")))
         bound = [
