@@ -53,7 +53,7 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
-/// What is wrong with a customization among all that there are, as reasons and notes.
+/// Faults of a customization among all that exist, each a reason and a note.
 async fn faults(
     object: &ResourceInterpreterCustomization,
     all: Vec<Customization>,

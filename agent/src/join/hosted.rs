@@ -26,7 +26,7 @@ use crate::write;
 
 /// Pause between two looks at the identity of the member.
 const AGAIN: Duration = Duration::from_secs(30);
-/// The same while the member does not answer or its identity is disputed.
+/// Time until the next attempt while the member does not answer or its identity is disputed.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Recognises a member that the control plane manages.

@@ -43,7 +43,7 @@ pub struct CachedWork {
 enum Content {
     /// The whole Work as JSON, without `managedFields`.
     Text(Box<str>),
-    /// Its manifests cannot be read.
+    /// A Work whose manifests cannot be read.
     Unreadable(Box<Unreadable>),
 }
 

@@ -18,7 +18,7 @@ const DEPENDENCIES: &str = "DependenciesStayBehind";
 /// Reason of the condition where the health of the kind is not known.
 const HEALTH: &str = "HealthUnknown";
 
-/// What is said of a move that left the state behind.
+/// Ending of the message about a move that left the application's state behind.
 const WITHOUT_STATE: &str = "; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off";
 
 /// Whether a condition says that the policy is not followed.

@@ -21,9 +21,9 @@ use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
 use crate::overrides::{self, Policies, Selected, concerns};
 
-/// How long the bindings wait for the override policies at first.
+/// Longest time that bindings wait after a start for the first list of override policies.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How often they look whether these are known.
+/// Interval at which waiting bindings look whether the override policies are known.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the

@@ -24,16 +24,16 @@ use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
-/// How long to wait for override policies that cannot be listed.
+/// Time until a binding is tried again whose override policies cannot be listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
 /// Works of a binding for its targets, as far as they can be made.
 pub(super) enum Prepared {
     /// Works to be written.
     Works {
-        /// Those that could be rendered.
+        /// Works that could be rendered.
         rendered: Vec<Rendered>,
-        /// Reasons why others could not.
+        /// Reasons why the other Works could not be rendered.
         refused: Vec<Error>,
     },
     /// The binding has nothing to make.

@@ -93,7 +93,7 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
     bounded(found)
 }
 
-/// What of a policy's failover has no effect, because a feature gate is off.
+/// Findings about parts of a policy's failover that have no effect, because a feature gate is off.
 pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
     let (application, cluster) = spec.failover.as_ref().map_or((None, None), |it| {
         (it.application.as_ref(), it.cluster.as_ref())

@@ -350,7 +350,6 @@ fn requirements(found: &muster_interpreter::Requirements) -> ReplicaRequirements
     serde_json::from_value(json).unwrap_or_default()
 }
 
-/// Lets the other tasks of this thread go on meanwhile, where the runtime has other threads.
 /// Runs a call that may take long. On a runtime with several threads, other tasks go on meanwhile.
 pub fn without_blocking_others<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {

@@ -68,7 +68,7 @@ fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
     let Step::Evict(eviction) = world.evictor.next(world.now()) else {
         panic!("it is to be evicted")
     };
-    // It was planned without this one.
+    // The eviction was planned before cluster c1 was there.
     world.set(&cluster("c1", &json!([])));
     world.second += 2.0;
     assert!(matches!(world.evictor.next(world.now()), Step::Wait(None)));
