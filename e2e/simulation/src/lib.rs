@@ -1,0 +1,11 @@
+//! A simulation of a fleet: the real control plane and the real agents in one process, in virtual
+//! time, from a seed, with faults, and with oracles that check the safety contract at each write.
+//!
+//! * [`history`] holds what happened: each request to an API with the object before and after, and
+//!   each event of the world (faults, processes, networks, steps of people). The same seed gives
+//!   the same history, which its digest shows.
+//! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
+//!   violations. It knows the promises of the README and no code of the product.
+
+pub mod history;
+pub mod oracle;
