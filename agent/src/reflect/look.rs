@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::interpreter::{Error, Interpreters};
+use muster_shared::interpreter::{Error, Interpreters, general_health};
 use muster_shared::work_status;
 use serde_json::Value;
 
@@ -58,8 +58,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one
-    /// that cannot be judged is of unknown health.
+    /// Interprets an object. A kind without a health rule is as healthy as its conditions say, and
+    /// healthy where they say nothing; an object that cannot be judged is of unknown health.
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
         let status = match interpreters.status(object) {
             Ok(status) => status,
@@ -71,7 +71,9 @@ impl Look {
                 };
             }
         };
-        let (health, error) = match interpreters.health(object) {
+        let health = interpreters.health(object);
+        let health = health.map(|ruled| ruled.or_else(|| general_health(object)));
+        let (health, error) = match health {
             // An object that is being deleted is unhealthy, whatever its status says.
             Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
             Ok(Some(false)) => (ResourceHealth::Unhealthy, None),

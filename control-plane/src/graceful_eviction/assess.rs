@@ -11,7 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
 };
+use muster_shared::interpreter::tells_health;
 use muster_shared::k8s::Time;
+use serde_json::Value;
 
 use super::plugin;
 use super::standing::Standing;
@@ -158,6 +160,7 @@ impl Scene<'_> {
 /// A scene with what all its tasks have in common.
 pub struct Situation<'a> {
     scene: &'a Scene<'a>,
+    reports: HashMap<&'a str, &'a AggregatedStatusItem>,
     /// One of the chosen clusters at least is available now.
     available: bool,
     /// Each chosen cluster reports a healthy copy and is heard of.
@@ -185,6 +188,7 @@ impl<'a> Situation<'a> {
         }
         Self {
             scene,
+            reports,
             available,
             healthy,
         }
@@ -198,10 +202,18 @@ impl<'a> Situation<'a> {
             .any(|target| target.name == cluster)
     }
 
-    /// Whether every chosen cluster has a healthy copy, and one of them at least is no cluster that
-    /// has to be left itself. Nothing chosen is nothing healthy (unlike in Karmada).
-    pub fn is_replaced(&self) -> bool {
-        self.scene.scheduled && self.available && self.healthy
+    /// Whether every chosen cluster has a healthy copy that reports as much as the copy in `from`,
+    /// and one of them at least is no cluster that has to be left itself. Nothing chosen is nothing
+    /// healthy (unlike in Karmada).
+    pub fn is_replaced(&self, from: &str) -> bool {
+        let old = self.reports.get(from);
+        let is_equal = |target: &TargetCluster| match (old, self.reports.get(target.name.as_str()))
+        {
+            (Some(old), Some(new)) => reports_as_much(new, old),
+            _ => true,
+        };
+        let scene = self.scene;
+        scene.scheduled && self.available && self.healthy && scene.clusters.iter().all(is_equal)
     }
 
     fn judge(
@@ -254,6 +266,22 @@ fn runs_all(report: &AggregatedStatusItem, given: i32, members_scale: &dyn Fn() 
     let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
+}
+
+/// Whether a healthy new copy tells as much of its health as the old one. A copy that was just
+/// created has no status yet, and kinds without a health rule are healthy until they say otherwise.
+/// A DaemonSet is healthy where no node is to run it, and that replaces no copy that ran somewhere.
+fn reports_as_much(new: &AggregatedStatusItem, old: &AggregatedStatusItem) -> bool {
+    let Some(before) = &old.status else {
+        return true;
+    };
+    let Some(now) = &new.status else {
+        // A status that is too long to be carried is left out, and a message says so.
+        return !tells_health(&before.0) || new.applied_message.is_some();
+    };
+    let daemons = |status: &Value| status["desiredNumberScheduled"].as_i64().unwrap_or(0);
+    tells_health(&now.0) >= tells_health(&before.0)
+        && (daemons(&before.0) == 0 || daemons(&now.0) > 0)
 }
 
 #[cfg(test)]

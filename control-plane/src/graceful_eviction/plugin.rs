@@ -29,7 +29,8 @@ fn check(
     match plugin {
         EvictPlugin::BackInResult => back.then_some(Done::BackInPlace),
         EvictPlugin::ResourceHealth => {
-            let passes = task.suppress_deletion.is_none() && situation.is_replaced();
+            let passes =
+                task.suppress_deletion.is_none() && situation.is_replaced(&task.from_cluster);
             passes.then_some(if back {
                 Done::BackInPlace
             } else {

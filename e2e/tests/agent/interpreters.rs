@@ -198,3 +198,39 @@ async fn without_the_right_to_read_customizations_the_built_in_rules_count_which
     let told = first_event(&events, &about).await.message.unwrap();
     assert!(told.contains("built-in rules"), "{told}");
 }
+
+#[tokio::test]
+async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
+    let (bench, _agent) = Bench::with_agent().await;
+    running(&bench).await;
+    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    let health = async |work: &str, expected: ResourceHealth| {
+        let what = format!("{work} is {expected:?}");
+        until(&bench.works(), work, &what, |work: &Work| {
+            let mut all = work.status.iter().flat_map(|it| &it.manifest_statuses);
+            all.next()
+                .is_some_and(|it| it.health.as_ref() == Some(&expected))
+        })
+        .await;
+    };
+    for (ready, expected) in [
+        ("False", ResourceHealth::Unhealthy),
+        ("True", ResourceHealth::Healthy),
+    ] {
+        let said = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        patch(&widgets, "w", &said).await;
+        health("w", expected).await;
+    }
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "sum", "namespace": "default"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "sum", "image": "sum:1"}]}}}});
+    bench.create_of("sum", json!([job])).await;
+    health("sum", ResourceHealth::Unhealthy).await;
+    let jobs = bench.objects("batch/v1", "Job", "jobs");
+    let runs = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 1}});
+    jobs.patch_status("sum", &PatchParams::default(), &Patch::Merge(&runs))
+        .await
+        .unwrap();
+    health("sum", ResourceHealth::Healthy).await;
+}

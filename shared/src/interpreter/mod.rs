@@ -13,6 +13,7 @@ use std::time::Duration;
 
 mod aggregate;
 mod dependencies;
+mod general_health;
 mod health;
 mod interpreters;
 mod kind;
@@ -30,6 +31,7 @@ mod vectors;
 
 pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
 pub use dependencies::dependencies;
+pub use general_health::{general_health, tells_health};
 pub use health::health;
 pub use interpreters::{Changed, Interpreters, without_blocking_others};
 pub use kind::hook_enabled;

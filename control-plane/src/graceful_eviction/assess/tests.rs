@@ -374,3 +374,76 @@ fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
         assert_eq!(got, expected, "{carried_out} {clusters:?}");
     }
 }
+
+#[test]
+fn a_copy_that_says_less_of_itself_than_the_old_one_did_does_not_replace_it() {
+    let new = [target("new", 0)];
+    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    let daemons = |desired: i64| json!({"desiredNumberScheduled": desired, "numberReady": desired});
+    // Status of the old copy, that of the new one, and whether the new one replaces the old one.
+    for (old, status, replaces) in [
+        (None, None, true),
+        (Some(json!({})), None, true),
+        (Some(json!(null)), None, true),
+        (None, Some(ready.clone()), true),
+        (Some(ready.clone()), None, false),
+        (Some(ready.clone()), Some(json!({})), false),
+        (
+            Some(ready.clone()),
+            Some(json!({"phase": "Running"})),
+            false,
+        ),
+        (Some(ready.clone()), Some(ready.clone()), true),
+        (
+            Some(ready.clone()),
+            Some(json!({"observedGeneration": 1})),
+            true,
+        ),
+        // What is written only when something happens says nothing of health.
+        (
+            Some(json!({"lastScheduleTime": "2026-01-01T00:00:00Z"})),
+            None,
+            true,
+        ),
+        (Some(daemons(3)), Some(daemons(0)), false),
+        (Some(daemons(3)), Some(daemons(1)), true),
+        (Some(daemons(0)), Some(daemons(0)), true),
+        (None, Some(daemons(0)), true),
+    ] {
+        let reports = [
+            report("old", ResourceHealth::Unknown, old.clone()),
+            report("new", ResourceHealth::Healthy, status.clone()),
+        ];
+        let case = Case {
+            clusters: &new,
+            reports: &reports,
+            standing,
+            members_scale: false,
+            grace: None,
+            now: 100_000,
+        };
+        let expected = replaces.then_some(Done::Replaced);
+        assert_eq!(outcome(&case), expected, "{old:?} -> {status:?}");
+    }
+}
+
+#[test]
+fn a_status_that_is_too_long_to_be_carried_does_not_keep_the_old_copy() {
+    let mut long = report("new", ResourceHealth::Healthy, None);
+    long.applied_message = Some("the status has more than 64 KiB".to_owned());
+    let old = report(
+        "old",
+        ResourceHealth::Unknown,
+        Some(json!({"phase": "Running"})),
+    );
+    let case = Case {
+        clusters: &[target("new", 0)],
+        reports: &[old, long],
+        standing: &|_| Standing::Sound,
+        members_scale: false,
+        grace: None,
+        now: 100_000,
+    };
+    assert_eq!(outcome(&case), Some(Done::Replaced));
+}
