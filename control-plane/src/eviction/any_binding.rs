@@ -68,6 +68,23 @@ impl AnyBinding {
         }
     }
 
+    /// Whether the workload has completed in a cluster: a Job of which the cluster reports so. A
+    /// completed Job that is created in another cluster runs again.
+    pub fn has_completed(&self, cluster: &str) -> bool {
+        let resource = &self.spec().resource;
+        if (resource.api_version.as_str(), resource.kind.as_str()) != ("batch/v1", "Job") {
+            return false;
+        }
+        let mut reports = self.status().aggregated_status.iter();
+        let report = reports.find(|report| report.cluster_name == cluster);
+        let conditions = report
+            .and_then(|report| report.status.as_ref()?.0.get("conditions")?.as_array())
+            .map_or(&[][..], Vec::as_slice);
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == "Complete" && condition["status"] == "True")
+    }
+
     /// The placement whose tolerations count.
     pub fn placement(&self) -> Option<Cow<'_, Placement>> {
         let annotations = match self {

@@ -19,7 +19,7 @@ use super::any_binding::AnyBinding;
 use super::backlog::{Backlog, Rank, Slot};
 use super::explain::Turn;
 use super::fleet_view::{FleetView, evicts};
-use super::judge::{Judgement, Switches, judge, purge_mode};
+use super::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, FleetHealth, Rates};
 use super::record::bounded;
@@ -328,13 +328,19 @@ impl Evictor {
 
     fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
         let placement = binding.placement();
-        judge(
+        let judgement = judge(
             self.fleet.taints(cluster),
             binding.spec(),
             placement.as_deref(),
             &self.switches,
             now.wall,
-        )
+        );
+        match judgement {
+            Judgement::Leave { .. } if binding.has_completed(cluster) => {
+                Judgement::Stay(Stay::Completed)
+            }
+            judgement => judgement,
+        }
     }
 
     fn review_all(&mut self, binding: &AnyBinding, now: Now) {

@@ -116,6 +116,7 @@ impl Note {
                 Stay::NoExecuteOff => "NoExecuteEvictionOff",
                 Stay::NotAsked => "FailoverNotRequested",
                 Stay::NoPlacement => "PlacementUnknown",
+                Stay::Completed => "JobCompleted",
                 Stay::NoTaint | Stay::Tolerated => "Tolerated",
             },
         }

@@ -170,3 +170,51 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
         assert_eq!(world.told(), [("w0-0".to_owned(), expected)]);
     }
 }
+
+/// A Job that has this condition in `c0`, according to the report of `reporter`.
+fn job(reporter: &str, condition: &str) -> Arc<ResourceBinding> {
+    let resource = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "sum"});
+    let mut job = binding("sum", &["c0"], &json!({"resource": resource}))
+        .as_ref()
+        .clone();
+    let conditions = json!([{"type": condition, "status": "True"}]);
+    job.status = serde_json::from_value(json!({"aggregatedStatus": [
+        {"clusterName": reporter, "status": {"conditions": conditions}},
+    ]}))
+    .unwrap();
+    Arc::new(job)
+}
+
+#[test]
+fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
+    for (binding, leaves) in [
+        (job("c0", "Complete"), false),
+        (job("c0", "Failed"), true),
+        (job("c0", "Suspended"), true),
+        (job("c1", "Complete"), true),
+    ] {
+        let clusters = vec![
+            cluster("c0", &taint("NoExecute", 0)),
+            cluster("c1", &json!([])),
+        ];
+        let mut world = World::of(clusters, vec![binding.clone()], true);
+        let left = world.evict(10.0).len();
+        assert_eq!(left == 1, leaves, "{:?}", binding.status);
+        if !leaves {
+            let told = world.told();
+            assert!(
+                told.iter().any(|(_, reason)| *reason == "JobCompleted"),
+                "{told:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
+    let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
+    let mut world = World::of(clusters, vec![job("c0", "Suspended")], true);
+    world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+    world.put(&job("c0", "Complete"));
+    assert!(world.evict(10.0).is_empty());
+}
