@@ -64,7 +64,9 @@ fn job(object: &Value) -> bool {
         None => parallel,
     };
     // A server that counts no ready pods tells of the active ones only.
-    let ready = status["ready"].as_i64().or(status["active"].as_i64());
+    let ready = status["ready"]
+        .as_i64()
+        .or_else(|| status["active"].as_i64());
     let succeeded = status["succeeded"].as_i64().unwrap_or(0);
     status["startTime"].is_string() && ready.unwrap_or(0).saturating_add(succeeded) >= wanted
 }
