@@ -1,0 +1,260 @@
+//! Safety contract 2: nothing moves that nobody asked to move.
+//!
+//! With the gate `Failover` off no taint moves anything. With it on, an eviction from a cluster
+//! needs a taint there that evicts, is not tolerated, and has been there for as long as the policy
+//! wants; that of a failing application needs a policy that asks for it, and a report that has been
+//! unhealthy for as long as it says.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::moves::{self, What};
+use super::objects::{self, Binding, Cluster};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Entry, Key};
+
+const NAME: &str = "asked";
+/// Seconds for which `failover.cluster` tolerates a taint, and `failover.application` an unhealthy
+/// report, where they do not say (the API's defaults).
+const TOLERATION: i64 = 300;
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Since when a cluster reports a workload unhealthy.
+    unhealthy: BTreeMap<(Key, String), Timestamp>,
+}
+
+impl Oracle for Asked {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let Some((request, before, after)) = moves::of_binding(entry) else {
+            return Vec::new();
+        };
+        let key = request.key();
+        let by_product = matches!(request.actor, Actor::Process(_));
+        let mut told = Vec::new();
+        for it in moves::between(before, after) {
+            let problem = match it.what {
+                _ if !by_product => None,
+                What::Evicted(task) => match objects::text(task.0, "/reason") {
+                    "TaintUntolerated" => taint(scene, before, it.cluster),
+                    "ApplicationFailure" => self.application(scene, &key, before, it.cluster),
+                    "NoClusterFit" => {
+                        let asked = scene.is_wished(&key, before);
+                        (!asked).then(|| "withdrawn, and nobody changed a thing".to_owned())
+                    }
+                    other => Some(format!("evicted for an unknown reason, {other:?}")),
+                },
+                What::Purged => taint(scene, before, it.cluster),
+                // What a person asks for, which another oracle judges.
+                What::Dropped | What::Ended(_) => None,
+            };
+            told.extend(problem.map(|problem| {
+                let message = format!("{}: {problem}", it.cluster);
+                scene.violation(NAME, &key, &message)
+            }));
+        }
+        self.note(&key, after, scene.now);
+        told
+    }
+
+    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl Asked {
+    fn note(&mut self, key: &Key, after: Binding<'_>, now: Timestamp) {
+        for report in objects::items(after.0, "/status/aggregatedStatus") {
+            let place = (
+                key.clone(),
+                objects::text(report, "/clusterName").to_owned(),
+            );
+            if report["health"] == "Unhealthy" {
+                self.unhealthy.entry(place).or_insert(now);
+            } else {
+                self.unhealthy.remove(&place);
+            }
+        }
+    }
+
+    fn application(
+        &self,
+        scene: &Scene,
+        key: &Key,
+        binding: Binding<'_>,
+        cluster: &str,
+    ) -> Option<String> {
+        let Some(behavior) = binding.0.pointer("/spec/failover/application") else {
+            return Some("evicted as a failing application, which no policy asks for".to_owned());
+        };
+        let wanted = objects::number(behavior, "/decisionConditions/tolerationSeconds");
+        let place = (key.clone(), cluster.to_owned());
+        let Some(since) = self.unhealthy.get(&place) else {
+            return Some("evicted as a failing application, and it is not unhealthy".to_owned());
+        };
+        early(scene, *since, wanted.unwrap_or(TOLERATION))
+            .map(|early| format!("evicted as a failing application {early}"))
+    }
+}
+
+/// Says by how much something happens too early that needs seconds from a time on.
+fn early(scene: &Scene, since: Timestamp, seconds: i64) -> Option<String> {
+    let due = since
+        .saturating_add(SignedDuration::from_secs(seconds))
+        .ok()?;
+    // Times in objects are whole seconds.
+    let slack = scene.rules.clock_error + SignedDuration::from_secs(1);
+    (scene.now + slack < due).then(|| format!("{:#} too early", due.duration_since(scene.now)))
+}
+
+fn taint(scene: &Scene, binding: Binding<'_>, name: &str) -> Option<String> {
+    if !scene.rules.failover {
+        return Some("evicted with the gate Failover off".to_owned());
+    }
+    let mut problem = "evicted without a taint that evicts".to_owned();
+    let is_founded = scene.cluster_recently(name, |state| {
+        state.is_some_and(|cluster| match reasons(scene, binding, cluster) {
+            Ok(()) => true,
+            Err(why) => {
+                if let Some(why) = why {
+                    problem = why;
+                }
+                false
+            }
+        })
+    });
+    (!is_founded).then_some(problem)
+}
+
+/// Whether a taint of the cluster drives the workload out now, or why the nearest does not.
+fn reasons(
+    scene: &Scene,
+    binding: Binding<'_>,
+    cluster: Cluster<'_>,
+) -> Result<(), Option<String>> {
+    let mut problem = None;
+    for taint in cluster.taints().filter(|taint| objects::evicts(taint)) {
+        let seconds = if taint["effect"] == "NoExecute" {
+            binding.tolerated_for(taint)
+        } else {
+            let behavior = binding.0.pointer("/spec/failover/cluster");
+            behavior.filter(|it| it.is_object()).map(|behavior| {
+                objects::number(behavior, "/tolerationSeconds").unwrap_or(TOLERATION)
+            })
+        };
+        let name = describe(taint);
+        let Some(seconds) = seconds else {
+            problem = Some(format!("evicted although {name} does not move it"));
+            continue;
+        };
+        let early =
+            objects::time(taint, "/timeAdded").and_then(|since| early(scene, since, seconds));
+        match early {
+            Some(early) => problem = Some(format!("evicted by {name} {early}")),
+            None => return Ok(()),
+        }
+    }
+    Err(problem)
+}
+
+fn describe(taint: &Value) -> String {
+    format!(
+        "{}:{}",
+        objects::text(taint, "/key"),
+        objects::text(taint, "/effect")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Rules;
+    use super::super::testing::*;
+    use super::*;
+
+    fn evict(story: &mut Story<Asked>, reason: &str) {
+        let task = json!([{"fromCluster": "m1", "reason": reason, "producer": "x"}]);
+        let spec = json!({"clusters": [{"name": "m2"}], "gracefulEvictionTasks": task});
+        let patch = json!({ "spec": spec });
+        story.patch(control_plane(), &binding_key("web"), &patch);
+    }
+
+    #[test]
+    fn an_eviction_needs_a_taint_that_moves_the_workload_now() {
+        let soft = json!({"failover": {"cluster": {"tolerationSeconds": 60}}});
+        let limited = json!({"placement": {"clusterTolerations":
+            [{"key": "down", "operator": "Exists", "tolerationSeconds": 60}]}});
+        let tolerant = json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}});
+        for (what, effect, spec, seconds, is_kept) in [
+            ("no taint", "", json!({}), 90, false),
+            ("NoSchedule", "NoSchedule", json!({}), 90, false),
+            ("NoExecute", "NoExecute", json!({}), 0, true),
+            ("tolerated", "NoExecute", tolerant.clone(), 90, false),
+            ("tolerated still", "NoExecute", limited.clone(), 30, false),
+            ("tolerated long enough", "NoExecute", limited, 60, true),
+            ("not asked", "PreferNoExecute", tolerant, 90, false),
+            ("asked, early", "PreferNoExecute", soft.clone(), 30, false),
+            ("asked", "PreferNoExecute", soft, 60, true),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
+            let mut tainted = cluster("True", &[&format!("down:{effect}")]);
+            tainted["spec"]["taints"][0]["timeAdded"] = json!(story.time());
+            story
+                .write(person(), &cluster_key("m1"), tainted)
+                .wait(seconds);
+            evict(&mut story, "TaintUntolerated");
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn with_the_gate_off_taints_move_nothing() {
+        for (failover, is_kept) in [(true, true), (false, false)] {
+            let rules = Rules {
+                failover,
+                ..Rules::default()
+            };
+            let mut story = Story::with(Asked::default(), rules);
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            let tainted = cluster("True", &["down:NoExecute"]);
+            story.write(person(), &cluster_key("m1"), tainted);
+            evict(&mut story, "TaintUntolerated");
+            assert_eq!(story.told().is_empty(), is_kept, "{failover}");
+        }
+    }
+
+    #[test]
+    fn an_application_moves_only_when_it_was_unhealthy_for_as_long_as_the_policy_says() {
+        let asks = json!({"failover": {"application":
+            {"decisionConditions": {"tolerationSeconds": 60}}}});
+        for (what, spec, health, seconds, is_kept) in [
+            ("nobody asks", json!({}), "Unhealthy", 90, false),
+            ("healthy", asks.clone(), "Healthy", 90, false),
+            ("early", asks.clone(), "Unhealthy", 30, false),
+            ("due", asks, "Unhealthy", 60, true),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
+            let status = json!({"aggregatedStatus": [{"clusterName": "m1", "health": health}]});
+            let patch = json!({ "status": status });
+            story.patch(control_plane(), &binding_key("web"), &patch);
+            story.wait(seconds);
+            evict(&mut story, "ApplicationFailure");
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+}

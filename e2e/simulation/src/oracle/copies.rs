@@ -1,0 +1,230 @@
+//! Safety contract 1 as users see it: never fewer ready copies than without the control plane, but
+//! for the policy's own word.
+//!
+//! Each write of the product in a member that takes ready replicas away (a deletion, or fewer
+//! replicas) leaves as many ready ones in all members together as the template asks for, or as
+//! there were. Members that are cut off count: what runs there serves its users.
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::moves::{self, What};
+use super::objects::{self, Binding};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Api, Entry, Key, Request};
+
+const NAME: &str = "copies";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Copies {
+    /// Bindings and clusters whose copies go by the word of the policy: `Directly`, or after a
+    /// grace period.
+    given_up: BTreeSet<(Key, String)>,
+}
+
+impl Oracle for Copies {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        if let Some((request, before, after)) = moves::of_binding(entry) {
+            self.note(request, before, after, scene);
+        }
+        let lost = entry.commit().and_then(|request| {
+            let why = self.lost(scene, request)?;
+            Some(scene.violation(NAME, &request.key(), &why))
+        });
+        lost.into_iter().collect()
+    }
+
+    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl Copies {
+    fn note(&mut self, request: &Request, before: Binding<'_>, after: Binding<'_>, scene: &Scene) {
+        let key = request.key();
+        for target in after.clusters().into_keys() {
+            self.given_up.remove(&(key.clone(), target.to_owned()));
+        }
+        for it in moves::between(before, after) {
+            let by_policy = match it.what {
+                What::Evicted(task) => task.purge_mode() == "Directly",
+                What::Purged => true,
+                What::Dropped => scene.is_wished(&key, before),
+                What::Ended(task) => {
+                    !task.0["gracePeriodSeconds"].is_null()
+                        || task.0["suppressDeletion"] == false
+                        || task.purge_mode() == "Directly"
+                }
+            };
+            if by_policy {
+                self.given_up.insert((key.clone(), it.cluster.to_owned()));
+            }
+        }
+    }
+
+    fn lost(&self, scene: &Scene, request: &Request) -> Option<String> {
+        let Api::Member(cluster) = &request.api else {
+            return None;
+        };
+        let (before, after) = (request.before.as_deref()?, request.after.as_deref());
+        if !matches!(request.actor, Actor::Process(_)) || objects::is_deleting(before) {
+            return None;
+        }
+        let ready = ready(before);
+        let lost = match after.filter(|after| !objects::is_deleting(after)) {
+            None => ready,
+            Some(after) => ready - objects::number(after, "/spec/replicas").unwrap_or(ready),
+        };
+        if lost <= 0 {
+            return None;
+        }
+        let binding = objects::binding_of(before)?;
+        if self.is_asked(scene, &binding, cluster, request) {
+            return None;
+        }
+        let elsewhere: i64 = scene
+            .members()
+            .filter(|member| *member != cluster)
+            .map(|member| lately_ready(scene, &request.key(), member))
+            .sum();
+        let left = elsewhere + ready - lost;
+        let wanted = desired(scene, &request.key());
+        (left < wanted.min(elsewhere + ready)).then(|| {
+            format!("{left} ready copies are left of {wanted} that are wanted, after {lost} went")
+        })
+    }
+
+    /// Whether a person, or the policy, wants the copy to go whatever there is elsewhere.
+    fn is_asked(&self, scene: &Scene, key: &Key, cluster: &str, request: &Request) -> bool {
+        let left = scene.cluster_recently(cluster, |state| {
+            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
+        });
+        if left || self.given_up.contains(&(key.clone(), cluster.to_owned())) {
+            return true;
+        }
+        let template = template(&request.key());
+        let binding = scene.objects.get(key).map(|value| Binding(value));
+        binding.is_none_or(|binding| {
+            objects::is_deleting(binding.0)
+                || scene.is_wished(key, binding)
+                || binding.0["spec"]["placement"].is_null()
+        }) || !scene.objects.contains_key(&template)
+    }
+}
+
+fn template(key: &Key) -> Key {
+    Key {
+        api: Api::Fleet,
+        ..key.clone()
+    }
+}
+
+/// The number of ready replicas that the template asks for; 1 of what has no replicas.
+fn desired(scene: &Scene, key: &Key) -> i64 {
+    let template = scene.objects.get(&template(key));
+    template
+        .and_then(|template| objects::number(template, "/spec/replicas"))
+        .unwrap_or(1)
+}
+
+/// The ready replicas of an object; 1 for what has none and is there.
+fn ready(object: &Value) -> i64 {
+    if object.pointer("/spec/replicas").is_some() {
+        return objects::number(object, "/status/readyReplicas").unwrap_or_default();
+    }
+    objects::number(object, "/status/numberReady").unwrap_or(1)
+}
+
+/// The most that was ready in a member within the moments that nobody may know of yet; nothing in a
+/// member that has been down for longer.
+fn lately_ready(scene: &Scene, key: &Key, member: &str) -> i64 {
+    let known: SignedDuration = scene.rules.grace + scene.rules.lag;
+    let down = scene.down.get(member);
+    if down.is_some_and(|since| scene.now.duration_since(*since) > known) {
+        return 0;
+    }
+    let there = Key {
+        api: Api::Member(member.to_owned()),
+        ..key.clone()
+    };
+    let states = scene.recently(&there).flatten();
+    states.map(ready).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::history::World;
+
+    fn story(elsewhere: i64) -> Story<Copies> {
+        let mut story = Story::new(Copies::default());
+        for name in ["m1", "m2"] {
+            story.write(control_plane(), &cluster_key(name), cluster("True", &[]));
+        }
+        let template = json!({"spec": {"replicas": 2}});
+        story.write(person(), &deployment_key(&Api::Fleet), template);
+        story.write(control_plane(), &binding_key("web"), binding(&["m2"]));
+        story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
+        story.write(agent("m2"), &member_key("m2"), deployment("m2", elsewhere));
+        story.wait(3_600);
+        story
+    }
+
+    #[test]
+    fn an_old_copy_goes_when_the_new_one_is_ready() {
+        for (elsewhere, is_kept) in [(2, true), (1, false), (0, false)] {
+            let mut story = story(elsewhere);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{elsewhere}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn fewer_replicas_are_as_bad_as_a_deletion() {
+        for (replicas, is_kept) in [(2, true), (1, false)] {
+            let mut story = story(0);
+            let patch = json!({"spec": {"replicas": replicas}});
+            story.patch(agent("m1"), &member_key("m1"), &patch);
+            assert_eq!(story.told().is_empty(), is_kept, "{replicas}");
+        }
+    }
+
+    #[test]
+    fn copies_of_a_cluster_that_is_down_count_until_that_can_be_known() {
+        for (seconds, is_kept) in [(30, true), (120, false)] {
+            let mut story = story(2);
+            story.world(World::Down("m2".to_owned())).wait(seconds);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            assert_eq!(story.told().is_empty(), is_kept, "{seconds} s");
+        }
+    }
+
+    #[test]
+    fn what_a_person_or_the_policy_asks_for_goes() {
+        let mut deleted = story(0);
+        deleted.write(person(), &deployment_key(&Api::Fleet), Value::Null);
+        deleted.write(agent("m1"), &member_key("m1"), Value::Null);
+        assert_eq!(deleted.told(), [""; 0]);
+
+        let mut expired = story(0);
+        let task = json!([{"fromCluster": "m1", "gracePeriodSeconds": 60}]);
+        let with = json!({"spec": {"gracefulEvictionTasks": task}});
+        expired.patch(control_plane(), &binding_key("web"), &with);
+        let without = json!({"spec": {"gracefulEvictionTasks": null}});
+        expired.patch(control_plane(), &binding_key("web"), &without);
+        expired.write(agent("m1"), &member_key("m1"), Value::Null);
+        assert_eq!(expired.told(), [""; 0]);
+    }
+}

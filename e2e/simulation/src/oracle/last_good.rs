@@ -1,0 +1,135 @@
+//! Safety contract 6: last known good.
+//!
+//! A report of an agent never replaces what was known by nothing: version, kinds, number of nodes
+//! and room stay, unless the member has no nodes any more.
+
+use serde_json::Value;
+
+use super::objects;
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Api, Entry, Request};
+
+const NAME: &str = "last-good";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct LastGood;
+
+impl Oracle for LastGood {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let Some(request) = entry.commit() else {
+            return Vec::new();
+        };
+        let is_report = request.resource.plural == "clusters"
+            && request.api == Api::Fleet
+            && matches!(request.actor, Actor::Process(_));
+        if !is_report {
+            return Vec::new();
+        }
+        let lost = lost(scene, request).into_iter();
+        lost.map(|what| scene.violation(NAME, &request.key(), &what))
+            .collect()
+    }
+
+    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+fn lost(scene: &Scene, request: &Request) -> Vec<String> {
+    let (Some(before), Some(after)) = (request.before.as_deref(), request.after.as_deref()) else {
+        return Vec::new();
+    };
+    let member = Api::Member(request.name.clone());
+    let has_nodes = || scene.all(&member, "", "nodes").next().is_some();
+    let mut told = Vec::new();
+    for (what, pointer, needs_nodes) in [
+        ("the version", "/status/kubernetesVersion", false),
+        ("the kinds", "/status/apiEnablements", false),
+        ("the number of nodes", "/status/nodeSummary/totalNum", true),
+        ("the room", "/status/resourceSummary/allocatable", true),
+    ] {
+        let was = before.pointer(pointer).is_some_and(says_something);
+        let is = after.pointer(pointer).is_some_and(says_something);
+        if was && !is && (!needs_nodes || has_nodes()) {
+            told.push(format!("{what} was replaced by nothing"));
+        }
+    }
+    let groups = |cluster: &'_ Value| {
+        let groups = objects::items(cluster, "/status/apiEnablements");
+        groups
+            .map(|group| objects::text(group, "/groupVersion").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let left = groups(after);
+    for group in ["v1", "apps/v1", "batch/v1"] {
+        if groups(before).iter().any(|it| it == group) && !left.iter().any(|it| it == group) {
+            told.push(format!("the kinds of {group} are left out of the report"));
+        }
+    }
+    told
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => fields.values().any(|amount| amount != "0"),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Bool(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn what_was_known_is_not_replaced_by_nothing() {
+        let no_room = json!({"resourceSummary": {"allocatable": {"cpu": "0", "pods": "0"}}});
+        let less_room = json!({"resourceSummary": {"allocatable": {"cpu": "1", "pods": "0"}}});
+        let no_nodes = json!({"nodeSummary": {"totalNum": 0}, "resourceSummary": null});
+        for (what, status, has_nodes, is_kept) in [
+            ("the same", json!({}), true, true),
+            ("no version", json!({"kubernetesVersion": ""}), true, false),
+            ("no kinds", json!({"apiEnablements": []}), true, false),
+            (
+                "few kinds",
+                json!({"apiEnablements": [{"groupVersion": "v1"}]}),
+                true,
+                false,
+            ),
+            ("no room", no_room, true, false),
+            ("less room", less_room, true, true),
+            ("no nodes", no_nodes.clone(), true, false),
+            ("no nodes in truth", no_nodes, false, true),
+        ] {
+            let mut story = Story::new(LastGood);
+            let member = Api::Member("m1".to_owned());
+            if has_nodes {
+                let node = objects::key(&member, "", "nodes", "", "n1");
+                story.write(Actor::Workloads, &node, json!({}));
+            }
+            let known = json!({"status": {
+                "kubernetesVersion": "v1.33.1",
+                "apiEnablements": [{"groupVersion": "v1"}, {"groupVersion": "apps/v1"}],
+                "nodeSummary": {"totalNum": 1},
+                "resourceSummary": {"allocatable": {"cpu": "4", "pods": "110"}},
+            }});
+            story.write(agent("m1"), &cluster_key("m1"), known);
+            let patch = json!({ "status": status });
+            story.patch(agent("m1"), &cluster_key("m1"), &patch);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Nothing is left behind: at the end no Work without a binding that wants it, no object in a
+//! reachable member without a Work, no task whose end has come, no taint without an owner, and
+//! nothing whose deletion does not end.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::nowhere::not_replaced;
+use super::objects::{self, Binding, CLUSTER, POLICY, WORK};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Api, Entry, Key, Process};
+
+const NAME: &str = "orphans";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Orphans {
+    /// Taints, by cluster, key and effect, that the control plane added.
+    ours: BTreeSet<(String, String, String)>,
+    /// Taints, by key and effect, of policies whose taints stay when the policy goes.
+    kept: BTreeSet<(String, String)>,
+}
+
+impl Oracle for Orphans {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, _: &Scene) -> Vec<Violation> {
+        let Some(request) = entry.commit().filter(|request| request.api == Api::Fleet) else {
+            return Vec::new();
+        };
+        let after = request.after.as_deref().unwrap_or(&Value::Null);
+        match request.resource.plural.as_str() {
+            "clusters" => {
+                let before = request.before.as_deref().unwrap_or(&Value::Null);
+                let by_us = matches!(request.actor, Actor::Process(Process::ControlPlane(_)));
+                self.note(&request.name, before, after, by_us);
+            }
+            "clustertaintpolicies" => {
+                self.kept
+                    .extend(objects::items(after, "/spec/taints").map(spelled));
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
+        let mut told = Vec::new();
+        let mut tell = |key: &Key, message: &str| {
+            told.push(scene.violation(NAME, key, &message));
+        };
+        works(end, scene, &mut tell);
+        copies(end, scene, &mut tell);
+        bindings(end, scene, &mut tell);
+        self.taints(scene, &mut tell);
+        stuck(end, scene, &mut tell);
+        told
+    }
+}
+
+impl Orphans {
+    fn note(&mut self, cluster: &str, before: &Value, after: &Value, by_us: bool) {
+        let of = |state: &Value| objects::items(state, "/spec/taints").map(spelled).collect();
+        let (before, after): (BTreeSet<_>, BTreeSet<_>) = (of(before), of(after));
+        for (key, effect) in before.difference(&after) {
+            self.ours
+                .remove(&(cluster.to_owned(), key.clone(), effect.clone()));
+        }
+        for (key, effect) in after.difference(&before).filter(|_| by_us) {
+            self.ours
+                .insert((cluster.to_owned(), key.clone(), effect.clone()));
+        }
+    }
+
+    fn taints(&self, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+        let wanted: BTreeSet<(String, String)> = scene
+            .all(&Api::Fleet, POLICY, "clustertaintpolicies")
+            .flat_map(|(_, policy)| objects::items(policy, "/spec/taintsToAdd").map(spelled))
+            .collect();
+        for (name, cluster) in scene.clusters() {
+            let key = objects::key(&Api::Fleet, CLUSTER, "clusters", "", name);
+            for taint in cluster.taints() {
+                let (taint_key, effect) = spelled(taint);
+                let is_state =
+                    taint_key.starts_with("cluster.karmada.io/") && effect == "NoSchedule";
+                if is_state && cluster.ready() == Some("True") {
+                    tell(&key, &format!("is ready and tainted {taint_key}"));
+                }
+                let place = (name.to_owned(), taint_key.clone(), effect.clone());
+                let spelling = (taint_key.clone(), effect);
+                let is_owned = is_state
+                    || taint_key.starts_with("clusters.muster.io/")
+                    || wanted.contains(&spelling)
+                    || self.kept.contains(&spelling);
+                if self.ours.contains(&place) && !is_owned {
+                    tell(&key, &format!("has the taint {taint_key} of no policy"));
+                }
+            }
+        }
+    }
+}
+
+fn spelled(taint: &Value) -> (String, String) {
+    let text = |pointer| objects::text(taint, pointer).to_owned();
+    (text("/key"), text("/effect"))
+}
+
+fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    for (key, work) in scene.all(&Api::Fleet, WORK, "works") {
+        let Some(cluster) = key.namespace.strip_prefix(objects::EXECUTION) else {
+            continue;
+        };
+        if objects::is_deleting(work) {
+            if end.reachable.contains(cluster) {
+                tell(key, "is being deleted and does not end");
+            }
+            continue;
+        }
+        let Some(binding_key) = objects::binding_of(work) else {
+            continue;
+        };
+        match scene.objects.get(&binding_key) {
+            None => tell(key, "is a Work without a binding"),
+            Some(binding) if !Binding(binding).keeps(cluster) => {
+                tell(key, "is a Work that its binding does not want");
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn copies(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    for (key, object) in &scene.objects {
+        let Api::Member(cluster) = &key.api else {
+            continue;
+        };
+        let named = |name: &str| objects::annotation(object, name);
+        let (Some(namespace), Some(name)) = (
+            named("work.karmada.io/namespace"),
+            named("work.karmada.io/name"),
+        ) else {
+            continue;
+        };
+        let is_ours = namespace == format!("{}{cluster}", objects::EXECUTION);
+        // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its marks.
+        let is_made = object["metadata"]["ownerReferences"].is_array();
+        if !is_ours || is_made || !end.reachable.contains(cluster) {
+            continue;
+        }
+        match scene.fleet(WORK, "works", namespace, name) {
+            None => tell(key, "is in the member without a Work"),
+            Some(work) => {
+                let mut manifests = objects::items(work, "/spec/workload/manifests");
+                if !manifests.any(|it| objects::referent(&key.api, it).as_ref() == Some(key)) {
+                    tell(key, "is in the member, and its Work does not list it");
+                }
+            }
+        }
+    }
+}
+
+fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    for (key, binding) in scene.bindings() {
+        if objects::is_deleting(binding.0) {
+            continue;
+        }
+        let template = binding.template();
+        if template.is_some_and(|template| !scene.objects.contains_key(&template)) {
+            tell(key, "is a binding without a template");
+        }
+        let generation = objects::number(binding.0, "/metadata/generation");
+        let observed = objects::number(binding.0, "/status/schedulerObservedGeneration");
+        if generation != observed || not_replaced(scene, binding).is_some() {
+            continue;
+        }
+        for task in binding.tasks() {
+            let is_held = task.0["suppressDeletion"] == true;
+            if !is_held && end.reachable.contains(task.from()) {
+                tell(
+                    key,
+                    &format!("still leaves {}, and is replaced", task.from()),
+                );
+            }
+        }
+    }
+}
+
+/// What is being deleted and does not end, though nothing unreachable keeps it.
+fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    let waits_for_silent = |binding: &Key| {
+        scene.all(&Api::Fleet, WORK, "works").any(|(key, work)| {
+            let cluster = key.namespace.strip_prefix(objects::EXECUTION);
+            objects::binding_of(work).as_ref() == Some(binding)
+                && cluster.is_some_and(|cluster| !end.reachable.contains(cluster))
+        })
+    };
+    for (key, object) in &scene.objects {
+        if key.api != Api::Fleet || !objects::is_deleting(object) {
+            continue;
+        }
+        let excused = match key.plural.as_str() {
+            "resourcebindings" | "clusterresourcebindings" => waits_for_silent(key),
+            "propagationpolicies" | "clusterpropagationpolicies" => false,
+            "clusters" => !end.reachable.contains(&key.name),
+            _ => continue,
+        };
+        if !excused {
+            tell(key, "is being deleted and does not end");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::history::World;
+
+    /// A workload in `m1`, as it should be.
+    fn story() -> Story<Orphans> {
+        let mut story = Story::new(Orphans::default());
+        story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
+        story.write(person(), &deployment_key(&Api::Fleet), json!({}));
+        story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+        let mut sent = work();
+        sent["metadata"]["annotations"] = json!({
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web",
+        });
+        story.write(control_plane(), &work_key("m1"), sent);
+        story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
+        story
+    }
+
+    #[test]
+    fn what_has_no_owner_any_more_is_told() {
+        let gone = || Value::Null;
+        let deleting = || {
+            let mut work = work();
+            work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            work
+        };
+        let (web, template) = (binding_key("web"), deployment_key(&Api::Fleet));
+        for (what, key, state, expected) in [
+            ("nothing", &template, json!({}), ""),
+            ("the template", &template, gone(), "without a template"),
+            ("the binding", &web, gone(), "without a binding"),
+            ("the target", &web, binding(&["m2"]), "does not want"),
+            ("the Work", &work_key("m1"), gone(), "without a Work"),
+            ("the end", &work_key("m1"), deleting(), "does not end"),
+            ("the copy", &member_key("m1"), gone(), ""),
+        ] {
+            let mut story = story();
+            story.write(person(), key, state);
+            let told = story.end();
+            assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
+            assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn copies_of_a_cluster_that_nobody_reaches_are_excused() {
+        let mut story = story();
+        story.write(person(), &binding_key("web"), Value::Null);
+        story.write(person(), &work_key("m1"), Value::Null);
+        story.world(World::CutOff("m1".to_owned()));
+        assert_eq!(story.end(), [""; 0]);
+    }
+
+    #[test]
+    fn a_task_whose_end_has_come_is_told() {
+        for (health, suppressed, is_kept) in [
+            ("Healthy", json!(null), false),
+            ("Healthy", json!(true), true),
+            ("Unhealthy", json!(null), true),
+        ] {
+            let mut story = story();
+            let task = json!({"fromCluster": "m2", "suppressDeletion": suppressed});
+            story.write(control_plane(), &cluster_key("m2"), cluster("True", &[]));
+            story.patch(
+                control_plane(),
+                &binding_key("web"),
+                &json!({
+                    "spec": {"gracefulEvictionTasks": [task]},
+                    "status": {
+                        "schedulerObservedGeneration": 1,
+                        "aggregatedStatus": [{"clusterName": "m1", "health": health}],
+                    },
+                }),
+            );
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{health}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn taints_without_an_owner_are_told() {
+        let policy = objects::key(&Api::Fleet, POLICY, "clustertaintpolicies", "", "p");
+        let proposed = json!({"spec": {"taintsToAdd": [{"key": "x", "effect": "NoExecute"}]}});
+        let shipped = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
+        for (what, by, taint, form, stays, is_kept) in [
+            ("a user's", person(), "x:NoExecute", None, false, true),
+            (
+                "a policy's",
+                control_plane(),
+                "x:NoExecute",
+                Some(&proposed),
+                true,
+                true,
+            ),
+            (
+                "a former policy's",
+                control_plane(),
+                "x:NoExecute",
+                Some(&proposed),
+                false,
+                false,
+            ),
+            (
+                "of the form that stays",
+                control_plane(),
+                "x:NoExecute",
+                Some(&shipped),
+                false,
+                true,
+            ),
+            (
+                "of a state that is over",
+                control_plane(),
+                "cluster.karmada.io/unreachable:NoSchedule",
+                None,
+                false,
+                false,
+            ),
+        ] {
+            let mut story = story();
+            if let Some(form) = form {
+                story.write(person(), &policy, form.clone());
+            }
+            story.write(by, &cluster_key("m1"), cluster("True", &[taint]));
+            if !stays {
+                story.write(person(), &policy, Value::Null);
+            }
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What has to happen happens: with clusters that can take a workload it is placed, and one that
+//! has to leave its cluster has left, as fast as the rate allows; silence is noticed, and so is a
+//! return. No malformed neighbour, dead process or lost event holds that up for ever.
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::objects::{self, Binding, Cluster};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Api, Entry, Event, Phase, Process, World};
+
+const NAME: &str = "progress";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Progress;
+
+impl Oracle for Progress {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let rests = matches!(entry.event, Event::World(World::Phase(Phase::Rest)));
+        if rests { overdue(scene) } else { Vec::new() }
+    }
+
+    fn end(&mut self, _: &End, scene: &Scene) -> Vec<Violation> {
+        overdue(scene)
+    }
+}
+
+fn overdue(scene: &Scene) -> Vec<Violation> {
+    let runs = scene
+        .running
+        .keys()
+        .any(|it| matches!(it, Process::ControlPlane(_)));
+    // A control plane that began a moment ago counts each grace period anew.
+    if !runs || scene.calm() < scene.rules.grace + scene.rules.prompt {
+        return Vec::new();
+    }
+    let mut told = Vec::new();
+    for (name, cluster) in scene.clusters() {
+        if let Some(problem) = unnoticed(scene, name, cluster) {
+            let key = objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name);
+            told.push(scene.violation(NAME, &key, &problem));
+        }
+    }
+    let leaving: usize = scene
+        .bindings()
+        .map(|(_, binding)| {
+            binding
+                .clusters()
+                .into_keys()
+                .filter(|it| drives_out(scene, binding, it))
+                .count()
+        })
+        .sum();
+    for (key, binding) in scene.bindings() {
+        if let Some(problem) = unplaced(scene, binding) {
+            told.push(scene.violation(NAME, key, &problem));
+        }
+        for cluster in binding.clusters().into_keys() {
+            if drives_out(scene, binding, cluster)
+                && is_overdue(scene, cluster, leaving)
+                && let Some(refuge) = refuge(scene, binding, cluster)
+            {
+                let message = format!("is on {cluster} still, which it has to leave for {refuge}");
+                told.push(scene.violation(NAME, key, &message));
+            }
+        }
+    }
+    told
+}
+
+/// A state of a cluster that its condition does not tell.
+fn unnoticed(scene: &Scene, name: &str, cluster: Cluster<'_>) -> Option<String> {
+    if objects::text(cluster.0, "/spec/syncMode") == "Push" || objects::is_deleting(cluster.0) {
+        return None;
+    }
+    let agent = Process::Agent(name.to_owned());
+    let since = |time: Option<&jiff::Timestamp>| {
+        time.map_or(SignedDuration::ZERO, |time| scene.now.duration_since(*time))
+    };
+    let noticed = scene.rules.grace + scene.rules.prompt;
+    let silent = since(scene.cut_off.get(name));
+    if silent > noticed && cluster.ready() == Some("True") {
+        return Some(format!("has been cut off for {silent:#} and is Ready"));
+    }
+    let runs = since(scene.running.get(&agent)) > noticed;
+    let is_well = runs && scene.is_reachable(name);
+    // One that is registered twice, or whose report is refused, says so by other conditions.
+    (is_well && cluster.ready() == Some("Unknown"))
+        .then(|| "is up and reachable, and not heard of".to_owned())
+}
+
+/// A workload without clusters that could be placed.
+fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
+    let spec = &binding.0["spec"];
+    let is_ours =
+        ["", "default-scheduler"].contains(&objects::text(binding.0, "/spec/schedulerName"));
+    if !binding.clusters().is_empty()
+        || objects::is_deleting(binding.0)
+        || spec["placement"].is_null()
+        || spec["suspension"]["scheduling"] == true
+        || !is_ours
+    {
+        return None;
+    }
+    // One without replicas is placed only where the flag asks for it.
+    let counts = spec["replicas"].as_i64() == Some(0) && !spec["replicaRequirements"].is_null();
+    let refuge = refuge(scene, binding, "").filter(|_| !counts)?;
+    Some(format!("is nowhere, and {refuge} could take it"))
+}
+
+/// Whether a cluster has a taint that drives the workload out now.
+fn drives_out(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
+    let is_held = binding.0["spec"]["suspension"]["scheduling"] == true;
+    let Some(cluster) = scene
+        .cluster(cluster)
+        .filter(|_| scene.rules.failover && !is_held)
+    else {
+        return false;
+    };
+    let behavior = binding.0.pointer("/spec/failover/cluster");
+    cluster.taints().any(|taint| {
+        let seconds = match objects::text(taint, "/effect") {
+            "NoExecute" => binding.tolerated_for(taint),
+            "PreferNoExecute" => behavior
+                .filter(|it| it.is_object())
+                .map(|it| objects::number(it, "/tolerationSeconds").unwrap_or(300)),
+            _ => None,
+        };
+        let added = objects::time(taint, "/timeAdded");
+        seconds.zip(added).is_some_and(|(seconds, added)| {
+            scene.now.duration_since(added)
+                > SignedDuration::from_secs(seconds) + scene.rules.prompt
+        })
+    })
+}
+
+/// Whether the rate has had time for everything that waits.
+fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
+    let (all, failed) = scene.clusters().fold((0.0, 0.0), |(all, failed), (_, it)| {
+        (all + 1.0, failed + f64::from(u8::from(it.has_failed())))
+    });
+    // Among many failures the rate is another, and what is allowed then is not worth a rule.
+    if failed > scene.rules.unhealthy_threshold * all || scene.rules.primary_rate <= 0.0 {
+        return false;
+    }
+    let waiting = i32::try_from(leaving).unwrap_or(i32::MAX);
+    let needed = SignedDuration::from_secs_f64(f64::from(waiting) / scene.rules.primary_rate);
+    scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
+}
+
+/// A cluster that could take a workload, by rules so simple that they leave no doubt: it is ready,
+/// has no taint at all, the placement allows it and spreads nothing, and most of it is free.
+fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
+    let placement = &binding.0["spec"]["placement"];
+    let is_plain = ["spreadConstraints", "clusterAffinities", "workloadAffinity"]
+        .iter()
+        .all(|field| placement[*field].is_null());
+    let strategy = &placement["replicaScheduling"];
+    let is_divided = !strategy.is_null() && strategy["replicaSchedulingType"] != "Duplicated";
+    let by_weight = !strategy["weightPreference"]["staticWeightList"].is_null();
+    if !is_plain || by_weight || objects::is_deleting(binding.0) || placement.is_null() {
+        return None;
+    }
+    let kind = objects::text(binding.0, "/spec/resource/kind");
+    let found = scene.clusters().find(|(name, cluster)| {
+        let holds_it = binding.clusters().contains_key(name) && !is_divided;
+        *name != but
+            && scene.is_reachable(name)
+            && cluster.ready() == Some("True")
+            && cluster.taints().next().is_none()
+            && !objects::is_deleting(cluster.0)
+            && binding.task(name).is_none()
+            && objects::condition(cluster.0, "WorksUpToDate")
+                .is_none_or(|it| it["status"] == "True")
+            && objects::condition(cluster.0, "UniqueIdentity")
+                .is_none_or(|it| it["status"] == "True")
+            && serves(
+                cluster.0,
+                objects::text(binding.0, "/spec/resource/apiVersion"),
+                kind,
+            )
+            && is_allowed(&placement["clusterAffinity"], name, cluster.0)
+            && (holds_it || has_room(cluster.0, binding))
+    });
+    found.map(|(name, _)| name.to_owned())
+}
+
+fn serves(cluster: &Value, version: &str, kind: &str) -> bool {
+    objects::items(cluster, "/status/apiEnablements")
+        .filter(|group| group["groupVersion"] == version)
+        .flat_map(|group| objects::items(group, "/resources"))
+        .any(|resource| resource["kind"] == kind)
+}
+
+/// Whether an affinity of names and labels lets a cluster in; one of another shape lets none in.
+fn is_allowed(affinity: &Value, name: &str, cluster: &Value) -> bool {
+    let Some(affinity) = affinity.as_object() else {
+        return true;
+    };
+    affinity.iter().all(|(field, rule)| match field.as_str() {
+        "clusterNames" => rule
+            .as_array()
+            .is_none_or(|names| names.is_empty() || names.iter().any(|it| it == name)),
+        "exclude" => !rule
+            .as_array()
+            .is_some_and(|names| names.iter().any(|it| it == name)),
+        "labelSelector" => {
+            rule["matchExpressions"].is_null()
+                && rule["matchLabels"].as_object().is_none_or(|labels| {
+                    labels
+                        .iter()
+                        .all(|(key, value)| objects::label(cluster, key) == value.as_str())
+                })
+        }
+        _ => false,
+    })
+}
+
+/// Whether there are ten times as many free places for pods as the workload has, and it asks for
+/// nothing else.
+fn has_room(cluster: &Value, binding: Binding<'_>) -> bool {
+    let replicas = binding.0["spec"]["replicas"].as_i64().unwrap_or_default();
+    if replicas == 0 {
+        return true;
+    }
+    let asks = &binding.0["spec"]["replicaRequirements"]["resourceRequest"];
+    let pods = |list: &str| {
+        let amount = &cluster["status"]["resourceSummary"][list]["pods"];
+        amount
+            .as_str()
+            .and_then(|it| it.parse::<i64>().ok())
+            .unwrap_or_default()
+    };
+    let free = pods("allocatable") - pods("allocated") - pods("allocating");
+    asks.as_object().is_none_or(serde_json::Map::is_empty) && free >= replicas.saturating_mul(10)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    type State = Box<dyn Fn(&str) -> Value>;
+
+    fn serving(ready: &str, taints: &[&str], since: &str) -> Value {
+        let mut cluster = cluster(ready, taints);
+        for taint in cluster["spec"]["taints"].as_array_mut().expect("taints") {
+            taint["timeAdded"] = json!(since);
+        }
+        cluster["status"]["apiEnablements"] =
+            json!([{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]);
+        cluster["status"]["resourceSummary"] = json!({"allocatable": {"pods": "110"}});
+        cluster
+    }
+
+    /// `m1` is tainted, `m2` is as given; the control plane runs.
+    fn story(state: impl Fn(&str) -> Value, placed: Value) -> Story<Progress> {
+        let mut story = Story::new(Progress);
+        let leader = World::Started(Process::ControlPlane(0));
+        story.world(leader);
+        let since = story.time();
+        let tainted = serving("True", &["x:NoExecute"], &since);
+        story.write(person(), &cluster_key("m1"), tainted);
+        story.write(person(), &cluster_key("m2"), state(&since));
+        story.write(person(), &cluster_key("m3"), cluster("True", &[]));
+        story.write(control_plane(), &binding_key("web"), placed);
+        story
+    }
+
+    #[test]
+    fn who_has_to_leave_has_left_when_there_is_a_place() {
+        let well = |since: &str| serving("True", &[], since);
+        let silent = |since: &str| serving("Unknown", &[], since);
+        let tainted = |since: &str| serving("True", &["y:NoSchedule"], since);
+        let cases: [(&str, State, &str, i64, bool); 6] = [
+            ("a place", Box::new(well), "m1", 600, false),
+            ("a place, early", Box::new(well), "m1", 60, true),
+            ("silence", Box::new(silent), "m1", 600, true),
+            ("a taint", Box::new(tainted), "m1", 600, true),
+            ("moved", Box::new(well), "m2", 600, true),
+            ("nowhere", Box::new(well), "", 600, false),
+        ];
+        for (what, state, place, seconds, is_kept) in cases {
+            let targets: Vec<&str> = [place].into_iter().filter(|it| !it.is_empty()).collect();
+            let mut story = story(state, binding(&targets));
+            let told = story.wait(seconds).end();
+            let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn silence_is_noticed_and_so_is_a_return() {
+        let agent = || Process::Agent("m2".to_owned());
+        for (what, ready, cut, is_kept) in [
+            ("well", "True", false, true),
+            ("silent", "True", true, false),
+            ("noticed", "Unknown", true, true),
+            ("back", "Unknown", false, false),
+        ] {
+            let mut story = story(|since| serving(ready, &[], since), binding(&["m3"]));
+            story.world(World::Started(agent()));
+            if cut {
+                story.world(World::CutOff("m2".to_owned()));
+            }
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_expected_while_nothing_runs_or_a_fault_lasts() {
+        let well = |since: &str| serving("True", &[], since);
+        let mut stopped = story(well, binding(&["m1"]));
+        stopped.world(World::Stopped {
+            process: Process::ControlPlane(0),
+            killed: true,
+        });
+        assert_eq!(stopped.wait(600).end(), [""; 0]);
+        let mut faulty = story(well, binding(&["m1"]));
+        faulty.world(World::FaultBegins {
+            id: 1,
+            kind: "lag".to_owned(),
+            detail: json!({}),
+        });
+        assert_eq!(faulty.wait(600).end(), [""; 0]);
+    }
+}

@@ -1,0 +1,345 @@
+//! The state of the world at an entry, which all oracles share.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Display;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::objects::{self, Binding, Cluster};
+use super::{Rules, Violation};
+use crate::history::{Actor, Api, Entry, Event, Key, Phase, Process, Request, World};
+
+/// The state of the world after the last entry, with what was true shortly before.
+#[derive(Debug)]
+pub struct Scene {
+    /// What the control plane is set to promise.
+    pub rules: Rules,
+    /// Time of the last entry.
+    pub now: Timestamp,
+    /// The part of the simulation.
+    pub phase: Phase,
+    /// All objects of all API servers.
+    pub objects: BTreeMap<Key, Arc<Value>>,
+    /// The members that ever had an object.
+    members: BTreeSet<String>,
+    /// Clusters whose agents cannot reach the fleet API, with the time since when.
+    pub cut_off: BTreeMap<String, Timestamp>,
+    /// Clusters that are down, with the time since when.
+    pub down: BTreeMap<String, Timestamp>,
+    /// Processes that run, with the time since when.
+    pub running: BTreeMap<Process, Timestamp>,
+    /// Faults that last, by their numbers.
+    pub faults: BTreeSet<u64>,
+    /// When the last fault ended, or began.
+    pub disturbed: Timestamp,
+    /// Former states of objects, with the time at which each ended.
+    recent: BTreeMap<Key, VecDeque<Former>>,
+    /// Since when clusters have taints that evict.
+    evicting: BTreeMap<String, Timestamp>,
+    /// When a person last changed something that placements depend on.
+    wishes: BTreeMap<Wish, Timestamp>,
+}
+
+/// A former state of an object, none if it did not exist, and when it ended.
+type Former = (Timestamp, Option<Arc<Value>>);
+
+/// What a person can change so that copies go, or move, because he wants it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    /// An object itself: a template, a binding, a Work.
+    Object(Key),
+    /// A policy of a namespace; empty for those of the whole fleet.
+    Policies(String),
+    /// Labels, place or existence of a cluster; its taints are no wish.
+    Clusters,
+}
+
+/// Kinds of the fleet API whose former states are remembered; and all of a member but what only
+/// its own controllers write.
+const REMEMBERED: [&str; 4] = [
+    "clusters",
+    "works",
+    "resourcebindings",
+    "clusterresourcebindings",
+];
+const FORGOTTEN: [&str; 4] = ["pods", "nodes", "replicasets", "events"];
+
+/// Kinds of which a change by a person may move any workload of their namespace.
+const POLICIES: [&str; 7] = [
+    "propagationpolicies",
+    "clusterpropagationpolicies",
+    "overridepolicies",
+    "clusteroverridepolicies",
+    "workloadrebalancers",
+    "resourceinterpretercustomizations",
+    "namespaces",
+];
+
+impl Scene {
+    /// The world before its first entry.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            now: Timestamp::UNIX_EPOCH,
+            phase: Phase::Setup,
+            objects: BTreeMap::new(),
+            members: BTreeSet::new(),
+            cut_off: BTreeMap::new(),
+            down: BTreeMap::new(),
+            running: BTreeMap::new(),
+            faults: BTreeSet::new(),
+            disturbed: Timestamp::UNIX_EPOCH,
+            recent: BTreeMap::new(),
+            evicting: BTreeMap::new(),
+            wishes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes note of an entry. Oracles see the state after it.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.now = entry.at;
+        match &entry.event {
+            Event::Request(_) => {
+                if let Some(request) = entry.commit() {
+                    self.commit(request);
+                }
+            }
+            Event::World(world) => self.happen(world),
+        }
+    }
+
+    fn commit(&mut self, request: &Request) {
+        let key = request.key();
+        self.wish(request, &key);
+        if let Api::Member(name) = &key.api
+            && !self.members.contains(name)
+        {
+            self.members.insert(name.clone());
+        }
+        let is_remembered = match key.api {
+            Api::Fleet => REMEMBERED.contains(&key.plural.as_str()),
+            Api::Member(_) => !FORGOTTEN.contains(&key.plural.as_str()),
+        };
+        if is_remembered {
+            let oldest = self.now - self.rules.lag;
+            let states = self.recent.entry(key.clone()).or_default();
+            while states.front().is_some_and(|(ended, _)| *ended < oldest) {
+                states.pop_front();
+            }
+            states.push_back((self.now, request.before.clone()));
+        }
+        if key.api == Api::Fleet && key.plural == "clusters" {
+            let after = request.after.as_deref();
+            if after.is_some_and(|cluster| Cluster(cluster).evicts()) {
+                self.evicting.entry(key.name.clone()).or_insert(self.now);
+            } else {
+                self.evicting.remove(&key.name);
+            }
+        }
+        match &request.after {
+            Some(after) => self.objects.insert(key, Arc::clone(after)),
+            None => self.objects.remove(&key),
+        };
+    }
+
+    fn wish(&mut self, request: &Request, key: &Key) {
+        // What the server does follows from what a person did: the end of a namespace, say.
+        if key.api != Api::Fleet || !matches!(request.actor, Actor::Person(_) | Actor::Server) {
+            return;
+        }
+        let wish = if POLICIES.contains(&key.plural.as_str()) {
+            Wish::Policies(key.namespace.clone())
+        } else if key.plural == "clusters" {
+            let shape = |state: &Option<Arc<Value>>| state.as_deref().map(Cluster::shape_of);
+            if shape(&request.before) == shape(&request.after) {
+                return;
+            }
+            Wish::Clusters
+        } else {
+            Wish::Object(key.clone())
+        };
+        self.wishes.insert(wish, self.now);
+    }
+
+    fn happen(&mut self, world: &World) {
+        let now = self.now;
+        match world {
+            World::FaultBegins { id, .. } => {
+                self.faults.insert(*id);
+                self.disturbed = now;
+            }
+            World::FaultEnds { id } => {
+                self.faults.remove(id);
+                self.disturbed = now;
+            }
+            World::Started(process) => {
+                self.running.insert(process.clone(), now);
+                self.disturbed = now;
+            }
+            World::Stopped { process, .. } => {
+                self.running.remove(process);
+                self.disturbed = now;
+            }
+            World::CutOff(cluster) => {
+                self.cut_off.entry(cluster.clone()).or_insert(now);
+                self.disturbed = now;
+            }
+            World::Healed(cluster) => {
+                self.cut_off.remove(cluster);
+                self.disturbed = now;
+            }
+            World::Down(cluster) => {
+                self.down.entry(cluster.clone()).or_insert(now);
+                self.disturbed = now;
+            }
+            World::Up(cluster) => {
+                self.down.remove(cluster);
+                self.disturbed = now;
+            }
+            World::Phase(phase) => self.phase = *phase,
+            World::Step { .. } | World::Mark(_) => {}
+        }
+    }
+
+    /// A violation that the last entry completed.
+    pub fn violation(
+        &self,
+        oracle: &'static str,
+        subject: &impl Display,
+        message: &impl Display,
+    ) -> Violation {
+        Violation {
+            oracle,
+            at: self.now,
+            subject: subject.to_string(),
+            message: message.to_string(),
+        }
+    }
+
+    /// An object of the fleet API.
+    pub fn fleet(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<Value>> {
+        self.objects
+            .get(&objects::key(&Api::Fleet, group, plural, namespace, name))
+    }
+
+    /// All objects of a kind, of all namespaces.
+    pub fn all<'a>(
+        &'a self,
+        api: &Api,
+        group: &str,
+        plural: &str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Value)> {
+        let first = objects::key(api, group, plural, "", "");
+        self.objects
+            .range(first.clone()..)
+            .take_while(move |(key, _)| {
+                key.api == first.api && key.group == first.group && key.plural == first.plural
+            })
+            .map(|(key, value)| (key, &**value))
+    }
+
+    /// All bindings of both kinds.
+    pub fn bindings(&self) -> impl Iterator<Item = (&Key, Binding<'_>)> {
+        ["clusterresourcebindings", "resourcebindings"]
+            .into_iter()
+            .flat_map(|plural| self.all(&Api::Fleet, objects::WORK, plural))
+            .map(|(key, value)| (key, Binding(value)))
+    }
+
+    /// All clusters by name.
+    pub fn clusters(&self) -> impl Iterator<Item = (&str, Cluster<'_>)> {
+        self.all(&Api::Fleet, objects::CLUSTER, "clusters")
+            .map(|(key, value)| (key.name.as_str(), Cluster(value)))
+    }
+
+    /// The members that have any object.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(String::as_str)
+    }
+
+    /// A cluster by name.
+    pub fn cluster(&self, name: &str) -> Option<Cluster<'_>> {
+        self.fleet(objects::CLUSTER, "clusters", "", name)
+            .map(|value| Cluster(value))
+    }
+
+    /// The states of an object that somebody may still believe: those of the last
+    /// moments ([`Rules::lag`]). `None` where it did not exist.
+    pub fn recently<'a>(&'a self, key: &Key) -> impl Iterator<Item = Option<&'a Value>> {
+        let oldest = self.now - self.rules.lag;
+        let former = self.recent.get(key).into_iter().flatten();
+        former
+            .filter(move |(ended, _)| *ended >= oldest)
+            .map(|(_, state)| state.as_deref())
+            .chain([self.objects.get(key).map(|value| &**value)])
+    }
+
+    /// The last state that an object had before its present one.
+    pub fn former(&self, key: &Key) -> Option<&Value> {
+        self.recent.get(key)?.back()?.1.as_deref()
+    }
+
+    /// Whether any state that somebody may still believe of a cluster passes.
+    pub fn cluster_recently(
+        &self,
+        name: &str,
+        mut passes: impl FnMut(Option<Cluster<'_>>) -> bool,
+    ) -> bool {
+        let key = objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name);
+        self.recently(&key).any(|state| passes(state.map(Cluster)))
+    }
+
+    /// Whether a person recently changed what decides where the workload of a binding is.
+    pub fn is_wished(&self, key: &Key, binding: Binding<'_>) -> bool {
+        let asked = |wish: &Wish| {
+            self.wishes
+                .get(wish)
+                .is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
+        };
+        asked(&Wish::Clusters)
+            || asked(&Wish::Policies(String::new()))
+            || asked(&Wish::Policies(key.namespace.clone()))
+            || asked(&Wish::Object(key.clone()))
+            || binding
+                .template()
+                .is_some_and(|template| asked(&Wish::Object(template)))
+    }
+
+    /// Whether a person recently changed an object himself.
+    pub fn is_wished_of(&self, key: &Key) -> bool {
+        self.wishes
+            .get(&Wish::Object(key.clone()))
+            .is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
+    }
+
+    /// For how long a cluster has had taints that evict; zero if it has none.
+    pub fn evicts_for(&self, cluster: &str) -> SignedDuration {
+        let since = self.evicting.get(cluster);
+        since.map_or(SignedDuration::ZERO, |since| {
+            self.now.duration_since(*since)
+        })
+    }
+
+    /// How long nothing has been disturbed: no fault begun or ended, no process started or
+    /// stopped. Zero while a fault lasts.
+    pub fn calm(&self) -> SignedDuration {
+        if self.faults.is_empty() {
+            self.now.duration_since(self.disturbed)
+        } else {
+            SignedDuration::ZERO
+        }
+    }
+
+    /// Whether a cluster is up and its agent reaches the fleet API.
+    pub fn is_reachable(&self, cluster: &str) -> bool {
+        !self.cut_off.contains_key(cluster) && !self.down.contains_key(cluster)
+    }
+}

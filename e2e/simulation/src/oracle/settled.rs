@@ -1,0 +1,251 @@
+//! Once faults stop the fleet converges: at the end each template is what runs in its clusters.
+//!
+//! Each target has a Work; each Work's manifests are in its member as written; what a member runs
+//! is what its Work, its binding and the template report.
+
+use serde_json::Value;
+
+use super::objects::{self, Binding, WORK};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Api, Entry, Key};
+
+const NAME: &str = "settled";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Settled;
+
+impl Oracle for Settled {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, _: &Entry, _: &Scene) -> Vec<Violation> {
+        Vec::new()
+    }
+
+    fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
+        let mut told = Vec::new();
+        let mut tell = |key: &Key, message: String| {
+            told.push(scene.violation(NAME, key, &message));
+        };
+        for (key, binding) in scene.bindings() {
+            if !objects::is_deleting(binding.0) {
+                sent(scene, key, binding, &mut tell);
+                reported(end, scene, key, binding, &mut tell);
+            }
+        }
+        for (key, work) in scene.all(&Api::Fleet, WORK, "works") {
+            let cluster = key.namespace.strip_prefix(objects::EXECUTION);
+            if let Some(cluster) = cluster.filter(|it| end.reachable.contains(*it)) {
+                applied(scene, key, work, cluster, &mut tell);
+            }
+        }
+        told
+    }
+}
+
+/// Each target has a Work of the present template.
+fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&Key, String)) {
+    let suspension = &binding.0["spec"]["suspension"];
+    if suspension["dispatching"] == true || !suspension["dispatchingOnClusters"].is_null() {
+        return;
+    }
+    // New copies wait for the end of an old one, which is told.
+    if objects::condition(binding.0, "RemovalPending").is_some_and(|it| it["status"] == "True") {
+        return;
+    }
+    let template = binding.template().and_then(|it| scene.objects.get(&it));
+    let Some(template) = template else {
+        return;
+    };
+    let targets = binding.clusters().into_keys().chain(binding.required());
+    for cluster in targets.filter(|cluster| scene.cluster(cluster).is_some()) {
+        let Some(work) = scene.work_of(key, cluster) else {
+            tell(key, format!("has no Work for {cluster}"));
+            continue;
+        };
+        let overridden = ["applied-overrides", "applied-cluster-overrides"]
+            .iter()
+            .any(|it| objects::annotation(work, &format!("policy.karmada.io/{it}")).is_some());
+        let mut manifests = objects::items(work, "/spec/workload/manifests");
+        let Some(manifest) = manifests.find(|it| it["kind"] == template["kind"]) else {
+            continue;
+        };
+        for part in ["/spec/template/spec/containers", "/data", "/spec/color"] {
+            let (wanted, is) = (template.pointer(part), manifest.pointer(part));
+            if !overridden && wanted.is_some_and(|wanted| !is.is_some_and(|is| holds(is, wanted))) {
+                tell(
+                    key,
+                    format!("{cluster} is sent another {part} than the template's"),
+                );
+            }
+        }
+    }
+}
+
+/// The manifests of a Work are in its member as written.
+fn applied(
+    scene: &Scene,
+    key: &Key,
+    work: &Value,
+    cluster: &str,
+    tell: &mut impl FnMut(&Key, String),
+) {
+    if objects::is_deleting(work) || work["spec"]["suspendDispatching"] == true {
+        return;
+    }
+    let is_told = objects::condition(work, "Applied").is_some_and(|it| it["status"] == "False");
+    let api = Api::Member(cluster.to_owned());
+    for manifest in objects::items(work, "/spec/workload/manifests") {
+        let Some(there) = objects::referent(&api, manifest) else {
+            continue;
+        };
+        match scene.objects.get(&there) {
+            // Something else has the name, or the member refuses.
+            _ if is_told => {}
+            None => tell(key, format!("{there} is not in the member")),
+            Some(object) => {
+                let is_retained =
+                    objects::label(manifest, "resourcetemplate.karmada.io/retain-replicas")
+                        == Some("true");
+                let replicas = manifest.pointer("/spec/replicas");
+                let other = replicas.is_some() && object.pointer("/spec/replicas") != replicas;
+                if other && !is_retained {
+                    tell(key, format!("{there} has another number of replicas"));
+                }
+                for part in ["/spec/template/spec/containers", "/data", "/spec/color"] {
+                    let (wanted, is) = (manifest.pointer(part), object.pointer(part));
+                    if wanted.is_some_and(|wanted| !is.is_some_and(|is| holds(is, wanted))) {
+                        tell(key, format!("{there} has another {part}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What reachable members run is what the binding says.
+fn reported(
+    end: &End,
+    scene: &Scene,
+    key: &Key,
+    binding: Binding<'_>,
+    tell: &mut impl FnMut(&Key, String),
+) {
+    let Some(template) = binding.template() else {
+        return;
+    };
+    for cluster in binding.clusters().into_keys() {
+        let there = Key {
+            api: Api::Member(cluster.to_owned()),
+            ..template.clone()
+        };
+        let (Some(object), true) = (scene.objects.get(&there), end.reachable.contains(cluster))
+        else {
+            continue;
+        };
+        let status = binding.report(cluster).map(|report| &report["status"]);
+        for field in [
+            "readyReplicas",
+            "availableReplicas",
+            "numberReady",
+            "succeeded",
+        ] {
+            let truth = object["status"][field].as_i64().unwrap_or_default();
+            let said = status.and_then(|it| it[field].as_i64()).unwrap_or_default();
+            if truth != said {
+                tell(
+                    key,
+                    format!("says {field} {said} of {cluster}, where it is {truth}"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a value has what another asks for: all its fields, and its items in their order.
+fn holds(value: &Value, asked: &Value) -> bool {
+    match (value, asked) {
+        (Value::Object(value), Value::Object(asked)) => asked
+            .iter()
+            .all(|(name, asked)| value.get(name).is_some_and(|value| holds(value, asked))),
+        (Value::Array(value), Value::Array(asked)) => {
+            value.len() == asked.len() && value.iter().zip(asked).all(|(v, a)| holds(v, a))
+        }
+        _ => value == asked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn image(name: &str) -> Value {
+        json!({"spec": {"template": {"spec": {"containers": [{"image": name}]}}}})
+    }
+
+    /// A workload in `m1`, as it should be.
+    fn story() -> Story<Settled> {
+        let mut story = Story::new(Settled);
+        story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
+        let template = deployment_key(&Api::Fleet);
+        story.write(person(), &template, json!({"kind": "Deployment"}));
+        story.patch(person(), &template, &image("a"));
+        let mut placed = binding(&["m1"]);
+        placed["status"] = json!({"aggregatedStatus":
+            [{"clusterName": "m1", "status": {"readyReplicas": 2}}]});
+        story.write(control_plane(), &binding_key("web"), placed);
+        let mut sent = work();
+        sent["metadata"]["annotations"] = json!({
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web",
+        });
+        sent["spec"]["workload"]["manifests"][0]["spec"]["template"] =
+            image("a")["spec"]["template"].clone();
+        story.write(control_plane(), &work_key("m1"), sent);
+        story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
+        story.patch(agent("m1"), &member_key("m1"), &image("a"));
+        story
+    }
+
+    #[test]
+    fn what_runs_is_what_the_template_says() {
+        let ready = |number: i64| json!({"status": {"readyReplicas": number}});
+        let more = json!({"spec": {"replicas": 3}});
+        for (what, key, patch, expected) in [
+            ("nothing", binding_key("web"), json!({}), ""),
+            (
+                "a new image",
+                deployment_key(&Api::Fleet),
+                image("b"),
+                "is sent another",
+            ),
+            ("drift", member_key("m1"), image("b"), "has another"),
+            ("more", member_key("m1"), more, "number of replicas"),
+            ("a crash", member_key("m1"), ready(1), "says readyReplicas"),
+        ] {
+            let mut story = story();
+            story.patch(person(), &key, &patch);
+            let told = story.end();
+            assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
+            assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_unless_it_is_suspended() {
+        let mut story = story();
+        story.write(person(), &member_key("m1"), Value::Null);
+        assert_eq!(story.end().len(), 1);
+        story.write(person(), &work_key("m1"), Value::Null);
+        assert_eq!(story.end().len(), 2);
+        let suspended = json!({"spec": {"suspension": {"dispatching": true}}});
+        story.patch(person(), &binding_key("web"), &suspended);
+        assert_eq!(story.end().len(), 2, "nothing new");
+    }
+}

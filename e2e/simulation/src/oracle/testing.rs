@@ -1,0 +1,251 @@
+//! Small histories, written by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::objects;
+use super::scene::Scene;
+use super::{End, Oracle, Rules, Violation};
+use crate::history::{
+    Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, Resource, Verb, World,
+};
+
+/// A history that is told to one oracle as it is written.
+pub struct Story<O> {
+    oracle: O,
+    scene: Scene,
+    now: Timestamp,
+    objects: BTreeMap<Key, Arc<Value>>,
+    told: Vec<Violation>,
+}
+
+/// The leader.
+pub fn control_plane() -> Actor {
+    Actor::Process(Process::ControlPlane(0))
+}
+
+/// The agent of a cluster.
+pub fn agent(cluster: &str) -> Actor {
+    Actor::Process(Process::Agent(cluster.to_owned()))
+}
+
+/// A user.
+pub fn person() -> Actor {
+    Actor::Person("ada".to_owned())
+}
+
+impl<O: Oracle> Story<O> {
+    /// A history of a fleet whose settings are the defaults.
+    pub fn new(oracle: O) -> Self {
+        Self::with(oracle, Rules::default())
+    }
+
+    /// A history of a fleet with some settings.
+    pub fn with(oracle: O, rules: Rules) -> Self {
+        let start = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+        let mut story = Self {
+            oracle,
+            scene: Scene::new(rules),
+            now: start,
+            objects: BTreeMap::new(),
+            told: Vec::new(),
+        };
+        story.world(World::Phase(Phase::Busy));
+        story
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, seconds: i64) -> &mut Self {
+        self.now += SignedDuration::from_secs(seconds);
+        self
+    }
+
+    /// This moment, as objects have it.
+    pub fn time(&self) -> String {
+        self.now.to_string()
+    }
+
+    /// Something happens to the world.
+    pub fn world(&mut self, world: World) -> &mut Self {
+        self.tell(Event::World(world))
+    }
+
+    /// Somebody writes an object at an API; `null` deletes it.
+    pub fn write(&mut self, actor: Actor, key: &Key, object: Value) -> &mut Self {
+        let before = self.objects.get(key).cloned();
+        let after = (!object.is_null()).then(|| Arc::new(object));
+        match &after {
+            Some(after) => self.objects.insert(key.clone(), Arc::clone(after)),
+            None => self.objects.remove(key),
+        };
+        let verb = match (&before, &after) {
+            (None, _) => Verb::Create,
+            (_, None) => Verb::Delete,
+            _ => Verb::Patch,
+        };
+        self.tell(Event::Request(Request {
+            api: key.api.clone(),
+            actor,
+            verb,
+            resource: Resource::new(&key.group, &key.plural),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            name: key.name.clone(),
+            before,
+            after,
+            outcome: Outcome::Committed,
+            answered: true,
+        }))
+    }
+
+    /// Merges into an object, as a merge patch does.
+    pub fn patch(&mut self, actor: Actor, key: &Key, patch: &Value) -> &mut Self {
+        let mut object = self
+            .objects
+            .get(key)
+            .map_or(Value::Null, |it| (**it).clone());
+        merge(&mut object, patch);
+        self.write(actor, key, object)
+    }
+
+    /// Violations so far, in the order in which they were told.
+    pub fn told(&self) -> Vec<&str> {
+        self.told.iter().map(|it| it.message.as_str()).collect()
+    }
+
+    /// Violations, those of the end included.
+    pub fn end(&mut self) -> Vec<&str> {
+        let end = End {
+            at: self.now,
+            objects: self.objects.clone(),
+            reachable: self
+                .scene
+                .clusters()
+                .map(|(name, _)| name.to_owned())
+                .filter(|name| self.scene.is_reachable(name))
+                .collect(),
+        };
+        self.scene.now = self.now;
+        let told = self.oracle.end(&end, &self.scene);
+        self.told.extend(told);
+        self.told()
+    }
+
+    fn tell(&mut self, event: Event) -> &mut Self {
+        let entry = Entry {
+            at: self.now,
+            event,
+        };
+        self.scene.apply(&entry);
+        let told = self.oracle.observe(&entry, &self.scene);
+        self.told.extend(told);
+        self
+    }
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        patch.clone_into(object);
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            if let Some(object) = object.as_object_mut() {
+                object.remove(name);
+            }
+        } else {
+            merge(&mut object[name.as_str()], value);
+        }
+    }
+}
+
+/// Key of a binding.
+pub fn binding_key(name: &str) -> Key {
+    objects::key(
+        &Api::Fleet,
+        objects::WORK,
+        "resourcebindings",
+        "default",
+        name,
+    )
+}
+
+/// Key of a Cluster.
+pub fn cluster_key(name: &str) -> Key {
+    objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name)
+}
+
+/// Key of the Work of `web` for a cluster.
+pub fn work_key(cluster: &str) -> Key {
+    let namespace = format!("{}{cluster}", objects::EXECUTION);
+    objects::key(&Api::Fleet, objects::WORK, "works", &namespace, "web")
+}
+
+/// Key of the Deployment `web` at an API.
+pub fn deployment_key(api: &Api) -> Key {
+    objects::key(api, "apps", "deployments", "default", "web")
+}
+
+/// Key of the Deployment `web` in a member.
+pub fn member_key(cluster: &str) -> Key {
+    deployment_key(&Api::Member(cluster.to_owned()))
+}
+
+/// A Cluster with its Ready and taints given as `key:effect`.
+pub fn cluster(ready: &str, taints: &[&str]) -> Value {
+    let taints: Vec<Value> = taints
+        .iter()
+        .filter_map(|taint| taint.split_once(':'))
+        .map(|(key, effect)| json!({"key": key, "effect": effect}))
+        .collect();
+    json!({
+        "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    })
+}
+
+/// A binding of Deployment `web` with these targets.
+pub fn binding(clusters: &[&str]) -> Value {
+    let clusters: Vec<Value> = clusters
+        .iter()
+        .map(|name| json!({"name": name, "replicas": 2}))
+        .collect();
+    json!({
+        "metadata": {"generation": 1},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"},
+            "replicas": 2,
+            "placement": {},
+            "clusters": clusters,
+        },
+    })
+}
+
+/// The Work with Deployment `web`.
+pub fn work() -> Value {
+    json!({"spec": {"workload": {"manifests": [{
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"replicas": 2},
+    }]}}})
+}
+
+/// Deployment `web` in a member, with so many ready replicas.
+pub fn deployment(cluster: &str, ready: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "default", "name": "web", "annotations": {
+            "work.karmada.io/namespace": format!("{}{cluster}", objects::EXECUTION),
+            "work.karmada.io/name": "web",
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web",
+        }},
+        "spec": {"replicas": 2},
+        "status": {"replicas": 2, "readyReplicas": ready},
+    })
+}

@@ -1,0 +1,230 @@
+//! Safety contract 7: each movement is told, and each refusal.
+//!
+//! A task has a reason and a message. Each eviction has an event, or a condition of the binding,
+//! that is no older than it. Where a workload stays on a cluster with a taint that evicts, the
+//! condition `EvictionPending` says why.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::moves::{self, What};
+use super::objects::{self, Binding};
+use super::scene::Scene;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Entry, Key, Request};
+
+const NAME: &str = "told";
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Evictions of which nothing was told yet.
+    untold: BTreeMap<Key, Timestamp>,
+}
+
+impl Oracle for Told {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let Some(request) = entry.commit() else {
+            return Vec::new();
+        };
+        if request.resource.plural == "events" {
+            self.hear(request);
+        }
+        let mut told = Vec::new();
+        let Some((request, before, after)) = moves::of_binding(entry) else {
+            return told;
+        };
+        let key = request.key();
+        if request.after.as_deref().is_some_and(objects::is_deleting) {
+            self.untold.remove(&key);
+        }
+        if says(after, entry.at) {
+            self.untold.remove(&key);
+        }
+        if !matches!(request.actor, Actor::Process(_)) {
+            return told;
+        }
+        for it in moves::between(before, after) {
+            let What::Evicted(task) = it.what else {
+                if matches!(it.what, What::Purged) {
+                    self.untold.insert(key.clone(), entry.at);
+                }
+                continue;
+            };
+            for field in ["/reason", "/message", "/producer"] {
+                if objects::text(task.0, field).is_empty() {
+                    let message = format!("{}: the task has no {}", it.cluster, &field[1..]);
+                    told.push(scene.violation(NAME, &key, &message));
+                }
+            }
+            if objects::text(task.0, "/reason") != "NoClusterFit" {
+                self.untold.insert(key.clone(), entry.at);
+            }
+        }
+        told
+    }
+
+    fn end(&mut self, _: &End, scene: &Scene) -> Vec<Violation> {
+        let mut told = Vec::new();
+        for (key, at) in &self.untold {
+            if scene.objects.contains_key(key) && scene.now.duration_since(*at) > scene.rules.prompt
+            {
+                let message = format!("the eviction of {at} has neither event nor condition");
+                told.push(scene.violation(NAME, key, &message));
+            }
+        }
+        for (key, binding) in scene.bindings() {
+            let pending = objects::condition(binding.0, "EvictionPending");
+            for cluster in binding.clusters().into_keys() {
+                let old = |cluster: &str| scene.evicts_for(cluster) > scene.rules.prompt;
+                if pending.is_none() && old(cluster) && !objects::is_deleting(binding.0) {
+                    let message =
+                        format!("{cluster} has a taint that evicts, and nothing says why it stays");
+                    told.push(scene.violation(NAME, key, &message));
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Told {
+    /// An event about a binding, or about its template, tells of its eviction.
+    fn hear(&mut self, request: &Request) {
+        let Some(event) = request.after.as_deref() else {
+            return;
+        };
+        let reason = objects::text(event, "/reason");
+        if !(reason.contains("Evict") || reason.contains("Failover")) {
+            return;
+        }
+        for about in [&event["involvedObject"], &event["regarding"]] {
+            self.untold.retain(|key, _| {
+                let is_binding = about["name"] == key.name.as_str();
+                let is_template = objects::referent(&key.api, about)
+                    .is_some_and(|template| key.name == binding_name(&template, about));
+                let is_there = objects::text(about, "/namespace") == key.namespace;
+                !(is_there && (is_binding || is_template))
+            });
+        }
+    }
+}
+
+/// The name of a template's binding: its name and its kind in small letters.
+fn binding_name(template: &Key, reference: &Value) -> String {
+    let kind = objects::text(reference, "/kind").to_lowercase();
+    format!("{}-{kind}", template.name)
+}
+
+/// Whether a condition tells of an eviction no older than a time.
+fn says(binding: Binding<'_>, now: Timestamp) -> bool {
+    // Conditions have whole seconds, and the writer's clock.
+    let recent = |condition: &Value| {
+        objects::time(condition, "/lastTransitionTime")
+            .is_none_or(|at| now.duration_since(at) <= SignedDuration::from_secs(60))
+    };
+    ["EvictionPending", "ApplicationFailoverPending"]
+        .iter()
+        .filter_map(|kind| objects::condition(binding.0, kind))
+        .any(|condition| condition["reason"] == "Evicted" && recent(condition))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::history::Api;
+
+    fn evict(story: &mut Story<Told>, task: &Value) {
+        story.write(
+            control_plane(),
+            &binding_key("web-deployment"),
+            binding(&["m1"]),
+        );
+        let spec = json!({"clusters": [{"name": "m2"}], "gracefulEvictionTasks": [task]});
+        let patch = json!({ "spec": spec });
+        story.patch(control_plane(), &binding_key("web-deployment"), &patch);
+    }
+
+    #[test]
+    fn a_task_says_why() {
+        let whole = json!({"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "TaintManager", "message": "taint x"});
+        for field in ["reason", "message", "producer", "nothing"] {
+            let mut task = whole.clone();
+            task[field] = json!("");
+            let mut story = Story::new(Told::default());
+            evict(&mut story, &task);
+            assert_eq!(story.told().is_empty(), field == "nothing", "{field}");
+        }
+    }
+
+    #[test]
+    fn an_eviction_has_an_event_or_a_condition() {
+        let event = |name: &str, kind: &str| {
+            let about = json!({"apiVersion": "apps/v1", "kind": kind, "namespace": "default", "name": name});
+            Some(json!({"reason": "EvictWorkloadFromClusterSucceed", "involvedObject": about}))
+        };
+        for (what, event, reason, is_kept) in [
+            ("nothing", None, None, false),
+            ("another's event", event("api", "Deployment"), None, false),
+            (
+                "an event of the binding",
+                event("web-deployment", "ResourceBinding"),
+                None,
+                true,
+            ),
+            (
+                "an event of the template",
+                event("web", "Deployment"),
+                None,
+                true,
+            ),
+            ("a condition", None, Some("Evicted"), true),
+            ("another condition", None, Some("WaitingForRate"), false),
+        ] {
+            let mut story = Story::new(Told::default());
+            evict(
+                &mut story,
+                &json!({"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "x", "message": "x"}),
+            );
+            if let Some(event) = event {
+                let key = objects::key(&Api::Fleet, "", "events", "default", "e");
+                story.write(control_plane(), &key, event);
+            }
+            if let Some(reason) = reason {
+                let condition = json!({"type": "EvictionPending", "reason": reason,
+                    "lastTransitionTime": story.time()});
+                let patch = json!({"status": {"conditions": [condition]}});
+                story.patch(control_plane(), &binding_key("web-deployment"), &patch);
+            }
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn who_stays_on_a_cluster_that_is_to_be_left_says_why() {
+        for (effect, condition, is_kept) in [
+            ("NoExecute", json!([]), false),
+            ("NoExecute", json!([{"type": "EvictionPending"}]), true),
+            ("NoSchedule", json!([]), true),
+        ] {
+            let mut story = Story::new(Told::default());
+            let tainted = cluster("True", &[&format!("x:{effect}")]);
+            story.write(person(), &cluster_key("m1"), tainted);
+            let mut stays = binding(&["m1"]);
+            stays["status"] = json!({"conditions": condition});
+            story.write(control_plane(), &binding_key("web"), stays);
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{effect}: {told:?}");
+        }
+    }
+}
