@@ -244,3 +244,53 @@ async fn default_tolerations_reach_the_binding_beside_those_that_the_policy_has(
         [(not_ready, Some(7)), (unreachable, Some(200))]
     );
 }
+
+/// The proposal's table of outcomes, rows 5 and 6: no cluster is left for the workload, and the
+/// first cluster recovers.
+#[tokio::test]
+async fn a_workload_that_has_nowhere_to_go_returns_to_its_first_cluster_when_that_recovers() {
+    let bench = Bench::start().await;
+    // Clusters that the policy does not choose: most of the fleet is well.
+    for other in ["m3", "m4", "m5"] {
+        bench.join(other).await;
+    }
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, there) = evict(&bench, &asks("Gracefully")).await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    // The second cluster fails before the new copy is healthy.
+    taint(&bench, there).await;
+    bench
+        .bound("web-deployment", "it has nowhere to go", |binding| {
+            let pending = pending(binding);
+            pending == Some("NowhereToGo")
+        })
+        .await;
+    is_kept(&bench, here).await;
+    merge::<Cluster>(&bench.all(), here, json!({ "spec": { "taints": null } })).await;
+    bench
+        .bound("web-deployment", "it is placed where it was", |binding| {
+            shares(binding) == [(here, 4)]
+                && binding
+                    .spec
+                    .graceful_eviction_tasks
+                    .iter()
+                    .all(|task| task.from_cluster == there)
+        })
+        .await;
+    is_kept(&bench, here).await;
+    bench.report(here, "web", 4).await;
+    bench
+        .bound("web-deployment", "no task is left", |binding| {
+            binding.spec.graceful_eviction_tasks.is_empty()
+        })
+        .await;
+    bench.withdrawn(there, "Deployment", "web").await;
+    is_kept(&bench, here).await;
+}
+
+/// Reason why the eviction of a workload waits.
+fn pending(binding: &ResourceBinding) -> Option<&str> {
+    let mut conditions = binding.status().conditions.iter();
+    let pending = conditions.find(|condition| condition.type_ == "EvictionPending")?;
+    (pending.status == "True").then_some(pending.reason.as_str())
+}
