@@ -6,6 +6,8 @@
 //!   the same history, which its digest shows.
 //! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
 //!   violations. It knows the promises of the README and no code of the product.
+//! * [`people`] draws fleets, and what users and operators do to them.
 
 pub mod history;
 pub mod oracle;
+pub mod people;

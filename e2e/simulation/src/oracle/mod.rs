@@ -38,7 +38,7 @@ use crate::history::{Entry, Key, Phase};
 use scene::Scene;
 
 /// A check of one promise.
-pub trait Oracle {
+pub trait Oracle: Send {
     /// The name, for reports and for selecting oracles.
     fn name(&self) -> &'static str;
 

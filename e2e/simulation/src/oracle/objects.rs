@@ -77,15 +77,14 @@ pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-/// A plural name of a kind of workload or dependency, of those that people use; the general rule
-/// for others.
+/// The plural name of a kind, by the rule that all kinds in use follow.
 pub fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
-    match lower.as_str() {
-        "ingress" | "storageclass" | "priorityclass" => format!("{lower}es"),
-        "networkpolicy" => "networkpolicies".to_owned(),
-        _ => format!("{lower}s"),
+    if let Some(stem) = lower.strip_suffix('y') {
+        return format!("{stem}ies");
     }
+    let ending = if lower.ends_with('s') { "es" } else { "s" };
+    lower + ending
 }
 
 /// Key of an object that `apiVersion`, `kind`, `namespace` and `name` of a reference name.
@@ -277,4 +276,21 @@ pub fn binding_of(object: &Value) -> Option<Key> {
     let namespace = named("resourcebinding.karmada.io/namespace")?;
     let name = named("resourcebinding.karmada.io/name")?;
     Some(key(&Api::Fleet, WORK, "resourcebindings", namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_their_plural_names() {
+        for (kind, expected) in [
+            ("Deployment", "deployments"),
+            ("PropagationPolicy", "propagationpolicies"),
+            ("PriorityClass", "priorityclasses"),
+            ("ClusterResourceBinding", "clusterresourcebindings"),
+        ] {
+            assert_eq!(plural(kind), expected);
+        }
+    }
 }

@@ -1,0 +1,466 @@
+//! Scripts: a fleet, what is there when it begins, and what people do then.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::act::{Act, Step};
+use super::fleet::{self, Site};
+use super::workloads::{self, Template};
+use super::{Dice, malformed, policies, taints};
+use crate::history::Api;
+
+/// Namespaces of templates.
+const NAMESPACES: [&str; 3] = ["default", "shop", "data"];
+
+/// A fleet and what people do to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Script {
+    /// The members.
+    pub sites: Vec<Site>,
+    /// Objects that every API serves from the beginning: definitions of kinds.
+    pub everywhere: Vec<Value>,
+    /// Objects of the fleet API that are there when it begins.
+    pub objects: Vec<Value>,
+    /// What people do, the earliest first.
+    pub steps: Vec<Step>,
+}
+
+/// How large a script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Size {
+    /// Members.
+    pub members: u64,
+    /// Workloads.
+    pub workloads: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Milliseconds within which the steps are done.
+    pub busy: u64,
+    /// How many percent of the members have no agent.
+    pub push: u64,
+}
+
+/// How often people do what, as shares of all steps.
+///
+/// The oracles excuse what may follow from a person's wish, so that scripts in which people wish
+/// for little are judged most strictly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mix {
+    /// Taints, set and taken off by hand.
+    pub taints: u64,
+    /// Edits of templates.
+    pub edits: u64,
+    /// Templates deleted, and created again.
+    pub deletions: u64,
+    /// Policies edited, deleted and replaced.
+    pub policies: u64,
+    /// ClusterTaintPolicies edited, deleted and replaced.
+    pub taint_policies: u64,
+    /// Override policies.
+    pub overrides: u64,
+    /// Clusters relabelled.
+    pub labels: u64,
+    /// Clusters removed from the fleet.
+    pub removals: u64,
+    /// Workloads placed anew by a WorkloadRebalancer.
+    pub rebalances: u64,
+    /// Tasks released that wait for a person.
+    pub releases: u64,
+    /// Objects in members deleted behind the fleet's back.
+    pub drift: u64,
+    /// Objects that make no sense.
+    pub malformed: u64,
+}
+
+impl Mix {
+    /// People taint, and do nothing else.
+    pub const DRAINS: Self = Self {
+        taints: 1,
+        edits: 0,
+        deletions: 0,
+        policies: 0,
+        taint_policies: 0,
+        overrides: 0,
+        labels: 0,
+        removals: 0,
+        rebalances: 0,
+        releases: 0,
+        drift: 0,
+        malformed: 0,
+    };
+
+    /// People taint and edit templates, release what waits for them, and write nonsense.
+    pub const OPERATIONS: Self = Self {
+        taints: 40,
+        edits: 30,
+        releases: 10,
+        malformed: 10,
+        drift: 10,
+        ..Self::DRAINS
+    };
+
+    /// People do everything.
+    pub const EVERYTHING: Self = Self {
+        taints: 20,
+        edits: 20,
+        deletions: 10,
+        policies: 12,
+        taint_policies: 5,
+        overrides: 6,
+        labels: 5,
+        removals: 2,
+        rebalances: 5,
+        releases: 5,
+        drift: 5,
+        malformed: 5,
+    };
+
+    fn shares(self) -> [u64; 12] {
+        [
+            self.taints,
+            self.edits,
+            self.deletions,
+            self.policies,
+            self.taint_policies,
+            self.overrides,
+            self.labels,
+            self.removals,
+            self.rebalances,
+            self.releases,
+            self.drift,
+            self.malformed,
+        ]
+    }
+}
+
+impl Script {
+    /// Draws a script.
+    pub fn random(dice: &mut impl Dice, size: Size, mix: Mix) -> Self {
+        let sites = fleet::draw(dice, size.members.max(1), size.push);
+        let mut templates = Vec::new();
+        let mut objects: Vec<Value> = NAMESPACES[1..].iter().map(|name| namespace(name)).collect();
+        for number in 1..=dice.between(1, 2) {
+            objects.push(taints::draw(dice, number));
+        }
+        for number in 1..=size.workloads.max(1) {
+            let space = *dice.one(&NAMESPACES);
+            let template = workloads::draw(dice, space, &format!("w{number}"));
+            objects.extend(template.needs.iter().cloned());
+            objects.push(template.object.clone());
+            objects.push(policies::draw(dice, &template, &sites));
+            templates.push(template);
+        }
+        let mut people = People {
+            sites: &sites,
+            templates,
+            gone: Vec::new(),
+            tainted: Vec::new(),
+            numbers: 100,
+        };
+        let mut times: Vec<u64> = (0..size.steps).map(|_| dice.below(size.busy)).collect();
+        times.sort_unstable();
+        let steps = (1..).zip(times).map(|(id, at)| {
+            let (api, act) = people.next(dice, mix);
+            Step { id, at, api, act }
+        });
+        let steps = steps.collect();
+        Self {
+            sites,
+            everywhere: vec![widgets()],
+            objects,
+            steps,
+        }
+    }
+}
+
+/// What people remember of what they did.
+struct People<'a> {
+    sites: &'a [Site],
+    templates: Vec<Template>,
+    gone: Vec<Template>,
+    tainted: Vec<String>,
+    numbers: u64,
+}
+
+impl People<'_> {
+    fn next(&mut self, dice: &mut impl Dice, mix: Mix) -> (Api, Act) {
+        let fleet = |act| (Api::Fleet, act);
+        let apply = |object| fleet(Act::Apply { object });
+        let cluster = dice.one(self.sites).name.clone();
+        let at = usize::try_from(dice.below(self.templates.len() as u64)).unwrap_or_default();
+        self.numbers += 1;
+        match dice.share(&mix.shares()) {
+            0 => fleet(self.taint(dice, cluster)),
+            1 => {
+                let template = &mut self.templates[at];
+                match template.needs.first_mut() {
+                    Some(need) if dice.percent(30) => {
+                        need["data"]["edit"] = json!(self.numbers.to_string());
+                        apply(need.clone())
+                    }
+                    _ => apply(template.edit(dice)),
+                }
+            }
+            2 => fleet(self.delete_or_bring_back(dice, at)),
+            3 => fleet(self.policy(dice, at)),
+            4 => {
+                let number = dice.between(1, 2);
+                let object = taints::draw(dice, number);
+                fleet(delete_or_replace(dice, object))
+            }
+            5 => {
+                let object = policies::overriding(dice, &self.templates[at], self.sites);
+                fleet(delete_or_replace(dice, object))
+            }
+            6 => {
+                let label = *dice.one(&["gold", "silver", "bronze"]);
+                fleet(relabel(&cluster, label))
+            }
+            7 => fleet(Act::Delete {
+                object: json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                    "metadata": {"name": cluster}}),
+            }),
+            8 => apply(self.rebalancer(at)),
+            9 => {
+                let template = &self.templates[at];
+                fleet(Act::Release {
+                    namespace: text(&template.object["metadata"]["namespace"]),
+                    name: template.binding(),
+                })
+            }
+            10 => {
+                let object = reference(&self.templates[at].object);
+                (Api::Member(cluster), Act::Delete { object })
+            }
+            _ => fleet(malformed::draw(
+                dice,
+                self.numbers,
+                &self.templates[at],
+                self.sites,
+            )),
+        }
+    }
+
+    fn taint(&mut self, dice: &mut impl Dice, cluster: String) -> Act {
+        let key = taints::BY_HAND.to_owned();
+        if !self.tainted.is_empty() && dice.percent(50) {
+            let cluster = self.tainted.remove(0);
+            return Act::Untaint { cluster, key };
+        }
+        self.tainted.push(cluster.clone());
+        let effect = *dice.one(&["NoExecute", "NoExecute", "PreferNoExecute", "NoSchedule"]);
+        Act::Taint {
+            cluster,
+            key,
+            effect: effect.to_owned(),
+        }
+    }
+
+    fn delete_or_bring_back(&mut self, dice: &mut impl Dice, at: usize) -> Act {
+        if !self.gone.is_empty() && dice.percent(50) {
+            let template = self.gone.remove(0);
+            let object = template.object.clone();
+            self.templates.push(template);
+            return Act::Apply { object };
+        }
+        if self.templates.len() < 2 {
+            return Act::Apply {
+                object: self.templates[at].edit(dice),
+            };
+        }
+        let template = self.templates.remove(at);
+        let object = reference(&template.object);
+        self.gone.push(template);
+        Act::Delete { object }
+    }
+
+    fn policy(&self, dice: &mut impl Dice, at: usize) -> Act {
+        let object = policies::draw(dice, &self.templates[at], self.sites);
+        delete_or_replace(dice, object)
+    }
+
+    fn rebalancer(&self, at: usize) -> Value {
+        let object = &self.templates[at].object;
+        json!({
+            "apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer",
+            "metadata": {"name": format!("rebalance-{}", self.numbers)},
+            "spec": {
+                "workloads": [{
+                    "apiVersion": object["apiVersion"], "kind": object["kind"],
+                    "namespace": object["metadata"]["namespace"],
+                    "name": object["metadata"]["name"],
+                }],
+                "ttlSecondsAfterFinished": 60,
+            },
+        })
+    }
+}
+
+/// Most policies are replaced by others, some are deleted.
+fn delete_or_replace(dice: &mut impl Dice, object: Value) -> Act {
+    if dice.percent(25) {
+        let object = reference(&object);
+        return Act::Delete { object };
+    }
+    Act::Replace { object }
+}
+
+fn relabel(name: &str, tier: &str) -> Act {
+    let object = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": name, "labels": {"tier": tier}}});
+    Act::Patch {
+        object,
+        subresource: String::new(),
+    }
+}
+
+fn reference(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut named = json!({"name": metadata["name"]});
+    if !metadata["namespace"].is_null() {
+        named["namespace"] = metadata["namespace"].clone();
+    }
+    json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": named})
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// A kind of which the product knows nothing.
+fn widgets() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": open}}],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::dice::tests::Split;
+    use super::*;
+
+    const SIZE: Size = Size {
+        members: 8,
+        workloads: 40,
+        steps: 400,
+        busy: 3_600_000,
+        push: 20,
+    };
+
+    #[test]
+    fn the_same_dice_give_the_same_script_and_others_another() {
+        let script = |seed| Script::random(&mut Split(seed), SIZE, Mix::EVERYTHING);
+        assert_eq!(script(1), script(1));
+        assert_ne!(script(1), script(2));
+    }
+
+    #[test]
+    fn a_script_is_the_same_after_it_was_written_down() {
+        let script = Script::random(&mut Split(3), SIZE, Mix::EVERYTHING);
+        let text = serde_json::to_string(&script).expect("writes");
+        let read: Script = serde_json::from_str(&text).expect("reads");
+        assert_eq!(read, script);
+    }
+
+    #[test]
+    fn scripts_have_every_shape_of_policy_and_every_kind_of_step() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..20 {
+            let script = Script::random(&mut Split(seed), SIZE, Mix::EVERYTHING);
+            let text = serde_json::to_string(&script).expect("writes");
+            for word in WORDS {
+                if text.contains(&format!("\"{word}\"")) {
+                    seen.insert(word);
+                }
+            }
+        }
+        let missing: Vec<_> = WORDS.iter().filter(|word| !seen.contains(*word)).collect();
+        assert_eq!(missing, Vec::<&&str>::new());
+    }
+
+    #[test]
+    fn drains_are_nothing_but_taints() {
+        let script = Script::random(&mut Split(4), SIZE, Mix::DRAINS);
+        let is_taint = |step: &Step| matches!(step.act, Act::Taint { .. } | Act::Untaint { .. });
+        assert_eq!(script.steps.len(), 400);
+        assert!(script.steps.iter().all(is_taint));
+        assert!(script.steps.is_sorted_by_key(|step| step.at));
+    }
+
+    /// What scripts hold at the least.
+    const WORDS: [&str; 55] = [
+        "apply",
+        "replace",
+        "patch",
+        "delete",
+        "taint",
+        "untaint",
+        "release",
+        "Deployment",
+        "StatefulSet",
+        "Job",
+        "DaemonSet",
+        "ConfigMap",
+        "Widget",
+        "PropagationPolicy",
+        "ClusterPropagationPolicy",
+        "OverridePolicy",
+        "ClusterTaintPolicy",
+        "WorkloadRebalancer",
+        "ResourceInterpreterCustomization",
+        "Directly",
+        "Immediately",
+        "Gracefully",
+        "Graciously",
+        "Never",
+        "clusterNames",
+        "labelSelector",
+        "fieldSelector",
+        "exclude",
+        "clusterAffinities",
+        "clusterTolerations",
+        "tolerationSeconds",
+        "spreadByField",
+        "spreadByLabel",
+        "region",
+        "zone",
+        "provider",
+        "Duplicated",
+        "Aggregated",
+        "staticWeightList",
+        "dynamicWeight",
+        "application",
+        "decisionConditions",
+        "gracePeriodSeconds",
+        "statePreservation",
+        "suspension",
+        "dispatchingOnClusters",
+        "conflictResolution",
+        "preemption",
+        "Lazy",
+        "preserveResourcesOnDeletion",
+        "propagateDeps",
+        "taintsToAdd",
+        "addOnConditions",
+        "imageOverrider",
+        "plaintext",
+    ];
+}
