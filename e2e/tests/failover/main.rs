@@ -1,14 +1,14 @@
 //! The demonstration's story, as tests: what moves, what must not, and what a killed control plane
 //! may not break.
 
+mod applications;
 mod support;
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::provider::{Ability, Forget};
 use muster_e2e::harness::test_bed::awaited;
@@ -16,10 +16,8 @@ use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::{Picture, Workload};
 use muster_e2e::sandbox::scenario::VICTIM;
 use muster_e2e::sandbox::story::{Failure, Story};
-use muster_shared::api::binding::{Binding as _, ResourceBinding, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, Namespace, Node, Pod};
+use muster_shared::k8s::{Api, Namespace};
 use muster_shared::names;
 use support::{Setting, scenario};
 
@@ -230,133 +228,4 @@ async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
         Ok(())
     })
     .await;
-}
-
-/// The worked example of Karmada 1.12's application failover, with a shorter toleration.
-const NGINX: &str = r"
-apiVersion: policy.karmada.io/v1alpha1
-kind: PropagationPolicy
-metadata:
-  name: nginx-propagation
-  namespace: default
-spec:
-  failover:
-    application:
-      decisionConditions:
-        tolerationSeconds: 3
-      purgeMode: Never
-  propagateDeps: true
-  resourceSelectors:
-    - apiVersion: apps/v1
-      kind: Deployment
-      name: nginx
-  placement:
-    clusterAffinity:
-      clusterNames: [member1, member2, member3]
-    spreadConstraints:
-      - maxGroups: 1
-        minGroups: 1
-        spreadByField: cluster
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: nginx
-  namespace: default
-  labels:
-    app: nginx
-spec:
-  replicas: 2
-  selector:
-    matchLabels:
-      app: nginx
-  template:
-    metadata:
-      labels:
-        app: nginx
-    spec:
-      containers:
-        - image: nginx
-          name: nginx
-";
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_application_whose_pods_fail_moves_and_with_purge_mode_never_its_old_copy_stays() {
-    scenario(Setting::named("nginx"), async |story: &Story| {
-        let fleet = story.fleet();
-        fleet.apply(NGINX).await?;
-        let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.client.clone(), "default");
-        let healthy_in = |cluster: Option<&str>| {
-            let cluster = cluster.map(str::to_owned);
-            move |binding: Option<&ResourceBinding>| {
-                let Some(binding) = binding else { return false };
-                let [target] = &binding.spec.clusters[..] else {
-                    return false;
-                };
-                let is_other = cluster.as_ref().is_none_or(|old| target.name != *old);
-                is_other && health(binding, &target.name) == Some(&ResourceHealth::Healthy)
-            }
-        };
-        let name = "nginx-deployment";
-        let running = awaited(&bindings, name, "it is healthy", healthy_in(None)).await?;
-        let running = running.context("the binding is there")?;
-        let old = running.spec.clusters[0].name.clone();
-        let member = fleet.member(&old)?.api.client.clone();
-        let nodes: Api<Node> = Api::all(member.clone());
-        for node in nodes
-            .list(&ListParams::default())
-            .await
-            .context("listing nodes")?
-        {
-            let cordon = Patch::Merge(serde_json::json!({ "spec": { "unschedulable": true } }));
-            nodes
-                .patch(&node.name_any(), &PatchParams::default(), &cordon)
-                .await
-                .context("cordoning a node")?;
-        }
-        let pods: Api<Pod> = Api::namespaced(member, "default");
-        let selected = ListParams::default().labels("app=nginx");
-        pods.delete_collection(&DeleteParams::default(), &selected)
-            .await
-            .context("deleting the pods")?;
-        let moved = awaited(
-            &bindings,
-            name,
-            "it is healthy elsewhere",
-            healthy_in(Some(&old)),
-        );
-        let moved = moved.await?.context("the binding is there")?;
-        assert_eq!(health(&moved, &old), Some(&ResourceHealth::Unhealthy));
-        let [task] = &moved.spec.graceful_eviction_tasks[..] else {
-            panic!(
-                "expected one task, got {:?}",
-                moved.spec.graceful_eviction_tasks
-            )
-        };
-        assert_eq!(task.from_cluster, old);
-        assert_eq!(task.reason, "ApplicationFailure");
-        assert_eq!(task.suppress_deletion, Some(true));
-        assert!(!task.producer.is_empty() && task.creation_timestamp.is_some());
-        let works: Api<Work> =
-            Api::namespaced(fleet.api.client.clone(), &names::execution_namespace(&old));
-        let copy = works
-            .get(&names::work("Deployment", "nginx", "default"))
-            .await;
-        let copy = copy.context("reading the old copy")?;
-        assert!(
-            copy.metadata.deletion_timestamp.is_none(),
-            "the old copy goes"
-        );
-        Ok(())
-    })
-    .await;
-}
-
-/// Reported health of a workload in a cluster.
-fn health<'a>(binding: &'a ResourceBinding, cluster: &str) -> Option<&'a ResourceHealth> {
-    let mut reports = binding.status().aggregated_status.iter();
-    reports
-        .find(|report| report.cluster_name == cluster)?
-        .health
-        .as_ref()
 }
