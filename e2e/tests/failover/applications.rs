@@ -70,7 +70,8 @@ async fn an_application_whose_pods_fail_moves_and_with_purge_mode_never_its_old_
     scenario(Setting::named("nginx"), async |story: &Story| {
         let fleet = story.fleet();
         fleet.apply(NGINX).await?;
-        let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.client.clone(), "default");
+        let bindings: Api<ResourceBinding> =
+            Api::namespaced(fleet.api.watch_client.clone(), "default");
         let healthy_in = |cluster: Option<&str>| {
             let cluster = cluster.map(str::to_owned);
             move |binding: Option<&ResourceBinding>| {
@@ -224,15 +225,16 @@ async fn a_custom_resource_that_a_script_finds_unhealthy_moves_to_or_from_a_memb
             .await
             .context("joining")?;
         let apis = [
-            ("member2", &fleet.member("member2")?.api.client),
-            ("pushed", &member3.api.client),
+            ("member2", &fleet.member("member2")?.api.watch_client),
+            ("pushed", &member3.api.watch_client),
         ];
         for client in [&fleet.api.client, apis[0].1, apis[1].1] {
             apply(client, WIDGETS).await?;
             served(client).await;
         }
         fleet.apply(WIDGET).await?;
-        let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.client.clone(), "default");
+        let bindings: Api<ResourceBinding> =
+            Api::namespaced(fleet.api.watch_client.clone(), "default");
         let placed = awaited(&bindings, "w-widget", "it is placed", |binding| {
             binding.is_some_and(|it| it.spec.clusters.len() == 1)
         });
@@ -281,7 +283,7 @@ async fn a_custom_resource_that_a_script_finds_unhealthy_moves_to_or_from_a_memb
 /// Removes a member from the fleet, and ends its agent.
 async fn leave(story: &Story, name: &str) -> Result<(), Failure> {
     let fleet = story.fleet();
-    let clusters: Api<Cluster> = Api::all(fleet.api.client.clone());
+    let clusters: Api<Cluster> = Api::all(fleet.api.watch_client.clone());
     let member = fleet.member(name)?;
     let deleted = clusters.delete(name, &DeleteParams::default()).await;
     deleted.context("deleting the Cluster")?;
