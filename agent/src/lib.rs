@@ -91,8 +91,8 @@ use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
-pub use crate::wiring::Hosted;
 use crate::wiring::Threads;
+pub use crate::wiring::{Connections, Hosted};
 
 /// Name of the program and of the source of its events.
 pub const COMPONENT: &str = "muster-agent";
@@ -128,7 +128,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     measures::describe();
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
-    serve(settings, Some(metrics), Threads::Apart, shutdown).await
+    serve(settings, None, Some(metrics), Threads::Apart, shutdown).await
 }
 
 /// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's
@@ -138,7 +138,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
 /// When the settings are refused, the fleet has another cluster of this name, or a task of the
 /// agent ended. The caller should end the process, so that it is started again.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
-    serve(settings, None, Threads::Apart, shutdown).await
+    serve(settings, None, None, Threads::Apart, shutdown).await
 }
 
 /// Runs the agent as [`run`] does, with the leases on the caller's runtime too: for tests in
@@ -150,17 +150,30 @@ pub async fn run_on_one_runtime(
     settings: Settings,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    serve(settings, None, Threads::One, shutdown).await
+    serve(settings, None, None, Threads::One, shutdown).await
+}
+
+/// Runs the agent as [`run_on_one_runtime`] does, over connections that the caller has made.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_over(
+    connections: Connections,
+    settings: Settings,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    serve(settings, Some(connections), None, Threads::One, shutdown).await
 }
 
 async fn serve(
     settings: Settings,
+    connections: Option<Connections>,
     metrics: Option<PrometheusHandle>,
     threads: Threads,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.check()?;
-    match wiring::Agent::open(settings, metrics, threads, shutdown).await? {
+    match wiring::Agent::open(settings, connections, metrics, threads, shutdown).await? {
         Some(agent) => agent.run().await,
         None => Ok(()),
     }

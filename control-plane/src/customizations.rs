@@ -4,17 +4,18 @@
 //! answer. Failures of a script while it runs are told by
 //! [`Customizations::tell_failures`](muster_shared::customizations::Customizations::tell_failures).
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::customizations::scripts;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::engine::{Customization, Limits, check, conflict};
+use muster_shared::interpreter::without_blocking_others;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
-use tokio::task::{JoinError, spawn_blocking};
 
 use crate::fleet::Fleet;
 
@@ -40,10 +41,10 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.work(tasks, name, queue, 1, |fleet, key| async move {
         let informer = fleet.customizations.informer();
         let Some(object) = informer.get(None, &key) else {
-            return Ok::<_, JoinError>(Next::Done);
+            return Ok::<_, Infallible>(Next::Done);
         };
         let all: Vec<Customization> = informer.list().iter().map(|it| scripts(it)).collect();
-        for (reason, note) in faults(&object, all).await? {
+        for (reason, note) in without_blocking_others(|| faults(&object, &all)) {
             tracing::warn!(customization = key, reason, note, "a script does not count");
             fleet
                 .events
@@ -54,25 +55,23 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 /// Faults of a customization among all that exist, each a reason and a note.
-async fn faults(
+///
+/// Each script is run, which may take as long as the limits allow.
+fn faults(
     object: &ResourceInterpreterCustomization,
-    all: Vec<Customization>,
-) -> Result<Vec<(&'static str, String)>, JoinError> {
+    all: &[Customization],
+) -> Vec<(&'static str, String)> {
     let one = scripts(object);
-    // Each script is run, which may take as long as the limits allow.
-    spawn_blocking(move || {
-        let invalid = check(&one, Limits::default()).err().unwrap_or_default();
-        let invalid = invalid.iter().map(|error| (INVALID, error.to_string()));
-        // Of several the first by name counts.
-        let earlier = all.iter().filter(|other| other.name < one.name);
-        let conflict = conflict(&one, earlier).err();
-        let conflict = conflict.map(|conflict| {
-            let note = format!("{conflict}, and that script counts");
-            (CONFLICT, note)
-        });
-        invalid.chain(conflict).collect()
-    })
-    .await
+    let invalid = check(&one, Limits::default()).err().unwrap_or_default();
+    let invalid = invalid.iter().map(|error| (INVALID, error.to_string()));
+    // Of several the first by name counts.
+    let earlier = all.iter().filter(|other| other.name < one.name);
+    let conflict = conflict(&one, earlier).err();
+    let conflict = conflict.map(|conflict| {
+        let note = format!("{conflict}, and that script counts");
+        (CONFLICT, note)
+    });
+    invalid.chain(conflict).collect()
 }
 
 #[cfg(test)]
@@ -92,14 +91,14 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    #[tokio::test]
-    async fn a_script_that_does_not_count_is_told_with_its_reason() {
+    #[test]
+    fn a_script_that_does_not_count_is_told_with_its_reason() {
         let fine = "function InterpretHealth(o) return true end";
         let (a, b) = (customization("a", fine), customization("b", fine));
         let broken = customization("c", "function (");
         let all = [&a, &b].map(scripts).to_vec();
-        assert_eq!(faults(&a, all.clone()).await.unwrap(), []);
-        let told = faults(&b, all.clone()).await.unwrap();
+        assert_eq!(faults(&a, &all), []);
+        let told = faults(&b, &all);
         let [(CONFLICT, note)] = &told[..] else {
             panic!("{told:?}");
         };
@@ -107,7 +106,7 @@ mod tests {
             note.contains("\"a\" already, and that script counts"),
             "{note}"
         );
-        let told = faults(&broken, Vec::new()).await.unwrap();
+        let told = faults(&broken, &[]);
         let [(INVALID, note)] = &told[..] else {
             panic!("{told:?}");
         };

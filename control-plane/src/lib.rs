@@ -121,7 +121,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fleet::COMPONENT;
 use crate::settings::Settings;
 
-pub use wiring::run;
+pub use wiring::{run, run_over};
 
 /// The program: reads arguments and environment, runs until it is told to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -9,21 +9,36 @@
 //! monotonic clock tells how much time has passed; the calendar is followed by at most a tenth of
 //! that.
 
+use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 /// The calendar is approached by one part of so many of the time that passes.
 const SHARE: i32 = 10;
 /// A difference from the calendar that people are told of.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
 
+thread_local! {
+    /// Calendar of the programs that run on this thread; `None` for that of the machine.
+    static CALENDAR: Cell<Option<fn() -> Timestamp>> = const { Cell::new(None) };
+}
+
 /// The calendar of this machine as it is. It may leap at any time: what is decided by times asks a
 /// [`Clock`].
 #[allow(clippy::disallowed_methods)] // the one place
 pub fn calendar() -> Timestamp {
-    Timestamp::now()
+    CALENDAR
+        .get()
+        .map_or_else(Timestamp::now, |calendar| calendar())
+}
+
+/// Gives all programs that run on this thread another calendar, until the thread ends. A simulation
+/// runs them on one thread, in time of its own.
+pub fn set_calendar_of_thread(calendar: fn() -> Timestamp) {
+    CALENDAR.set(Some(calendar));
 }
 
 /// The clock.
@@ -119,6 +134,28 @@ mod tests {
             let next = start.next(at(calendar), now);
             assert_eq!(next.wall, at(expected), "{passed} s later: {calendar}");
         }
+    }
+
+    #[test]
+    fn a_thread_can_have_a_calendar_of_its_own() {
+        let told = std::thread::spawn(|| {
+            set_calendar_of_thread(|| at(1_000));
+            calendar()
+        });
+        assert_eq!(told.join().unwrap(), at(1_000));
+        assert!(calendar() > at(1_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_follows_paused_time() {
+        set_calendar_of_thread(|| at(1_000));
+        let clock = Clock::default();
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(
+            clock.now(),
+            at(1_090),
+            "a tenth behind, as its calendar stands still"
+        );
     }
 
     #[test]

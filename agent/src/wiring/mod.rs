@@ -38,6 +38,14 @@ pub struct Agent {
     tasks: Tasks,
 }
 
+/// Connections of an agent that its caller has made.
+pub struct Connections {
+    /// To the fleet API.
+    pub fleet: Arc<Gateway>,
+    /// To the member's API.
+    pub member: Arc<Gateway>,
+}
+
 /// Threads of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -49,10 +57,12 @@ pub enum Threads {
 }
 
 impl Agent {
-    /// Reads both kubeconfigs and opens the admin servers. With a bootstrap kubeconfig it waits
-    /// until the agent has credentials; returns `None` if the shutdown began before.
+    /// Reads both kubeconfigs, unless connections are given, and opens the admin servers. With a
+    /// bootstrap kubeconfig it waits until the agent has credentials; returns `None` if the shutdown
+    /// began before.
     pub async fn open(
         settings: Settings,
+        connections: Option<Connections>,
         metrics: Option<PrometheusHandle>,
         threads: Threads,
         shutdown: CancellationToken,
@@ -80,15 +90,23 @@ impl Agent {
             health: settings.health_probe_bind_address.0,
         };
         serve::open(ports, &health, metrics, &mut tasks).await?;
-        let member = Gateway::open("member", member).await?;
+        let (given_fleet, given_member) = match connections {
+            Some(connections) => (Some(connections.fleet), Some(connections.member)),
+            None => (None, None),
+        };
+        let member = match given_member {
+            Some(member) => member,
+            None => Gateway::open("member", member).await?,
+        };
         tasks.spawn(
             "member credentials",
             Arc::clone(&member).follow(shutdown.clone()),
         );
         let bootstrap = access::bootstrap(&settings, &member, &health, &mut tasks)?;
-        let fleet = match &bootstrap {
-            None => Gateway::open("fleet", fleet).await?,
-            Some(bootstrap) => tokio::select! {
+        let fleet = match (given_fleet, &bootstrap) {
+            (Some(fleet), _) => fleet,
+            (None, None) => Gateway::open("fleet", fleet).await?,
+            (None, Some(bootstrap)) => tokio::select! {
                 () = shutdown.cancelled() => return Ok(None),
                 config = bootstrap.obtain() => Gateway::given("fleet", config),
             },

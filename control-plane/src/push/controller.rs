@@ -191,7 +191,7 @@ fn host(
         return Arc::clone(&host.gateway);
     }
     // Another server may be another cluster: its identity is compared before anything is applied.
-    let gateway = Gateway::given("member", config.clone());
+    let gateway = fleet.gateway.beside("member", config.clone());
     let stop = fleet.shutdown.child_token();
     let task = tokio::spawn(run(
         Arc::clone(fleet),

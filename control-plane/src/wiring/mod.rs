@@ -37,12 +37,27 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.check()?;
-    controllers::say_what_runs(&settings);
     let source = Source {
         kubeconfig: settings.kubeconfig.clone(),
         context: settings.context.clone(),
     };
     let gateway = Gateway::open("fleet", source).await?;
+    run_over(gateway, settings, metrics, shutdown).await
+}
+
+/// Runs the control plane as [`run`] does, over a connection to the fleet API that the caller has
+/// made. Members of sync mode Push are reached over the same network.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_over(
+    gateway: Arc<Gateway>,
+    settings: Settings,
+    metrics: Option<PrometheusHandle>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    settings.check()?;
+    controllers::say_what_runs(&settings);
     let health = Health::default();
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());

@@ -6,6 +6,7 @@
 //! decides what a failure means.
 
 mod connection;
+mod network;
 mod reload;
 mod service;
 mod traffic;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+pub use self::network::Network;
 pub use self::reload::{Gateway, Pool, Source};
 pub use self::service::Limits;
 pub use self::traffic::Priority;
@@ -32,6 +34,17 @@ pub enum Profile {
     Watch,
     /// Health checks: a response within 5 s. The caller's own deadline is usually shorter.
     Probe,
+}
+
+impl Profile {
+    /// Longest time for a response; `None` for no deadline.
+    const fn response_deadline(self) -> Option<Duration> {
+        match self {
+            Self::Write => Some(Duration::from_secs(15)),
+            Self::Probe => Some(Duration::from_secs(5)),
+            Self::Watch => None,
+        }
+    }
 }
 
 /// Error while a client is prepared.
@@ -153,11 +166,7 @@ pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
         Profile::Probe => Duration::from_secs(3),
         Profile::Write | Profile::Watch => Duration::from_secs(5),
     });
-    config.read_timeout = match profile {
-        Profile::Write => Some(Duration::from_secs(15)),
-        Profile::Probe => Some(Duration::from_secs(5)),
-        Profile::Watch => None,
-    };
+    config.read_timeout = profile.response_deadline();
     config.write_timeout = Some(Duration::from_secs(15));
     // Otherwise the time that a pooled connection sat idle counts against the next answer.
     config.reset_reader_on_write = true;

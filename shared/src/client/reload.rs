@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::network::{Network, over};
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
@@ -37,6 +38,8 @@ pub struct Gateway {
     api: &'static str,
     source: Source,
     config: watch::Sender<Config>,
+    /// Carries the requests; `None` for TCP and TLS.
+    network: Option<Arc<dyn Network>>,
     /// When credentials that have run out, or soon will, are told again.
     reminder: Mutex<Reminder>,
 }
@@ -73,19 +76,36 @@ impl Gateway {
     /// Reads the configuration. `api` labels metrics and log lines (`fleet`, `member`).
     pub async fn open(api: &'static str, source: Source) -> Result<Arc<Self>, Error> {
         let config = kubeconfig(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
-        Ok(Self::with(api, source, config))
+        Ok(Self::with(api, source, config, None))
     }
 
     /// Takes a configuration that is on no disk: it stays until another is [taken](Self::take).
     pub fn given(api: &'static str, config: Config) -> Arc<Self> {
-        Self::with(api, Source::default(), config)
+        Self::with(api, Source::default(), config, None)
     }
 
-    fn with(api: &'static str, source: Source, config: Config) -> Arc<Self> {
+    /// Takes a configuration as [`given`](Self::given) does; requests go over a network other than
+    /// TCP and TLS.
+    pub fn over(network: Arc<dyn Network>, api: &'static str, config: Config) -> Arc<Self> {
+        Self::with(api, Source::default(), config, Some(network))
+    }
+
+    /// Takes a configuration of another API, which is reached over the same network.
+    pub fn beside(&self, api: &'static str, config: Config) -> Arc<Self> {
+        Self::with(api, Source::default(), config, self.network.clone())
+    }
+
+    fn with(
+        api: &'static str,
+        source: Source,
+        config: Config,
+        network: Option<Arc<dyn Network>>,
+    ) -> Arc<Self> {
         let gateway = Self {
             api,
             source,
             config: watch::Sender::new(config),
+            network,
             reminder: Mutex::new(Reminder::at_once()),
         };
         gateway.report_state();
@@ -178,7 +198,12 @@ impl Gateway {
         let profile = pool.profile;
         let config = self.config();
         let namespace = config.default_namespace.clone();
-        let current = watch::Sender::new(connect(&config, profile)?);
+        let network = self.network.clone();
+        let connect = move |config: &Config| match &network {
+            Some(network) => Ok(over(network, config, profile)),
+            None => connect(config, profile),
+        };
+        let current = watch::Sender::new(connect(&config)?);
         let service = Switched {
             current: current.subscribe(),
             bucket: Arc::clone(&pool.bucket),
@@ -197,7 +222,7 @@ impl Gateway {
                     () = current.closed() => return,
                 }
                 let renewed = changes.borrow_and_update().clone();
-                match connect(&renewed, profile) {
+                match connect(&renewed) {
                     Ok(client) => _ = current.send_replace(client),
                     Err(error) => {
                         tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones");

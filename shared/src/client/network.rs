@@ -1,0 +1,101 @@
+//! Networks other than TCP and TLS, for programs whose APIs are in the same process.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use kube::{Client, Config};
+use tower::{BoxError, service_fn};
+
+use super::Profile;
+
+/// A network that carries requests to APIs in place of TCP and TLS.
+///
+/// A [`Gateway`](super::Gateway) that is [made over it](super::Gateway::over) has the same limits,
+/// priorities and deadlines as one that opens connections. TLS, proxies and authentication are
+/// left to the network: it reads the server and the credentials in the configuration.
+pub trait Network: Debug + Send + Sync {
+    /// Sends one request to the server of a configuration, and returns the response as soon as its
+    /// head is known.
+    fn send(
+        &self,
+        config: &Config,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>>;
+}
+
+/// Prepares a client with the response deadline of a profile.
+pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile) -> Client {
+    let (network, config) = (Arc::clone(network), config.clone());
+    let namespace = config.default_namespace.clone();
+    let service = service_fn(move |request| {
+        let response = network.send(&config, request);
+        async move {
+            match profile.response_deadline() {
+                Some(deadline) => tokio::time::timeout(deadline, response).await?,
+                None => response.await,
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::client::{Gateway, Limits};
+
+    /// Answers with the host of the configuration, or never where that is `silent`.
+    #[derive(Debug)]
+    struct Echo;
+
+    impl Network for Echo {
+        fn send(
+            &self,
+            config: &Config,
+            _: Request<Body>,
+        ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
+            let host = config.cluster_url.host().unwrap_or_default().to_owned();
+            Box::pin(async move {
+                if host == "silent" {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Response::new(Body::from(host.into_bytes())))
+            })
+        }
+    }
+
+    async fn ask(gateway: &Arc<Gateway>, profile: Profile) -> Result<String, kube::Error> {
+        let client = gateway.client(profile, Limits::NONE).unwrap();
+        let request = Request::get("/version").body(Vec::new()).unwrap();
+        client.request_text(request).await
+    }
+
+    fn config(host: &str) -> Config {
+        Config::new(format!("http://{host}").parse().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_reaches_the_server_of_its_configuration_over_its_network() {
+        let fleet = Gateway::over(Arc::new(Echo), "fleet", config("fleet"));
+        assert_eq!(ask(&fleet, Profile::Write).await.unwrap(), "fleet");
+        let member = fleet.beside("member", config("m1"));
+        assert_eq!(ask(&member, Profile::Watch).await.unwrap(), "m1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_given_up_at_the_deadline_of_the_profile() {
+        let gateway = Gateway::over(Arc::new(Echo), "fleet", config("silent"));
+        for (profile, seconds) in [(Profile::Write, 15), (Profile::Probe, 5)] {
+            let begun = Instant::now();
+            assert!(ask(&gateway, profile).await.is_err(), "{profile:?}");
+            assert_eq!(begun.elapsed(), Duration::from_secs(seconds), "{profile:?}");
+        }
+    }
+}
