@@ -32,6 +32,8 @@ pub mod testing;
 mod verbs;
 mod wire;
 
-pub use auth::identity;
+pub use auth::identity::{self, User};
 pub use running::{ApiServer, Forget, Options, Running, StartError};
+pub use server::Cut;
+pub use wire::media::Body;
 pub use wire::protobuf;

@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Body as HttpBody;
+use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -20,8 +24,10 @@ use crate::controllers::{self, Enabled, Inside};
 use crate::faults::Faults;
 use crate::registry::Registry;
 use crate::serve;
+use crate::server::Cut;
 use crate::store::{HISTORY, Store};
 use crate::wire::clock::Clock;
+use crate::wire::media::{Body, BoxError};
 
 /// How a server is set up.
 #[allow(clippy::struct_excessive_bools)] // independent switches, as a command line has them
@@ -46,6 +52,8 @@ pub struct Options {
     /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their
     /// cluster address.
     pub services: HashMap<String, SocketAddr>,
+    /// The calendar of the server's clock.
+    pub calendar: fn() -> Timestamp,
 }
 
 impl Default for Options {
@@ -60,6 +68,7 @@ impl Default for Options {
             watch_list: true,
             protobuf: true,
             services: HashMap::new(),
+            calendar: Timestamp::now,
         }
     }
 }
@@ -111,18 +120,42 @@ pub struct Running {
     server: Arc<Server>,
     port: u16,
     down: watch::Sender<bool>,
-    _stop: DropGuard,
+    stop: CancellationToken,
+    _guard: DropGuard,
 }
 
 impl ApiServer {
     /// Starts a server on loopback; it listens when this returns.
     pub async fn start(options: Options) -> Result<Running, StartError> {
+        let asked = options.port;
         let bound = |source| StartError::Bind {
-            port: options.port,
+            port: asked,
             source,
         };
         let socket = serve::bind(options.port).map_err(bound)?;
         let port = socket.local_addr().map_err(bound)?.port();
+        let running = Self::prepare(options, port).await?;
+        let server = &running.server;
+        let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
+        let listener = serve::listen(socket).map_err(bound)?;
+        let (serving, stopped) = (Arc::clone(server), running.stop.clone());
+        let is_down = running.down.subscribe();
+        tokio::spawn(async move {
+            let name = serving.name.clone();
+            if let Err(error) = serve::run(serving, listener, tls, is_down, stopped).await {
+                tracing::error!(server = name, %error, "serving");
+            }
+        });
+        Ok(running)
+    }
+
+    /// Starts a server without a socket: it answers [`Running::answer`] alone.
+    pub async fn start_in_memory(options: Options) -> Result<Running, StartError> {
+        Self::prepare(options, 0).await
+    }
+
+    /// Makes the state of a server, its controllers and its first objects.
+    async fn prepare(options: Options, port: u16) -> Result<Running, StartError> {
         let store = Store::new(options.history);
         let (notices, heard) = mpsc::unbounded_channel();
         let server = Arc::new(Server {
@@ -134,7 +167,7 @@ impl ApiServer {
             authority: Authority::new()?,
             faults: Faults::default(),
             audit: Audit::default(),
-            clock: Clock::default(),
+            clock: Clock::new(options.calendar),
             addresses: Mutex::new(1),
             rbac: options.rbac,
             watch_list: options.watch_list,
@@ -142,9 +175,7 @@ impl ApiServer {
             concerns_controllers: controllers::concerns,
             notices,
         });
-        let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
         let stop = CancellationToken::new();
-        let (down, is_down) = watch::channel(false);
         let enabled = Enabled {
             manager: options.manager,
         };
@@ -155,19 +186,12 @@ impl ApiServer {
             stop.clone(),
         ));
         bootstrap(&server, port, &options.crds).await?;
-        let listener = serve::listen(socket).map_err(bound)?;
-        let (serving, stopped) = (Arc::clone(&server), stop.clone());
-        tokio::spawn(async move {
-            let name = serving.name.clone();
-            if let Err(error) = serve::run(serving, listener, tls, is_down, stopped).await {
-                tracing::error!(server = name, %error, "serving");
-            }
-        });
         Ok(Running {
             server,
             port,
-            down,
-            _stop: stop.drop_guard(),
+            down: watch::Sender::new(false),
+            stop: stop.clone(),
+            _guard: stop.drop_guard(),
         })
     }
 }
@@ -268,6 +292,19 @@ impl Running {
     /// The server's wall clock.
     pub fn clock(&self) -> &Clock {
         &self.server.clock
+    }
+
+    /// Answers a request of a user as if a client certificate had named them; the body of the answer
+    /// may be a watch.
+    ///
+    /// # Errors
+    /// When an injected fault closes the connection.
+    pub async fn answer<B>(&self, user: User, request: Request<B>) -> Result<Response<Body>, Cut>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        Arc::clone(&self.server).handle(Some(user), request).await
     }
 
     /// A kubeconfig for an administrator, in `system:masters`.

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
-use hyper::body::Incoming;
+use hyper::body::Body as HttpBody;
 
 use crate::auth::identity::User;
 use crate::auth::impersonation;
@@ -17,7 +18,7 @@ use crate::registry::Served;
 use crate::reviews;
 use crate::subresources;
 use crate::verbs;
-use crate::wire::media::{self, Accept, Body};
+use crate::wire::media::{self, Accept, Body, BoxError};
 use crate::wire::protobuf::encode;
 use crate::wire::request::{Query, ResourcePath, Target, Verb, verb};
 use crate::wire::status_error::StatusError;
@@ -29,11 +30,15 @@ pub struct Cut;
 
 impl Server {
     /// Answers a request. An error closes the connection.
-    pub async fn handle(
+    pub async fn handle<B>(
         self: Arc<Self>,
         peer: Option<User>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Cut> {
+        request: Request<B>,
+    ) -> Result<Response<Body>, Cut>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
         let path = request.uri().path().to_owned();
         let user = self.authenticate(peer, request.headers());
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
@@ -119,13 +124,17 @@ impl Server {
         }
     }
 
-    async fn route(
+    async fn route<B>(
         self: &Arc<Self>,
         user: &User,
         accept: Result<Accept, StatusError>,
-        request: Request<Incoming>,
+        request: Request<B>,
         warnings: &mut Vec<String>,
-    ) -> Result<Response<Body>, StatusError> {
+    ) -> Result<Response<Body>, StatusError>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let path = match Target::parse(parts.uri.path()) {

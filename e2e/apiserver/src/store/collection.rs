@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use super::object::{Change, Draft, Object};
+use super::{Recorder, Write};
 
 /// What a write expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,8 @@ struct State {
 /// The objects of one resource.
 #[derive(Debug)]
 pub struct Collection {
+    name: Box<str>,
+    recorder: Recorder,
     version: Arc<AtomicU64>,
     limit: usize,
     state: RwLock<State>,
@@ -98,10 +101,17 @@ pub struct Collection {
 }
 
 impl Collection {
-    pub(super) fn new(version: Arc<AtomicU64>, limit: usize) -> Self {
+    pub(super) fn new(
+        name: &str,
+        version: Arc<AtomicU64>,
+        limit: usize,
+        recorder: Recorder,
+    ) -> Self {
         // A resource that appears now has no history before now.
         let compacted = version.load(Ordering::SeqCst);
         Self {
+            name: name.into(),
+            recorder,
             version,
             limit,
             state: RwLock::new(State {
@@ -182,6 +192,12 @@ impl Collection {
 
     fn record(&self, state: &mut State, event: Event) {
         let version = event.object.version;
+        if let Some(tell) = self.recorder.0.get() {
+            tell(&Write {
+                resource: &self.name,
+                event: &event,
+            });
+        }
         if let Some(sender) = state.namespaces.get(event.object.head.namespace()) {
             sender.send_replace(version);
         }

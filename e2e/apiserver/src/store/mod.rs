@@ -7,7 +7,7 @@ mod selection;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 pub use collection::{Collection, Compacted, Event, Expect, Lost, Page, Scan, Since};
 pub use object::{Change, Draft, FRAME_END, Head, Object};
@@ -25,6 +25,31 @@ pub struct Store {
     version: Arc<AtomicU64>,
     history: usize,
     collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+    recorder: Recorder,
+}
+
+/// Sees every committed write.
+type OnWrite = Box<dyn Fn(&Write<'_>) + Send + Sync>;
+
+/// Where committed writes are told, if somebody wants them.
+#[derive(Clone, Default)]
+struct Recorder(Arc<OnceLock<OnWrite>>);
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Recorder")
+            .field(&self.0.get().is_some())
+            .finish()
+    }
+}
+
+/// One committed write.
+#[derive(Debug)]
+pub struct Write<'a> {
+    /// The resource, as `group/plural`.
+    pub resource: &'a str,
+    /// What was written.
+    pub event: &'a Event,
 }
 
 impl Store {
@@ -35,7 +60,15 @@ impl Store {
             version: Arc::new(AtomicU64::new(1)),
             history,
             collections: RwLock::default(),
+            recorder: Recorder::default(),
         }
+    }
+
+    /// Tells every write from now on, in the order of the commits and before anything else can see
+    /// it. Only the first caller is told.
+    pub fn on_write(&self, tell: impl Fn(&Write<'_>) + Send + Sync + 'static) {
+        // A second recorder is a mistake of the test, which sees nothing.
+        let _ = self.recorder.0.set(Box::new(tell));
     }
 
     /// The resource version of the latest write.
@@ -57,7 +90,10 @@ impl Store {
             .collections
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let made = || Arc::new(Collection::new(Arc::clone(&self.version), self.history));
+        let made = || {
+            let (version, recorder) = (Arc::clone(&self.version), self.recorder.clone());
+            Arc::new(Collection::new(resource, version, self.history, recorder))
+        };
         Arc::clone(write.entry(resource.into()).or_insert_with(made))
     }
 

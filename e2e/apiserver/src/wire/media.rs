@@ -8,12 +8,15 @@ use futures::Stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as HttpBody, Frame};
 use serde_json::Value;
 
 use crate::wire::json::{self, Document};
 use crate::wire::protobuf;
 use crate::wire::status_error::StatusError;
+
+/// Why a body could not be read to its end.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -169,7 +172,11 @@ pub fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads a body up to the limit.
-pub async fn read(body: Incoming) -> Result<Bytes, StatusError> {
+pub async fn read<B>(body: B) -> Result<Bytes, StatusError>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(e) if e.is::<LengthLimitError>() => Err(StatusError::too_large(BODY_LIMIT)),
