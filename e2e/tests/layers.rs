@@ -93,6 +93,20 @@ const CONTROL_PLANE: Floors = &[
     &["wiring"],
 ];
 
+/// Oracles know the history alone; faults and the network need each other's words.
+const SIMULATION: Floors = &[
+    &["clock"],
+    &["random"],
+    &["history"],
+    &["oracle"],
+    &["faults", "network", "recorder"],
+    &["plan"],
+    &["scenarios"],
+    &["world"],
+    &["run"],
+    &["child"],
+];
+
 #[test]
 fn layers_of_shared_point_one_way() {
     assert_eq!(arrows_upwards("shared", SHARED), Vec::<String>::new());
@@ -107,6 +121,14 @@ fn layers_of_the_agent_point_one_way() {
 fn layers_of_the_control_plane_point_one_way() {
     assert_eq!(
         arrows_upwards("control-plane", CONTROL_PLANE),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn layers_of_the_simulation_point_one_way() {
+    assert_eq!(
+        arrows_upwards("e2e/simulation", SIMULATION),
         Vec::<String>::new()
     );
 }
@@ -258,6 +280,7 @@ fn every_dependency_is_used() {
         "e2e/apiserver",
         "e2e/fleet",
         "e2e/sandbox",
+        "e2e/simulation",
     ] {
         let folder = root.join(member);
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");

@@ -61,6 +61,7 @@
 //! # }
 //! ```
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client;
+use crate::client::{self, Gateway};
 use crate::clock::calendar;
 use crate::remind::Reminder;
 use crate::write::{self, Verbs};
@@ -113,15 +114,14 @@ pub struct Candidate {
     pub timing: Timing,
 }
 
-/// Makes a unique identity: host name (the pod's name in a pod, or else the component), process and
-/// start time.
-pub fn identity(component: &str) -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| component.to_owned());
-    format!(
-        "{host}_{}_{}",
-        std::process::id(),
-        calendar().as_millisecond()
-    )
+/// Makes a unique identity: host name (that of the gateway's network, or else the pod's name in a
+/// pod, or else the component) and a random number.
+pub fn identity(component: &str, gateway: &Gateway) -> String {
+    let host = gateway.host().or_else(|| std::env::var("HOSTNAME").ok());
+    let host = host.unwrap_or_else(|| component.to_owned());
+    // Keyed by the operating system's random numbers.
+    let random = RandomState::new().hash_one(calendar().as_millisecond());
+    format!("{host}_{random:016x}")
 }
 
 /// Permission of this process to act. Ask before each act; do not store the answer. Cheap to clone.

@@ -55,7 +55,7 @@ pub(super) fn leases(context: &Context) -> Made {
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: format!("karmada-agent-{}", settings.cluster_name),
-        identity: lease::identity(COMPONENT),
+        identity: lease::identity(COMPONENT, &base.fleet),
         timing: lease::Timing {
             lease_duration: *settings.leader_elect_lease_duration,
             renew_deadline: *settings.leader_elect_renew_deadline,

@@ -18,7 +18,7 @@ pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Ou
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: settings.leader_elect_resource_name.clone(),
-        identity: lease::identity(COMPONENT),
+        identity: lease::identity(COMPONENT, &fleet.gateway),
         timing: lease::Timing {
             lease_duration: *settings.leader_elect_lease_duration,
             renew_deadline: *settings.leader_elect_renew_deadline,

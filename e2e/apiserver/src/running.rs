@@ -134,7 +134,7 @@ impl ApiServer {
         };
         let socket = serve::bind(options.port).map_err(bound)?;
         let port = socket.local_addr().map_err(bound)?.port();
-        let running = Self::prepare(options, port).await?;
+        let running = Self::prepare(options, port, Authority::new()?).await?;
         let server = &running.server;
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
         let listener = serve::listen(socket).map_err(bound)?;
@@ -151,11 +151,16 @@ impl ApiServer {
 
     /// Starts a server without a socket: it answers [`Running::answer`] alone.
     pub async fn start_in_memory(options: Options) -> Result<Running, StartError> {
-        Self::prepare(options, 0).await
+        let authority = Authority::well_known((options.calendar)())?;
+        Self::prepare(options, 0, authority).await
     }
 
     /// Makes the state of a server, its controllers and its first objects.
-    async fn prepare(options: Options, port: u16) -> Result<Running, StartError> {
+    async fn prepare(
+        options: Options,
+        port: u16,
+        authority: Authority,
+    ) -> Result<Running, StartError> {
         let store = Store::new(options.history);
         let (notices, heard) = mpsc::unbounded_channel();
         let server = Arc::new(Server {
@@ -164,7 +169,7 @@ impl ApiServer {
             admission: Admission::new(&store, options.services.clone()),
             roles: Rbac::new(&store),
             store,
-            authority: Authority::new()?,
+            authority,
             faults: Faults::default(),
             audit: Audit::default(),
             clock: Clock::new(options.calendar),

@@ -7,7 +7,20 @@
 //! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
 //!   violations. It knows the promises of the README and no code of the product.
 //! * [`people`] draws fleets, and what users and operators do to them.
+//! * [`plan`] says what a simulation is made of, [`faults`] what can go wrong, [`world`] lives it,
+//!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
+//! * [`network`] carries requests in memory, and [`recorder`] writes the history.
 
+pub mod child;
+pub mod clock;
+pub mod faults;
 pub mod history;
+pub mod network;
 pub mod oracle;
 pub mod people;
+pub mod plan;
+pub mod random;
+pub mod recorder;
+pub mod run;
+pub mod scenarios;
+pub mod world;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-pub use self::network::Network;
+pub use self::network::{Network, ResponseBody};
 pub use self::reload::{Gateway, Pool, Source};
 pub use self::service::Limits;
 pub use self::traffic::Priority;

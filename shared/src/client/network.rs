@@ -3,13 +3,18 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use kube::{Client, Config};
 use tower::{BoxError, service_fn};
 
 use super::Profile;
+
+/// Body of a response, which may come in pieces.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A network that carries requests to APIs in place of TCP and TLS.
 ///
@@ -23,7 +28,10 @@ pub trait Network: Debug + Send + Sync {
         &self,
         config: &Config,
         request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>>;
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
+
+    /// Returns the host name that the program has in this network.
+    fn host(&self) -> String;
 }
 
 /// Prepares a client with the response deadline of a profile.
@@ -46,6 +54,7 @@ pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile
 mod tests {
     use std::time::Duration;
 
+    use http_body_util::{BodyExt as _, Full};
     use tokio::time::Instant;
 
     use super::*;
@@ -60,14 +69,20 @@ mod tests {
             &self,
             config: &Config,
             _: Request<Body>,
-        ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
+        ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
             let host = config.cluster_url.host().unwrap_or_default().to_owned();
             Box::pin(async move {
                 if host == "silent" {
                     std::future::pending::<()>().await;
                 }
-                Ok(Response::new(Body::from(host.into_bytes())))
+                Ok(Response::new(
+                    Full::from(host).map_err(BoxError::from).boxed_unsync(),
+                ))
             })
+        }
+
+        fn host(&self) -> String {
+            "pod".to_owned()
         }
     }
 
@@ -87,6 +102,7 @@ mod tests {
         assert_eq!(ask(&fleet, Profile::Write).await.unwrap(), "fleet");
         let member = fleet.beside("member", config("m1"));
         assert_eq!(ask(&member, Profile::Watch).await.unwrap(), "m1");
+        assert_eq!(member.host().as_deref(), Some("pod"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -147,6 +147,11 @@ impl Gateway {
         }
     }
 
+    /// Returns the host name of this program, if its network gives it one.
+    pub fn host(&self) -> Option<String> {
+        self.network.as_ref().map(|network| network.host())
+    }
+
     /// The configuration as last read.
     pub fn config(&self) -> Config {
         self.config.borrow().clone()

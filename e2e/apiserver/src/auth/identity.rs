@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
@@ -97,11 +97,16 @@ pub struct Authority {
     signer: KeyPair,
 }
 
-fn common(name: &str) -> CertificateParams {
+/// What precedes the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410, section 7).
+const ED25519_HEAD: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
+fn common(name: &str, now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    let now = std::time::SystemTime::now();
+    let now = SystemTime::from(now);
     params.not_before = (now - GRACE).into();
     params.not_after = (now + LIFE).into();
     params
@@ -110,8 +115,25 @@ fn common(name: &str) -> CertificateParams {
 impl Authority {
     /// A new authority with its own root.
     pub fn new() -> Result<Self, rcgen::Error> {
-        let key = KeyPair::generate()?;
-        let mut params = common("muster-embedded-api");
+        let (key, signer) = (
+            KeyPair::generate()?,
+            KeyPair::generate_for(&rcgen::PKCS_ED25519)?,
+        );
+        Self::with(key, signer, Timestamp::now())
+    }
+
+    /// An authority that is the same at every start, for servers that nobody reaches over a
+    /// network: everybody knows its keys. Ed25519 signs the same text the same way each time.
+    pub fn well_known(now: Timestamp) -> Result<Self, rcgen::Error> {
+        let key = || {
+            let key = [&ED25519_HEAD[..], &[7; 32]].concat();
+            KeyPair::try_from(key)
+        };
+        Self::with(key()?, key()?, now)
+    }
+
+    fn with(key: KeyPair, signer: KeyPair, now: Timestamp) -> Result<Self, rcgen::Error> {
+        let mut params = common("muster-embedded-api", now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,
@@ -123,7 +145,7 @@ impl Authority {
             certificate: certificate.der().clone(),
             issuer: Issuer::new(params, key),
             tokens: RwLock::default(),
-            signer: KeyPair::generate_for(&rcgen::PKCS_ED25519)?,
+            signer,
         })
     }
 
@@ -263,7 +285,7 @@ impl Authority {
     /// but not demanded.
     pub fn server_tls(&self) -> Result<rustls::ServerConfig, TlsError> {
         let key = KeyPair::generate()?;
-        let mut params = common("kube-apiserver");
+        let mut params = common("kube-apiserver", Timestamp::now());
         for name in [
             "localhost",
             "kubernetes",

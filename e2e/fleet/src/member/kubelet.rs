@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -52,16 +53,16 @@ impl Kubelets {
             return Ok(Next::Done);
         };
         let machine = self.nodes.machine(pod.node.as_deref());
-        let done = match lifecycle::next(&pod, machine, self.timing, Timestamp::now()) {
+        let done = match lifecycle::next(&pod, machine, self.timing, calendar()) {
             Step::Nothing => Ok(()),
             Step::Wait(time) => return Ok(Next::After(time)),
             Step::Place => self.place(&pod).await,
             Step::Start => {
-                self.report(&pod, started(&pod, &self.address(), Timestamp::now()))
+                self.report(&pod, started(&pod, &self.address(), calendar()))
                     .await
             }
-            Step::LoseReadiness => self.report(&pod, unready(&pod, Timestamp::now())).await,
-            Step::Finish => self.report(&pod, finished(&pod, Timestamp::now())).await,
+            Step::LoseReadiness => self.report(&pod, unready(&pod, calendar())).await,
+            Step::Finish => self.report(&pod, finished(&pod, calendar())).await,
             Step::Remove => self.remove(&pod).await,
         };
         match done {
@@ -98,7 +99,7 @@ impl Kubelets {
                 }
                 let condition = json!({
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                    "message": message, "lastTransitionTime": Time(Timestamp::now()),
+                    "message": message, "lastTransitionTime": Time(calendar()),
                 });
                 let status = json!({"phase": "Pending", "conditions": [condition]});
                 return self.report(pod, status).await;

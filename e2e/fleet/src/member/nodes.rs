@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
 use serde_json::{Value, json};
 
@@ -201,7 +201,7 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
 /// The condition Ready as a kubelet reports it, or as the node controller does for one that is
 /// silent.
 fn ready_condition(ready: bool) -> Value {
-    let now = Time(Timestamp::now());
+    let now = Time(calendar());
     let (status, reason, message) = if ready {
         ("True", "KubeletReady", "kubelet is posting ready status")
     } else {

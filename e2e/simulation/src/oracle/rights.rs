@@ -62,6 +62,10 @@ fn beyond(own: &str, request: &Request) -> Option<&'static str> {
             _ => Some("changes more of a Work than status and finalizers"),
         },
         "leases" if space == "karmada-cluster" && is_named => None,
+        // The election among the agents of one member.
+        "leases" if space == "karmada-system" && request.name == format!("karmada-agent-{own}") => {
+            None
+        }
         "secrets" if space == "karmada-cluster" => {
             let is_own = is_named || request.name == format!("{own}-impersonator");
             (!is_own).then_some("writes credentials of others")

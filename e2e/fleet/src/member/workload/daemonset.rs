@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt as _;
 use kube::api::Api;
+use muster_shared::clock::calendar;
 use muster_shared::queue::Next;
 use serde_json::json;
 
@@ -135,7 +135,7 @@ async fn report(
         .into_iter()
         .filter(|pod| pod.active())
         .partition(|pod| pod.node.as_ref().is_some_and(|node| nodes.contains(node)));
-    let now = Timestamp::now();
+    let now = calendar();
     let min_ready = min_ready(spec.min_ready_seconds);
     let all = tally(&placed, min_ready, now);
     let updated = placed

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
 
@@ -196,7 +196,7 @@ async fn report(
     owned: &[Arc<ReplicaSet>],
     hash: &str,
 ) -> Result<Next, Failed> {
-    let now = Timestamp::now();
+    let now = calendar();
     let min_ready = min_ready(spec.min_ready_seconds);
     let of = |set: &Arc<ReplicaSet>| {
         tally(

@@ -1,9 +1,9 @@
 //! Jobs: pods until so many have ended well.
 
-use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use kube::ResourceExt as _;
 use kube::api::Api;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ fn progress(world: &World, uid: &str) -> Progress {
 }
 
 fn report(current: &Value, verdict: Verdict, progress: Progress) -> Value {
-    let now = json!(Time(Timestamp::now()));
+    let now = json!(Time(calendar()));
     let mut status = json!({
         "active": status::count(progress.active),
         "ready": progress.ready,

@@ -1,9 +1,9 @@
 //! ReplicaSets: so many pods of one template.
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::ResourceExt as _;
 use kube::api::Api;
+use muster_shared::clock::calendar;
 use muster_shared::queue::Next;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
         }
     }
     let pods = world.pods.owned_by(&uid);
-    let tally = tally(&pods, min_ready(spec.min_ready_seconds), Timestamp::now());
+    let tally = tally(&pods, min_ready(spec.min_ready_seconds), calendar());
     let current = status::current(set.status.as_ref());
     let wanted = json!({
         "replicas": tally.all,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use kube::ResourceExt as _;
 use kube::api::Api;
+use muster_shared::clock::calendar;
 use muster_shared::queue::Next;
 use serde_json::json;
 
@@ -207,7 +207,7 @@ async fn report(
     revision: &str,
 ) -> Result<Next, Failed> {
     let pods = world.pods.owned_by(&set.uid().unwrap_or_default());
-    let now = Timestamp::now();
+    let now = calendar();
     let min_ready = min_ready(spec.min_ready_seconds);
     let all = tally(&pods, min_ready, now);
     let is_updated = |pod: &&Arc<Record>| pod.revision.as_deref() == Some(revision);

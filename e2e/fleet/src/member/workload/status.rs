@@ -1,9 +1,9 @@
 //! Statuses as the real controllers write them: only when something differs, zeros left out, times
 //! kept while nothing changes.
 
-use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ pub(super) fn condition(
     message: &str,
 ) -> Value {
     let status = if status { "True" } else { "False" };
-    let now = json!(Time(Timestamp::now()));
+    let now = json!(Time(calendar()));
     let known = current["conditions"]
         .as_array()
         .into_iter()

@@ -1,0 +1,444 @@
+//! Faults: what goes wrong, when, and with whom.
+//!
+//! A fault is a part of the plan, with a number of its own and a generator of its own: leaving one
+//! out of a plan leaves the decisions of all others as they were.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Response, header};
+use http_body_util::{BodyExt as _, Full};
+use muster_shared::client::ResponseBody;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tower::BoxError;
+
+use crate::history::{Actor, Api, Process};
+use crate::network::{Call, Kind};
+use crate::random::Random;
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// Number in the plan.
+    pub id: u64,
+    /// Milliseconds since the beginning of the busy phase at which it begins.
+    pub from: u64,
+    /// Milliseconds at which it ends.
+    pub until: u64,
+    /// What goes wrong.
+    #[serde(flatten)]
+    pub kind: FaultKind,
+}
+
+/// What can go wrong. Shares are in thousandths of the requests; times are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "kind"
+)]
+pub enum FaultKind {
+    /// Two parties cannot reach each other.
+    Partition {
+        /// One of them.
+        actor: Actor,
+        /// The other.
+        api: Api,
+        /// Whether requests wait for the end of it, instead of failing at once.
+        silent: bool,
+    },
+    /// A member is down with all that runs in it, its agent included.
+    Down {
+        /// The member.
+        member: String,
+    },
+    /// A server refuses requests with a code.
+    Refuse {
+        /// Who is refused.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// 403, 409, 410, 422, 429, 500, 503 or 504.
+        code: u16,
+        /// How many.
+        share: u16,
+    },
+    /// Requests do not reach the server.
+    LoseRequests {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// How many.
+        share: u16,
+    },
+    /// Requests are carried out and their answers are lost.
+    LoseAnswers {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// How many.
+        share: u16,
+    },
+    /// Requests take longer.
+    Slow {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// The longest delay; each request has its own.
+        delay: u64,
+    },
+    /// A process is killed at a write, and started again later.
+    Crash {
+        /// Which one.
+        process: Process,
+        /// At its so manieth write of this window, counted from 1.
+        nth: u64,
+        /// When exactly.
+        moment: Moment,
+    },
+    /// Watches are behind.
+    Lag {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// By how much.
+        lag: u64,
+    },
+    /// Each watch breaks once.
+    Break {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+    },
+    /// Each watch tells nothing for a while and then ends as one that is too old: what happened
+    /// meanwhile is never seen as an event.
+    Miss {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// For how long.
+        pause: u64,
+    },
+    /// Each watch tells one piece twice.
+    Repeat {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+    },
+    /// Lists that accept any version are some versions old.
+    Stale {
+        /// Whose.
+        actor: Actor,
+        /// The server.
+        api: Api,
+    },
+    /// The calendar of all programs is wrong by so many seconds.
+    Clock {
+        /// Seconds ahead; negative for behind.
+        offset: i64,
+    },
+}
+
+/// When in a write a process is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Moment {
+    /// The request is not sent.
+    BeforeSending,
+    /// The server has committed it, and the answer is on its way.
+    AfterCommit,
+}
+
+/// State of the way between two parties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Requests pass.
+    Open,
+    /// Requests fail at once.
+    Reset,
+    /// Requests wait.
+    Silent,
+}
+
+/// What happens to one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Delay beyond the usual latency.
+    pub delay: Duration,
+    /// The refusal that the caller gets instead of what the server would say.
+    pub refusal: Option<Refusal>,
+    /// Whether it does not reach the server.
+    pub loses_request: bool,
+    /// Whether its answer does not reach the caller.
+    pub loses_answer: bool,
+    /// Whether a list may be old.
+    pub is_stale: bool,
+    /// Whether the caller is killed.
+    pub crash: Option<Moment>,
+}
+
+/// What happens to a piece of a watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// It comes so much later.
+    pub lag: Duration,
+    /// The watch breaks instead.
+    pub breaks: bool,
+    /// Nothing comes for a while, and then the watch ends as too old.
+    pub misses: Option<Duration>,
+    /// It comes twice.
+    pub repeats: bool,
+}
+
+/// A refusal by a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its code.
+    pub code: u16,
+}
+
+/// The faults that are going on.
+#[derive(Debug, Default)]
+pub struct Faults {
+    active: Mutex<BTreeMap<u64, Active>>,
+    /// How many times each kind did something.
+    counts: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug)]
+struct Active {
+    kind: FaultKind,
+    random: Random,
+    /// Writes of the process that is to be killed.
+    writes: u64,
+}
+
+impl FaultKind {
+    /// Its name, as in the plan.
+    pub fn name(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value["kind"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whether it concerns the requests of a party to a server.
+    fn concerns(&self, who: &Actor, server: &Api) -> bool {
+        match self {
+            Self::Partition { actor, api, .. }
+            | Self::Refuse { actor, api, .. }
+            | Self::LoseRequests { actor, api, .. }
+            | Self::LoseAnswers { actor, api, .. }
+            | Self::Slow { actor, api, .. }
+            | Self::Lag { actor, api, .. }
+            | Self::Break { actor, api }
+            | Self::Miss { actor, api, .. }
+            | Self::Repeat { actor, api }
+            | Self::Stale { actor, api } => actor == who && api == server,
+            Self::Crash { process, .. } => matches!(who, Actor::Process(it) if it == process),
+            Self::Down { member } => {
+                matches!(who, Actor::Process(Process::Agent(name)) if name == member)
+                    || matches!(server, Api::Member(name) if name == member)
+            }
+            Self::Clock { .. } => false,
+        }
+    }
+}
+
+impl Faults {
+    /// Begins a fault.
+    pub fn begin(&self, seed: u64, fault: &Fault) {
+        let active = Active {
+            kind: fault.kind.clone(),
+            random: Random::new(seed, &format!("fault {}", fault.id)),
+            writes: 0,
+        };
+        self.active().insert(fault.id, active);
+        if matches!(
+            fault.kind,
+            FaultKind::Partition { .. } | FaultKind::Down { .. } | FaultKind::Clock { .. }
+        ) {
+            self.count(&fault.kind);
+        }
+    }
+
+    /// Ends a fault.
+    pub fn end(&self, id: u64) {
+        self.active().remove(&id);
+    }
+
+    /// How many times each kind did something.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        let counts = self.counts.lock();
+        counts.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// State of the way between a party and a server.
+    pub fn way(&self, actor: &Actor, api: &Api) -> Way {
+        let mut way = Way::Open;
+        for active in self.active().values() {
+            match &active.kind {
+                kind if !kind.concerns(actor, api) => {}
+                FaultKind::Partition { silent: false, .. } => way = Way::Reset,
+                FaultKind::Partition { .. } | FaultKind::Down { .. } => return Way::Silent,
+                _ => {}
+            }
+        }
+        way
+    }
+
+    /// Decides what happens to a request.
+    pub fn judge(&self, actor: &Actor, call: &Call) -> Verdict {
+        let mut verdict = Verdict::default();
+        for active in self.active().values_mut() {
+            if !active.kind.concerns(actor, &call.api) {
+                continue;
+            }
+            let random = &mut active.random;
+            let acts = match &active.kind {
+                FaultKind::Refuse { code, share, .. } => {
+                    let fits = fits(*code, call) && random.per_mille(*share);
+                    if fits {
+                        verdict.refusal = Some(Refusal { code: *code });
+                    }
+                    fits
+                }
+                FaultKind::LoseRequests { share, .. } => {
+                    verdict.loses_request |= random.per_mille(*share);
+                    verdict.loses_request
+                }
+                FaultKind::LoseAnswers { share, .. } => {
+                    verdict.loses_answer |= random.per_mille(*share);
+                    verdict.loses_answer
+                }
+                FaultKind::Slow { delay, .. } => {
+                    verdict.delay += Duration::from_millis(random.below(delay + 1));
+                    true
+                }
+                FaultKind::Crash { nth, moment, .. } if call.kind == Kind::Write => {
+                    active.writes += 1;
+                    let is_now = active.writes == *nth;
+                    verdict.crash = if is_now { Some(*moment) } else { verdict.crash };
+                    is_now
+                }
+                FaultKind::Stale { .. } => {
+                    verdict.is_stale = call.kind == Kind::List;
+                    verdict.is_stale
+                }
+                _ => false,
+            };
+            if acts {
+                self.count(&active.kind);
+            }
+        }
+        verdict
+    }
+
+    /// Decides what happens to the next piece of a watch. `seen` are the faults that the watch has
+    /// had already.
+    pub fn piece(&self, actor: &Actor, api: &Api, seen: &mut Vec<u64>) -> Piece {
+        let mut piece = Piece::default();
+        for (id, active) in self.active().iter() {
+            if !active.kind.concerns(actor, api) {
+                continue;
+            }
+            if let FaultKind::Lag { lag, .. } = &active.kind {
+                piece.lag += Duration::from_millis(*lag);
+            }
+            if seen.contains(id) {
+                continue;
+            }
+            match &active.kind {
+                FaultKind::Lag { .. } => {}
+                FaultKind::Break { .. } => piece.breaks = true,
+                FaultKind::Miss { pause, .. } => {
+                    piece.misses = Some(Duration::from_millis(*pause));
+                }
+                FaultKind::Repeat { .. } => piece.repeats = true,
+                _ => continue,
+            }
+            seen.push(*id);
+            self.count(&active.kind);
+        }
+        piece
+    }
+
+    fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, kind: &FaultKind) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(kind.name()).or_default() += 1;
+    }
+}
+
+/// Whether a server gives such a code to such a request.
+fn fits(code: u16, call: &Call) -> bool {
+    match code {
+        403 | 409 | 422 => call.kind == Kind::Write,
+        410 => matches!(call.kind, Kind::List | Kind::Watch),
+        _ => true,
+    }
+}
+
+impl Refusal {
+    /// What the caller gets.
+    pub fn response(self) -> Response<ResponseBody> {
+        let (reason, message) = match self.code {
+            403 => (
+                "Forbidden",
+                "admission webhook \"simulation\" denied the request",
+            ),
+            409 => (
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ),
+            410 => ("Expired", "too old resource version: 1 (2)"),
+            422 => ("Invalid", "spec: Invalid value: the simulation refuses it"),
+            429 => (
+                "TooManyRequests",
+                "the server has received too many requests",
+            ),
+            503 => (
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
+            504 => (
+                "Timeout",
+                "the server was unable to return a response in the time allotted",
+            ),
+            _ => (
+                "InternalError",
+                "an error on the server has prevented the request from succeeding",
+            ),
+        };
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": self.code,
+        });
+        let mut response = Response::new(
+            Full::from(status.to_string())
+                .map_err(BoxError::from)
+                .boxed_unsync(),
+        );
+        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            header::HeaderValue::from_static("application/json"),
+        );
+        if self.code == 429 {
+            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,135 @@
+//! Lines: the end of the network at one program.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::Config;
+use kube::client::Body;
+use muster_shared::client::{Error, Gateway, Limits, Profile, ResponseBody};
+use muster_test_apiserver::User;
+use tokio::sync::Notify;
+use tower::BoxError;
+
+use super::Network;
+use crate::history::{Actor, Api};
+
+/// Domain of the servers of a simulation.
+const DOMAIN: &str = "simulation";
+
+/// The network as one program sees it. Once the program is killed, nothing that is left of it can
+/// send or receive anything.
+#[derive(Clone)]
+pub struct Line(Arc<Inner>);
+
+struct Inner {
+    network: Arc<Network>,
+    actor: Actor,
+    users: Users,
+    is_alive: AtomicBool,
+    crashed: Notify,
+}
+
+impl Debug for Line {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Line").field(self.actor()).finish()
+    }
+}
+
+/// As whom APIs know a program.
+#[derive(Clone, Debug)]
+pub struct Users {
+    /// The fleet API.
+    pub fleet: User,
+    /// The APIs of members.
+    pub members: User,
+    /// Its host name.
+    pub host: String,
+}
+
+/// The configuration of a client of an API.
+pub fn config(api: &Api) -> Config {
+    let url = format!("http://{api}.{DOMAIN}");
+    Config::new(url.parse().unwrap_or_default())
+}
+
+impl Line {
+    /// The line of a program.
+    pub fn new(network: &Arc<Network>, actor: Actor, users: Users) -> Self {
+        Self(Arc::new(Inner {
+            network: Arc::clone(network),
+            actor,
+            users,
+            is_alive: AtomicBool::new(true),
+            crashed: Notify::new(),
+        }))
+    }
+
+    /// Who is at this end.
+    pub fn actor(&self) -> &Actor {
+        &self.0.actor
+    }
+
+    /// Whether the program still runs.
+    pub fn is_alive(&self) -> bool {
+        self.0.is_alive.load(Ordering::Relaxed)
+    }
+
+    /// Ends the program's part in the network.
+    pub fn sever(&self) {
+        self.0.is_alive.store(false, Ordering::Relaxed);
+    }
+
+    /// Kills the program at this moment, as a fault does.
+    pub(super) fn crash(&self) {
+        self.sever();
+        self.0.crashed.notify_one();
+    }
+
+    /// Waits until a fault kills the program.
+    pub async fn crashed(&self) {
+        self.0.crashed.notified().await;
+    }
+
+    /// A gateway to an API; `label` names it in metrics.
+    pub fn gateway(&self, label: &'static str, api: &Api) -> Arc<Gateway> {
+        Gateway::over(Arc::new(self.clone()), label, config(api))
+    }
+
+    /// A client of an API.
+    ///
+    /// # Errors
+    /// Never, as no connection is prepared.
+    pub fn client(&self, api: &Api, profile: Profile) -> Result<kube::Client, Error> {
+        self.gateway("simulation", api)
+            .client(profile, Limits::NONE)
+    }
+}
+
+impl muster_shared::client::Network for Line {
+    fn send(
+        &self,
+        config: &Config,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
+        let host = config.cluster_url.host().unwrap_or_default();
+        let name = host.strip_suffix(DOMAIN).unwrap_or(host);
+        let api = match name.trim_end_matches('.') {
+            "fleet" => Api::Fleet,
+            member => Api::Member(member.to_owned()),
+        };
+        let users = &self.0.users;
+        let user = match &api {
+            Api::Fleet => users.fleet.clone(),
+            Api::Member(_) => users.members.clone(),
+        };
+        let line = self.clone();
+        Box::pin(Arc::clone(&self.0.network).carry(line, api, user, request))
+    }
+
+    fn host(&self) -> String {
+        self.0.users.host.clone()
+    }
+}

@@ -1,0 +1,188 @@
+//! The network of a simulation: carries requests between programs and API servers in memory, does
+//! to them what the faults say, and records what was asked.
+
+mod call;
+mod line;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use muster_shared::client::ResponseBody;
+use muster_test_apiserver::{Running, User};
+use tokio::sync::watch;
+use tower::BoxError;
+
+pub use self::call::{Call, Kind};
+pub use self::line::{Line, Users, config};
+use crate::faults::{Faults, Moment, Way};
+use crate::history::{Api, Outcome};
+use crate::random::Random;
+use crate::recorder::{Author, Recorder};
+
+/// The network that all lines of a simulation belong to.
+#[derive(Debug)]
+pub struct Network {
+    servers: Mutex<BTreeMap<Api, Arc<Running>>>,
+    recorder: Arc<Recorder>,
+    faults: Arc<Faults>,
+    latency: Mutex<Random>,
+    /// Grows with every change of faults and processes, for those that wait for one.
+    changes: watch::Sender<u64>,
+}
+
+/// The network lost a request or its answer.
+#[derive(Debug, thiserror::Error)]
+#[error("connection reset by the simulated network")]
+struct Reset;
+
+impl Network {
+    /// A network without servers.
+    pub fn new(seed: u64, recorder: Arc<Recorder>, faults: Arc<Faults>) -> Arc<Self> {
+        Arc::new(Self {
+            servers: Mutex::default(),
+            recorder,
+            faults,
+            latency: Mutex::new(Random::new(seed, "latency")),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Adds the server of an API, and records what it commits.
+    pub fn serve(&self, api: &Api, server: Arc<Running>) {
+        let (recorder, of) = (Arc::clone(&self.recorder), api.clone());
+        server
+            .store()
+            .on_write(move |write| recorder.committed(&of, write));
+        lock(&self.servers).insert(api.clone(), server);
+    }
+
+    /// The server of an API.
+    pub fn server(&self, api: &Api) -> Option<Arc<Running>> {
+        lock(&self.servers).get(api).cloned()
+    }
+
+    /// The faults.
+    pub fn faults(&self) -> &Arc<Faults> {
+        &self.faults
+    }
+
+    /// The recorder of the history.
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// Lets all that wait for a change of the network look again.
+    pub fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn latency(&self) -> Duration {
+        Duration::from_millis(1 + lock(&self.latency).below(4))
+    }
+
+    /// Waits until a line can carry something between its ends.
+    async fn passable(&self, line: &Line, api: &Api) -> Result<(), Reset> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if line.is_alive() {
+                match self.faults.way(line.actor(), api) {
+                    Way::Open => return Ok(()),
+                    Way::Reset => return Err(Reset),
+                    Way::Silent => {}
+                }
+            }
+            // The sender lives as long as `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Carries a request to the server of an API and its response back.
+    async fn carry(
+        self: Arc<Self>,
+        line: Line,
+        api: Api,
+        user: User,
+        mut request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let call = Call::read(&api, request.method(), request.uri());
+        let verdict = self.faults.judge(line.actor(), &call);
+        let author = Author {
+            actor: line.actor().clone(),
+            verb: call.verb,
+            subresource: call.resource.subresource.clone(),
+            answered: !verdict.loses_answer && verdict.crash != Some(Moment::AfterCommit),
+            committed: Arc::default(),
+        };
+        if verdict.crash == Some(Moment::BeforeSending) {
+            self.recorder.failed(&author, &call, Outcome::Lost);
+            line.crash();
+        }
+        self.passable(&line, &api).await?;
+        tokio::time::sleep(self.latency() + verdict.delay).await;
+        self.passable(&line, &api).await?;
+        if verdict.loses_request {
+            self.recorder.failed(&author, &call, Outcome::Lost);
+            return Err(Reset.into());
+        }
+        if let Some(refusal) = verdict.refusal {
+            self.recorder
+                .failed(&author, &call, Outcome::Refused(refusal.code));
+            return Ok(refusal.response());
+        }
+        let Some(server) = self.server(&api) else {
+            return Err(Reset.into());
+        };
+        if verdict.is_stale {
+            call::make_stale(&mut request, server.store().version());
+        }
+        let kind = call.kind;
+        let network = Arc::clone(&self);
+        let work = async move {
+            let answer = crate::recorder::author(author.clone(), server.answer(user, request));
+            let answer = answer.await.map_err(|_| Reset)?;
+            network.note(&author, &call, answer.status());
+            Ok::<_, Reset>(answer)
+        };
+        // What reached the server is done there, whatever becomes of the caller.
+        let answer = if kind == Kind::Write {
+            tokio::spawn(work).await??
+        } else {
+            work.await?
+        };
+        if verdict.crash == Some(Moment::AfterCommit) {
+            line.crash();
+        }
+        tokio::time::sleep(self.latency()).await;
+        self.passable(&line, &api).await?;
+        if verdict.loses_answer {
+            return Err(Reset.into());
+        }
+        let is_stream = kind == Kind::Watch && answer.status() == StatusCode::OK;
+        Ok(if is_stream {
+            answer.map(|body| stream::carried(self, line, api, body))
+        } else {
+            answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
+        })
+    }
+
+    /// Records a write that changed nothing.
+    fn note(&self, author: &Author, call: &Call, status: StatusCode) {
+        if !status.is_success() {
+            let refused = Outcome::Refused(status.as_u16());
+            self.recorder.failed(author, call, refused);
+        } else if call.is_stored() && !author.committed.load(Ordering::Relaxed) {
+            self.recorder.failed(author, call, Outcome::Unchanged);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

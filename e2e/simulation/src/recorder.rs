@@ -1,0 +1,203 @@
+//! Records the history while it happens, and shows each entry to the oracles.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_test_apiserver::store::{Change, Write};
+use serde_json::Value;
+
+use crate::clock;
+use crate::history::{
+    Actor, Api, Entry, Event, History, Key, Outcome, Request, Resource, Verb, World,
+};
+use crate::network::{Call, Kind};
+use crate::oracle::{Suite, Violation};
+
+/// Who makes the request that a server is busy with.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// Who asks.
+    pub actor: Actor,
+    /// What is asked.
+    pub verb: Verb,
+    /// The subresource that is asked for.
+    pub subresource: String,
+    /// Whether the answer will reach the caller.
+    pub answered: bool,
+    /// Whether the request has changed something.
+    pub committed: Arc<AtomicBool>,
+}
+
+tokio::task_local! {
+    static AUTHOR: Author;
+}
+
+/// Lets what is written meanwhile be that of an author.
+pub async fn author<F: Future>(author: Author, work: F) -> F::Output {
+    AUTHOR.scope(author, work).await
+}
+
+/// The recorder of one simulation.
+#[derive(Default)]
+pub struct Recorder {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    history: History,
+    objects: BTreeMap<Key, Arc<Value>>,
+    oracles: Option<Suite>,
+    violations: Vec<Violation>,
+}
+
+impl Debug for Recorder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.lock().history.fmt(f)
+    }
+}
+
+impl Recorder {
+    /// A recorder that shows entries to oracles.
+    pub fn new(oracles: Suite) -> Arc<Self> {
+        let recorder = Self::default();
+        recorder.lock().oracles = Some(oracles);
+        Arc::new(recorder)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an event of the world.
+    pub fn world(&self, event: World) {
+        self.lock().push(Event::World(event));
+    }
+
+    /// Records a request that changed nothing.
+    pub fn failed(&self, author: &Author, call: &Call, outcome: Outcome) {
+        if call.kind != Kind::Write {
+            return;
+        }
+        let mut state = self.lock();
+        let request = Request {
+            api: call.api.clone(),
+            actor: author.actor.clone(),
+            verb: author.verb,
+            resource: call.resource.clone(),
+            namespace: some(&call.namespace),
+            name: call.name.clone(),
+            before: None,
+            after: None,
+            outcome,
+            answered: author.answered && outcome != Outcome::Lost,
+        };
+        let held = state.objects.get(&request.key()).cloned();
+        state.push(Event::Request(Request {
+            before: held.clone(),
+            after: held,
+            ..request
+        }));
+    }
+
+    /// Records a committed write.
+    pub fn committed(&self, api: &Api, write: &Write<'_>) {
+        let author = AUTHOR.try_with(Clone::clone).ok();
+        let change = write.event.change;
+        let head = &write.event.object.head;
+        let (group, plural) = write.resource.split_once('/').unwrap_or_default();
+        let own = match change {
+            Change::Added => Verb::Create,
+            Change::Modified => Verb::Update,
+            Change::Deleted => Verb::Delete,
+        };
+        // What follows from a request (an owner's deletion, a name that is generated) keeps its
+        // author.
+        let (actor, verb, subresource, answered) = match author {
+            Some(author) => {
+                author.committed.store(true, Ordering::Relaxed);
+                (
+                    author.actor,
+                    author.verb,
+                    author.subresource,
+                    author.answered,
+                )
+            }
+            None => (Actor::Server, own, String::new(), true),
+        };
+        let mut state = self.lock();
+        let mut request = Request {
+            api: api.clone(),
+            actor,
+            verb,
+            resource: Resource::new(group, plural).subresource(&subresource),
+            namespace: some(head.namespace()),
+            name: head.name().to_owned(),
+            before: None,
+            after: None,
+            outcome: Outcome::Committed,
+            answered,
+        };
+        let key = request.key();
+        request.before = state.objects.get(&key).cloned();
+        if change == Change::Deleted {
+            state.objects.remove(&key);
+        } else {
+            let object = Arc::new(write.event.object.value());
+            request.after = Some(Arc::clone(&object));
+            state.objects.insert(key, object);
+        }
+        state.push(Event::Request(request));
+    }
+
+    /// All objects of all APIs.
+    pub fn objects(&self) -> BTreeMap<Key, Arc<Value>> {
+        self.lock().objects.clone()
+    }
+
+    /// One object.
+    pub fn object(&self, key: &Key) -> Option<Arc<Value>> {
+        self.lock().objects.get(key).cloned()
+    }
+
+    /// Calls a function with the history.
+    pub fn with_history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
+        read(&self.lock().history)
+    }
+
+    /// Violations so far.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.lock().violations.clone()
+    }
+
+    /// Asks the oracles about the end, and returns all violations.
+    pub fn end(&self, end: &crate::oracle::End) -> Vec<Violation> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if let Some(oracles) = &mut state.oracles {
+            state.violations.extend(oracles.end(end));
+        }
+        state.violations.clone()
+    }
+
+    /// Takes the history out.
+    pub fn take_history(&self) -> History {
+        std::mem::take(&mut self.lock().history)
+    }
+}
+
+impl State {
+    fn push(&mut self, event: Event) {
+        let at = clock::now();
+        let entry = self.history.push(Entry { at, event });
+        if let Some(oracles) = &mut self.oracles {
+            self.violations.extend(oracles.observe(entry));
+        }
+    }
+}
+
+fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,98 @@
+//! Runs one plan in this process, on a thread of its own, in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::history::History;
+use crate::plan::Plan;
+use crate::random;
+use crate::world::World;
+
+/// What came of a simulation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Digest of the history.
+    pub digest: String,
+    /// Entries of the history.
+    pub entries: usize,
+    /// What was wrong, the first first.
+    pub violations: Vec<Violation>,
+    /// How many times each kind of fault did something.
+    pub faults: BTreeMap<String, u64>,
+    /// Virtual milliseconds that passed.
+    pub lasted: u64,
+}
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// The oracle that tells.
+    pub oracle: String,
+    /// When, which object and what is wrong.
+    pub text: String,
+}
+
+/// Runs a plan, and returns the history as well.
+///
+/// One simulation a process: tokio and others number what they make by counters of the process, and
+/// a second simulation would find them elsewhere than the first.
+///
+/// # Errors
+/// When the world could not be set up, the simulation panicked, or it is not the first one.
+pub fn run(plan: Plan) -> anyhow::Result<(Report, History)> {
+    static RAN: AtomicBool = AtomicBool::new(false);
+    anyhow::ensure!(
+        !RAN.swap(true, Ordering::SeqCst),
+        "a process runs one simulation: the second would not follow from its seed alone"
+    );
+    muster_shared::tls::install_provider();
+    let simulation = std::thread::Builder::new().stack_size(STACK).spawn(|| {
+        random::seed_system(plan.seed);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .context("making a runtime")?;
+        runtime.block_on(live(plan))
+    })?;
+    simulation
+        .join()
+        .map_err(|_| anyhow::anyhow!("the simulation panicked"))?
+}
+
+/// Violations that a report tells, one of each oracle about an object.
+const MOST_VIOLATIONS: usize = 50;
+
+/// Bytes of the stack of a simulation: futures of debug builds are large.
+const STACK: usize = 16 << 20;
+
+async fn live(plan: Plan) -> anyhow::Result<(Report, History)> {
+    let begun = Instant::now();
+    let mut world = World::set_up(plan).await?;
+    let end = world.run().await;
+    let recorder = world.recorder();
+    let violations = recorder.end(&end);
+    let mut told = BTreeSet::new();
+    let history = recorder.take_history();
+    let report = Report {
+        digest: history.digest(),
+        entries: history.entries().len(),
+        violations: violations
+            .iter()
+            .filter(|violation| told.insert((violation.oracle, violation.subject.clone())))
+            .take(MOST_VIOLATIONS)
+            .map(|violation| Violation {
+                oracle: violation.oracle.to_owned(),
+                text: violation.to_string(),
+            })
+            .collect(),
+        faults: world.network().faults().counts(),
+        lasted: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+    };
+    Ok((report, history))
+}

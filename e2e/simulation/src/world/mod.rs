@@ -1,0 +1,261 @@
+//! The world: API servers, members with kubelets, and the processes of the product, on one thread
+//! in virtual time.
+
+mod member;
+mod process;
+mod rules;
+mod steps;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use jiff::SignedDuration;
+use kube::Client;
+use muster_shared::client::Profile;
+use muster_test_apiserver::{ApiServer, Options, Running, User};
+use muster_test_fleet::harness::access;
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::process::Supervised;
+use self::rules::rules;
+use crate::clock;
+use crate::faults::{Fault, FaultKind, Faults};
+use crate::history::{Actor, Api, Phase, Process, World as WorldEvent};
+use crate::network::{Line, Network, Users};
+use crate::oracle::{End, Suite};
+use crate::people::Step;
+use crate::plan::{Plan, millis};
+use crate::recorder::Recorder;
+
+/// Changes that a server remembers for each resource.
+const HISTORY: usize = 5_000;
+
+/// A running world. It ends with its runtime.
+pub struct World {
+    plan: Plan,
+    network: Arc<Network>,
+    recorder: Arc<Recorder>,
+    processes: BTreeMap<Process, Supervised>,
+    begun: Instant,
+    _guard: DropGuard,
+}
+
+impl World {
+    /// Sets a world up: its servers, members and processes.
+    ///
+    /// # Errors
+    /// When a server refuses what an installation brings.
+    pub async fn set_up(plan: Plan) -> anyhow::Result<Self> {
+        clock::begin();
+        let recorder = Recorder::new(Suite::new(rules(&plan)?));
+        recorder.world(WorldEvent::Phase(Phase::Setup));
+        let faults = Arc::new(Faults::default());
+        let network = Network::new(plan.seed, Arc::clone(&recorder), faults);
+        let shutdown = CancellationToken::new();
+
+        let everywhere = &plan.everywhere;
+        let fleet = start_server("fleet", true, everywhere).await?;
+        network.serve(&Api::Fleet, fleet);
+        let setup = Line::new(&network, Actor::Setup, administrator("setup"));
+        let client = setup.client(&Api::Fleet, Profile::Write)?;
+        let account = access::admit_control_plane(&client).await?;
+        let mut processes = BTreeMap::new();
+        for site in &plan.sites {
+            let agent = member::start(&network, &setup, site, everywhere, &shutdown)
+                .await
+                .with_context(|| format!("setting up {}", site.name))?;
+            if let Some(agent) = agent {
+                processes.insert(Process::Agent(site.name.clone()), agent);
+            }
+        }
+        for replica in 0..plan.replicas {
+            let process = Process::ControlPlane(replica);
+            let control_plane = process::control_plane(&network, replica, &account, &plan.flags)?;
+            processes.insert(process, control_plane);
+        }
+        for site in &plan.sites {
+            member::joined(&recorder, &client, site).await?;
+        }
+        for object in &plan.objects {
+            steps::apply(&client, object).await?;
+        }
+        Ok(Self {
+            plan,
+            network,
+            recorder,
+            processes,
+            begun: Instant::now(),
+            _guard: shutdown.drop_guard(),
+        })
+    }
+
+    /// The recorder of the history.
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// A client of somebody with all rights.
+    ///
+    /// # Errors
+    /// Never, as no connection is prepared.
+    pub fn client(&self, actor: Actor, api: &Api) -> anyhow::Result<Client> {
+        let user = administrator(&actor.to_string());
+        Ok(Line::new(&self.network, actor, user).client(api, Profile::Write)?)
+    }
+
+    /// Runs all phases of the plan, and returns the end.
+    pub async fn run(&mut self) -> End {
+        let phases = self.plan.phases;
+        self.begun = Instant::now();
+        self.recorder.world(WorldEvent::Phase(Phase::Busy));
+        self.busy().await;
+        let mut until = phases.busy;
+        self.recorder.world(WorldEvent::Phase(Phase::Calm));
+        until += phases.calm;
+        self.wait(until).await;
+        self.recorder.world(WorldEvent::Phase(Phase::Rest));
+        until += phases.rest;
+        self.wait(until).await;
+        if phases.fresh > 0 {
+            self.recorder.world(WorldEvent::Phase(Phase::Fresh));
+            for process in self.processes.values() {
+                process.restart();
+            }
+            until += phases.fresh;
+            self.wait(until).await;
+        }
+        self.end()
+    }
+
+    async fn wait(&self, until: u64) {
+        sleep_until(self.begun + millis(until)).await;
+    }
+
+    /// Lets people act and faults happen, in the order of their times.
+    async fn busy(&self) {
+        let mut agenda: Vec<(u64, u64, Item<'_>)> = Vec::new();
+        let busy = self.plan.phases.busy;
+        for fault in &self.plan.faults {
+            agenda.push((fault.from.min(busy), fault.id, Item::Begins(fault)));
+            agenda.push((fault.until.min(busy), fault.id, Item::Ends(fault)));
+        }
+        for step in &self.plan.steps {
+            agenda.push((step.at.min(busy), step.id, Item::Step(step)));
+        }
+        agenda.sort_by_key(|(at, id, item)| (*at, item.order(), *id));
+        for (at, _, item) in agenda {
+            self.wait(at).await;
+            match item {
+                Item::Begins(fault) => self.begin(fault),
+                Item::Ends(fault) => self.cease(fault),
+                Item::Step(step) => steps::act(self, step),
+            }
+        }
+        self.wait(busy).await;
+    }
+
+    fn begin(&self, fault: &Fault) {
+        self.recorder.world(WorldEvent::FaultBegins {
+            id: fault.id,
+            kind: fault.kind.name(),
+            detail: serde_json::to_value(&fault.kind).unwrap_or_default(),
+        });
+        if let FaultKind::Clock { offset } = fault.kind {
+            clock::set_offset(SignedDuration::from_secs(offset));
+        }
+        self.network.faults().begin(self.plan.seed, fault);
+        if let Some(member) = separated(&fault.kind) {
+            self.recorder.world(WorldEvent::CutOff(member));
+        } else if let FaultKind::Down { member } = &fault.kind {
+            self.recorder.world(WorldEvent::Down(member.clone()));
+        }
+        self.network.changed();
+    }
+
+    fn cease(&self, fault: &Fault) {
+        self.network.faults().end(fault.id);
+        if matches!(fault.kind, FaultKind::Clock { .. }) {
+            clock::set_offset(SignedDuration::ZERO);
+        }
+        self.recorder.world(WorldEvent::FaultEnds { id: fault.id });
+        if let Some(member) = separated(&fault.kind) {
+            self.recorder.world(WorldEvent::Healed(member));
+        } else if let FaultKind::Down { member } = &fault.kind {
+            self.recorder.world(WorldEvent::Up(member.clone()));
+        }
+        self.network.changed();
+    }
+
+    fn end(&self) -> End {
+        End {
+            at: clock::now(),
+            objects: self.recorder.objects(),
+            reachable: self.plan.sites.iter().map(|it| it.name.clone()).collect(),
+        }
+    }
+}
+
+/// The member whose agent a fault separates from the fleet API.
+fn separated(kind: &FaultKind) -> Option<String> {
+    match kind {
+        FaultKind::Partition {
+            actor: Actor::Process(Process::Agent(name)),
+            api: Api::Fleet,
+            ..
+        } => Some(name.clone()),
+        _ => None,
+    }
+}
+
+enum Item<'a> {
+    Ends(&'a Fault),
+    Begins(&'a Fault),
+    Step(&'a Step),
+}
+
+impl Item<'_> {
+    const fn order(&self) -> u8 {
+        match self {
+            Self::Ends(_) => 0,
+            Self::Begins(_) => 1,
+            Self::Step(_) => 2,
+        }
+    }
+}
+
+/// Starts a server in memory; a fleet API knows the project's kinds.
+async fn start_server(
+    name: &str,
+    is_fleet: bool,
+    everywhere: &[Value],
+) -> anyhow::Result<Arc<Running>> {
+    let crds = muster_shared::api::crds();
+    let crds = crds.iter().filter(|_| is_fleet).map(serde_json::to_value);
+    let crds = crds.chain(everywhere.iter().cloned().map(Ok));
+    let options = Options {
+        name: name.to_owned(),
+        history: HISTORY,
+        crds: crds.collect::<Result<_, _>>()?,
+        calendar: clock::now,
+        ..Options::default()
+    };
+    Ok(Arc::new(ApiServer::start_in_memory(options).await?))
+}
+
+/// A user with all rights.
+fn administrator(name: &str) -> Users {
+    let user = User::authenticated(name, &["system:masters"]);
+    Users {
+        fleet: user.clone(),
+        members: user,
+        host: name.to_owned(),
+    }
+}

@@ -1,0 +1,53 @@
+//! What a plan promises: the settings of the control plane, and how far the faults go.
+
+use jiff::SignedDuration;
+
+use super::process::parsed;
+use crate::faults::{Fault, FaultKind};
+use crate::oracle::Rules;
+use crate::plan::Plan;
+
+/// The rules by which the oracles judge a plan.
+///
+/// # Errors
+/// When its flags are refused.
+pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
+    let settings = parsed(&plan.flags)?;
+    let (lag, clock_error) = plan.faults.iter().fold((0, 0), |(lag, error), fault| {
+        (lag.max(delay(fault)), error.max(offset(fault)))
+    });
+    let default = Rules::default();
+    Ok(Rules {
+        failover: settings.gate(&muster_control_plane::settings::FAILOVER),
+        primary_rate: settings.resource_eviction_rate,
+        secondary_rate: settings.secondary_resource_eviction_rate,
+        unhealthy_threshold: settings.unhealthy_cluster_threshold,
+        large_threshold: settings.large_cluster_num_threshold,
+        purge_mode: settings.no_execute_taint_eviction_purge_mode.clone(),
+        grace: SignedDuration::try_from(*settings.cluster_monitor_grace_period)?,
+        lag: default.lag + SignedDuration::from_millis(lag),
+        clock_error: SignedDuration::from_secs(clock_error),
+        ..default
+    })
+}
+
+/// Milliseconds for which a fault may keep a process from what others committed.
+fn delay(fault: &Fault) -> i64 {
+    let lasts = fault.until.saturating_sub(fault.from);
+    let millis = match &fault.kind {
+        FaultKind::Partition { .. } | FaultKind::Down { .. } => lasts,
+        FaultKind::Slow { delay, .. } => *delay,
+        FaultKind::Lag { lag, .. } => *lag,
+        FaultKind::Miss { pause, .. } => *pause,
+        _ => 0,
+    };
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+/// Seconds by which a fault makes a clock wrong.
+const fn offset(fault: &Fault) -> i64 {
+    match fault.kind {
+        FaultKind::Clock { offset } => offset.abs(),
+        _ => 0,
+    }
+}

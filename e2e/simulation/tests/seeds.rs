@@ -1,0 +1,78 @@
+//! Simulations from seeds: what happens follows from the seed, and is what it would be in the
+//! world.
+
+use std::collections::BTreeSet;
+
+use muster_simulation::child::Child;
+use muster_simulation::plan::{Phases, Plan};
+use muster_simulation::run::Report;
+use muster_simulation::scenarios;
+use serde_json::Value;
+
+/// Runs a plan; returns its report and its history.
+fn lived(name: &str, plan: &Plan) -> anyhow::Result<(Report, Vec<Value>)> {
+    let path = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
+    let child = Child {
+        history: Some(path.clone()),
+        ..Child::new(env!("CARGO_BIN_EXE_simulate"))
+    };
+    let report = child.run(plan)?;
+    let text = std::fs::read_to_string(&path)?;
+    std::fs::remove_file(&path)?;
+    let lines: Result<_, _> = text.lines().map(serde_json::from_str).collect();
+    Ok((report, lines?))
+}
+
+/// The committed writes of objects of a kind.
+fn writes<'a>(history: &'a [Value], plural: &'a str) -> impl Iterator<Item = &'a Value> {
+    let requests = history.iter().map(|entry| &entry["request"]);
+    requests.filter(move |request| {
+        request["outcome"] == "committed" && request["resource"]["plural"] == plural
+    })
+}
+
+const SHORT: Phases = Phases {
+    busy: 60_000,
+    calm: 0,
+    rest: 0,
+    fresh: 30_000,
+};
+
+#[test]
+fn a_workload_leaves_a_member_that_is_cut_off_and_comes_up_in_the_other() {
+    let plan = Plan {
+        phases: Phases {
+            busy: 600_000,
+            ..SHORT
+        },
+        ..scenarios::one_failover(1)
+    };
+    let (_, history) = lived("failover", &plan).unwrap();
+    let homes: Vec<&str> = writes(&history, "works")
+        .filter(|request| request["before"].is_null())
+        .filter(|request| request["name"].as_str().unwrap().starts_with("web-1"))
+        .filter_map(|request| request["namespace"].as_str())
+        .collect();
+    assert_eq!(homes, ["karmada-es-m1", "karmada-es-m2"]);
+    let places: BTreeSet<&str> = writes(&history, "pods")
+        .filter(|request| request["after"]["status"]["phase"] == "Running")
+        .filter_map(|request| request["api"]["member"].as_str())
+        .collect();
+    assert_eq!(places, BTreeSet::from(["m1", "m2"]));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_and_another_seed_another() {
+    let plan = |seed| Plan {
+        phases: SHORT,
+        ..scenarios::quiet(seed, 2, 2)
+    };
+    let (first, history) = lived("first", &plan(1)).unwrap();
+    let (again, same) = lived("again", &plan(1)).unwrap();
+    for (entry, same) in history.iter().zip(&same) {
+        assert_eq!(entry, same);
+    }
+    assert_eq!(first, again);
+    let (other, _) = lived("other", &plan(2)).unwrap();
+    assert_ne!(first.digest, other.digest);
+}
