@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
@@ -21,6 +22,7 @@ use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
 use crate::application_failover::evict::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
 use crate::eviction::backlog;
+use crate::eviction::fleet_view::{SOON, opens};
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
@@ -38,6 +40,9 @@ const ATTEMPTS: u32 = 4;
 const SETTLING: Duration = Duration::from_secs(5);
 /// How long an application waits for its turn before that is told.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+/// Time by which each application that is tried again after a change of a cluster delays all.
+const EACH_AFTER: Duration = Duration::from_millis(2);
 
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
 type Held = (String, Obstacle, Option<Duration>);
@@ -113,6 +118,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     follow(&controller, &fleet.bindings, &queue);
     follow(&controller, &fleet.cluster_bindings, &queue);
     fleet.follow_interpreters(&queue);
+    follow_clusters(&controller, &fleet.clusters, &queue);
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
@@ -164,7 +170,37 @@ fn follow<B: BindingKind>(
     });
 }
 
+/// Tries applications that found no place again soon after a cluster has changed that may take them
+/// now. The more there are, the later, so that a fleet in which everything changes at once does not
+/// spend its time on trying.
+fn follow_clusters(
+    controller: &Arc<Controller>,
+    clusters: &Informer<Cluster>,
+    queue: &Queue<BindingKey>,
+) {
+    let (controller, queue) = (Arc::downgrade(controller), queue.clone());
+    clusters.on_change(move |change| {
+        if let Change::Applied { old, new } = change
+            && opens(old.as_deref(), new)
+            && let Some(controller) = controller.upgrade()
+        {
+            let held = controller.held();
+            let spread = EACH_AFTER.saturating_mul(u32::try_from(held.len()).unwrap_or(u32::MAX));
+            for key in held {
+                queue.add_after(key, SOON + spread);
+            }
+        }
+    });
+}
+
 impl Controller {
+    /// Applications that found no place when they were to leave last.
+    fn held(&self) -> Vec<BindingKey> {
+        let known = self.known();
+        let held = known.iter().filter(|(_, known)| known.attempts > 0);
+        held.map(|(key, _)| key.clone()).collect()
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<BindingKey, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

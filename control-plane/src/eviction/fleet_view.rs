@@ -32,7 +32,8 @@ pub struct Effect {
     pub helps_after: Option<Duration>,
 }
 
-const SOON: Duration = Duration::from_secs(1);
+/// Time in which related changes of clusters arrive.
+pub const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
 
 impl FleetView {
@@ -120,6 +121,12 @@ pub fn is_counted(cluster: &Cluster) -> bool {
         .map_or(&[][..], |status| &status.conditions);
     let has_begun = conditions::get(conditions, condition::READY).is_some();
     cluster.metadata.deletion_timestamp.is_none() && (has_begun || has_failed(cluster))
+}
+
+/// Whether a change may let in workloads that the cluster could not take before, apart from a change
+/// of its room.
+pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
+    effect(old, new).helps_after == Some(SOON)
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {

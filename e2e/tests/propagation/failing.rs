@@ -1,5 +1,7 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
@@ -10,6 +12,8 @@ use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
+
+use tokio::time::timeout;
 
 use crate::bench::{Bench, create, merge, shares};
 
@@ -103,7 +107,7 @@ async fn an_application_with_nowhere_to_go_stays_until_there_is_a_place() {
     let _control_plane = bench.control_plane();
     let (here, there) = running(
         &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
+        json!({ "decisionConditions": { "tolerationSeconds": 6 } }),
     )
     .await;
     let full = json!({ "spec": { "taints": [{ "key": "full", "effect": "NoSchedule" }] } });
@@ -115,7 +119,9 @@ async fn an_application_with_nowhere_to_go_stays_until_there_is_a_place() {
     .await;
     assert!(is_in(&stays, here));
     merge::<Cluster>(&bench.all(), there, json!({ "spec": { "taints": null } })).await;
-    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
+    let leaves = binding(&bench, "it leaves", |binding| is_in(binding, there));
+    // Without the change of the cluster it would be tried again 10 s after the first time.
+    timeout(Duration::from_secs(7), leaves).await.unwrap();
 }
 
 #[tokio::test]
