@@ -30,60 +30,92 @@ impl From<Duration> for std::time::Duration {
     }
 }
 
-/// The units of Go's durations with their length in nanoseconds; longer spellings first where one
-/// begins another.
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("μs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3600e9),
+/// The units of Go's durations with their length in nanoseconds; of two of which one begins the
+/// other, the longer first.
+const UNITS: [(&str, u128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", SECOND),
+    ("m", 60 * SECOND),
+    ("h", 3_600 * SECOND),
 ];
+/// Nanoseconds of a second.
+const SECOND: u128 = 1_000_000_000;
+/// Nanoseconds of the longest duration that Go has. Times of the API are far from their end when
+/// it is added to them.
+const LONGEST: u128 = i64::MAX as u128;
+/// Digits behind the point that are read: all that make a difference, of hours too.
+const PLACES: usize = 18;
 
 impl FromStr for Duration {
     type Err = String;
 
+    /// Reads what Go's `time.ParseDuration` reads, but for negative durations.
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused =
-            || format!("{text:?} is not a duration: write for example 40s, 5m, 1h30m or 250ms");
-        if text == "0" {
-            return Ok(Self::default());
-        }
-        let mut rest = text;
-        let mut nanoseconds = 0.0;
-        while !rest.is_empty() {
-            let digits = rest
-                .find(|c: char| !c.is_ascii_digit() && c != '.')
-                .ok_or_else(refused)?;
-            let number: f64 = rest[..digits].parse().map_err(|_| refused())?;
-            rest = &rest[digits..];
-            // Longest match: "ms" is not "m" followed by "s".
-            let (unit, length) = UNITS
-                .iter()
-                .filter(|(unit, _)| rest.starts_with(unit))
-                .max_by_key(|(unit, _)| unit.len())
-                .ok_or_else(refused)?;
-            nanoseconds += number * length;
-            rest = &rest[unit.len()..];
-        }
-        if text.is_empty() {
-            return Err(refused());
-        }
-        std::time::Duration::try_from_secs_f64(nanoseconds / 1e9)
-            .map(Self)
-            .map_err(|_| refused())
+        parse(text).ok_or_else(|| {
+            format!(
+                "{text:?} is not a duration: write for example 40s, 5m, 1h30m or 250ms, at most \
+                 292 years"
+            )
+        })
     }
 }
 
+fn parse(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::default());
+    }
+    let mut nanoseconds = 0;
+    loop {
+        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, length) = UNITS.iter().find(|(unit, _)| behind.starts_with(unit))?;
+        nanoseconds += amount(number, *length)?;
+        if nanoseconds > LONGEST {
+            return None;
+        }
+        rest = &behind[unit.len()..];
+        if rest.is_empty() {
+            let nanoseconds = u64::try_from(nanoseconds).ok()?;
+            return Some(Duration(std::time::Duration::from_nanos(nanoseconds)));
+        }
+    }
+}
+
+/// So many units in nanoseconds; what is less than one is left out.
+fn amount(number: &str, unit: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !digits(fraction) {
+        return None;
+    }
+    let value = |digits: &str| match digits.trim_start_matches('0') {
+        "" => Some(0),
+        digits => digits.parse::<u64>().ok().map(u128::from),
+    };
+    let kept = &fraction[..fraction.len().min(PLACES)];
+    let part = value(kept)? * unit / 10_u128.pow(u32::try_from(kept.len()).ok()?);
+    Some(value(whole)? * unit + part)
+}
+
 impl fmt::Display for Duration {
+    /// Writes what Go's `Duration.String` writes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, millis) = (self.0.as_secs(), self.0.subsec_millis());
+        let (whole, part) = (self.0.as_secs(), self.0.subsec_nanos());
         let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
-        if whole == 0 && millis > 0 {
-            return write!(f, "{millis}ms");
+        let fraction = |unit: u32| {
+            let text = format!(".{:0width$}", part % unit, width = unit.ilog10() as usize);
+            text.trim_end_matches(['0', '.']).to_owned()
+        };
+        if whole == 0 && part > 0 {
+            return match part {
+                1..1_000 => write!(f, "{part}ns"),
+                1_000..1_000_000 => write!(f, "{}{}µs", part / 1_000, fraction(1_000)),
+                _ => write!(f, "{}{}ms", part / 1_000_000, fraction(1_000_000)),
+            };
         }
         if hours > 0 {
             write!(f, "{hours}h")?;
@@ -91,11 +123,7 @@ impl fmt::Display for Duration {
         if hours > 0 || minutes > 0 {
             write!(f, "{minutes}m")?;
         }
-        if millis > 0 {
-            write!(f, "{seconds}.{millis:03}s")
-        } else {
-            write!(f, "{seconds}s")
-        }
+        write!(f, "{seconds}{}s", fraction(1_000_000_000))
     }
 }
 

@@ -194,6 +194,52 @@ fn durations_are_gos() {
     }
 }
 
+/// The texts are those of Go's `Duration.String`.
+#[test]
+fn a_duration_is_exact_and_no_longer_than_gos() {
+    for (text, nanoseconds, printed) in [
+        ("1ns", Some(1), "1ns"),
+        ("1.5us", Some(1_500), "1.5µs"),
+        ("1500μs", Some(1_500_000), "1.5ms"),
+        ("0.1s", Some(100_000_000), "100ms"),
+        (
+            "1h0.000000001s",
+            Some(3_600_000_000_001),
+            "1h0m0.000000001s",
+        ),
+        ("1.h.5m", Some(3_630_000_000_000), "1h0m30s"),
+        ("+5s", Some(5_000_000_000), "5s"),
+        ("1s0s", Some(1_000_000_000), "1s"),
+        // A third of an hour, to the nanosecond below.
+        (
+            "0.33333333333333333333h",
+            Some(1_199_999_999_999),
+            "19m59.999999999s",
+        ),
+        (
+            "2562047h47m16.854775807s",
+            Some(i64::MAX as u64),
+            "2562047h47m16.854775807s",
+        ),
+        ("2562047h47m16.854775808s", None, ""),
+        ("1000000000h", None, ""),
+        ("99999999999999999999h", None, ""),
+        (".s", None, ""),
+        ("1..5s", None, ""),
+        ("1s0", None, ""),
+        ("+", None, ""),
+        ("1e3s", None, ""),
+        ("infs", None, ""),
+    ] {
+        let parsed = text.parse::<Duration>().ok();
+        let expected = nanoseconds.map(std::time::Duration::from_nanos);
+        assert_eq!(parsed.map(|it| it.0), expected, "{text}");
+        if let Some(duration) = parsed {
+            assert_eq!(duration.to_string(), printed, "{text}");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_utf8_stops_nobody_unless_it_is_a_setting() {
