@@ -188,8 +188,12 @@ impl State {
             .strip_prefix(sandbox::SCRIPT)
             .and_then(|rest| rest.strip_prefix(':')?.split_once(": "))
             .and_then(|(line, message)| Some((line.parse().ok()?, message.to_owned())));
+        // The compiler quotes the whole of a token, which may be as long as the script.
         let (line, message) = place.unwrap_or((0, text));
-        Failure::Syntax { line, message }
+        Failure::Syntax {
+            line,
+            message: convert::brief(message),
+        }
     }
 
     fn require(&self, script: &Script) -> &Function {

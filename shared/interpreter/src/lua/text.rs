@@ -64,7 +64,8 @@ pub(super) fn install(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua:
             let Some(from) = start(&text, &pattern, from, &shared)? else {
                 return Ok(nothing);
             };
-            if from > text.len() {
+            // A pattern that is anchored matches at the beginning alone, as in Karmada.
+            if from > text.len() || (from > 0 && pattern.starts_with(b"^")) {
                 return Ok(nothing);
             }
             let Some(found) = pattern::find(&text, &pattern, from, &shared)? else {

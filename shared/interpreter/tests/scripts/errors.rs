@@ -73,4 +73,8 @@ fn a_script_without_its_function_and_one_that_is_no_lua_are_told() {
         matches!(syntax, Error::Syntax { line: 2, .. }),
         "{syntax:?}"
     );
+    // The compiler quotes a whole token.
+    let long = health(&format!("return 1{}", "x".repeat(50_000))).to_string();
+    assert!(long.contains("malformed number"), "{long}");
+    assert!(long.len() < 1_000, "{} bytes", long.len());
 }

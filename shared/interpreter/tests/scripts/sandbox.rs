@@ -171,8 +171,10 @@ fn the_libraries_of_lua_5_1_are_there() {
         for word in string.gmatch('one two  three', '%a+') do table.insert(words, word) end
         for key, number in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do table.insert(words, key .. number) end
         for empty in ('xy'):gmatch('') do table.insert(words, 'e') end
+        for first in ('aab'):gmatch('^a') do table.insert(words, 'anchored') end
         return { words = words }";
-    let expected = json!({ "words": ["one", "two", "three", "a1", "b2", "e", "e", "e"] });
+    let expected =
+        json!({ "words": ["one", "two", "three", "a1", "b2", "e", "e", "e", "anchored"] });
     assert_eq!(reported(body, &json!({})), Ok(expected));
 }
 
