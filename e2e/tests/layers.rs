@@ -125,6 +125,20 @@ fn layers_of_the_control_plane_point_one_way() {
     );
 }
 
+/// The driver of the fuzz targets is a dev-dependency of what it feeds.
+#[test]
+fn the_fuzz_driver_uses_nothing_of_the_product() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    for file in sources(&folder.join("src")) {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let names = text.match_indices("muster_").map(|(at, _)| &text[at..]);
+        let others: Vec<&str> = names
+            .filter(|name| !name.starts_with("muster_fuzz"))
+            .collect();
+        assert!(others.is_empty(), "{} uses {others:?}", file.display());
+    }
+}
+
 #[test]
 fn layers_of_the_simulation_point_one_way() {
     assert_eq!(
@@ -279,6 +293,7 @@ fn every_dependency_is_used() {
         "e2e",
         "e2e/apiserver",
         "e2e/fleet",
+        "e2e/fuzz",
         "e2e/sandbox",
         "e2e/simulation",
     ] {
