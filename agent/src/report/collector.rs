@@ -19,6 +19,8 @@ use crate::write::within;
 /// The last good answer to each question.
 #[derive(Clone, Debug)]
 pub struct Collected {
+    /// Whether the first questions of this process have been answered, well or not.
+    pub is_asked: bool,
     /// Version of the member's API server.
     pub version: Option<String>,
     /// Time of the last good answer, if the latest request failed; `None` otherwise.
@@ -33,6 +35,7 @@ impl Collected {
     /// Nothing was collected yet.
     pub fn nothing(now: Timestamp) -> Self {
         Self {
+            is_asked: false,
             version: None,
             version_since: Some(now),
             catalog: None,
@@ -72,6 +75,7 @@ pub async fn collect(
         };
         let now = clock.now();
         publish.send_modify(|collected| {
+            collected.is_asked = true;
             match version {
                 Ok(version) => {
                     collected.version = Some(version.git_version);

@@ -65,6 +65,18 @@ pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     }
 }
 
+/// Returns the condition unless the first questions of the process are still under way and the
+/// status has one of its type: until they are answered, that stands. Otherwise each start of an
+/// agent would tell for a moment that nothing is collected.
+pub fn unless_awaited(
+    condition: Condition,
+    stored: &[Condition],
+    is_asked: bool,
+) -> Option<Condition> {
+    let is_known = stored.iter().any(|it| it.type_ == condition.type_);
+    (is_asked || !is_known).then_some(condition)
+}
+
 /// Returns the condition that says whether Works are read; `lost` has the time since when they are
 /// not, and the reason. A member whose agent cannot read Works looks healthy otherwise, and
 /// workloads that are placed there never start: the scheduler places nothing new there.
@@ -92,6 +104,26 @@ mod tests {
 
     const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
     const T1: Timestamp = Timestamp::constant(1_800_000_060, 0);
+
+    #[test]
+    fn an_agent_that_starts_again_tells_of_no_failure_before_it_has_asked() {
+        let failed = up_to_date(
+            &[Age {
+                part: "Kubernetes version",
+                since: Some(T0),
+            }],
+            T1,
+        );
+        let stored = [up_to_date(&[], T0)];
+        for (stored, is_asked, is_told) in [
+            (&stored[..], false, false),
+            (&stored[..], true, true),
+            (&[], false, true),
+        ] {
+            let told = unless_awaited(failed.clone(), stored, is_asked);
+            assert_eq!(told.is_some(), is_told, "{stored:?} {is_asked}");
+        }
+    }
 
     #[test]
     fn a_member_that_cannot_read_its_works_says_since_when_and_why() {

@@ -311,7 +311,11 @@ impl Reporter {
                 ages.extend(lost.into_iter().map(|(part, at)| age((part, Some(at)))));
             }
         }
-        findings.conditions.push(conditions::up_to_date(&ages, now));
+        let up_to_date = conditions::up_to_date(&ages, now);
+        let stored = cluster.status.as_ref();
+        let stored = stored.map_or(&[][..], |status| &status.conditions);
+        let told = conditions::unless_awaited(up_to_date, stored, collected.is_asked);
+        findings.conditions.extend(told);
         if let Some(works) = &self.works {
             let lost = works.lost_since(WORKS_GRACE);
             let why = || works.trouble().unwrap_or_else(|| "no answer".to_owned());
