@@ -96,15 +96,20 @@ const CONTROL_PLANE: Floors = &[
 /// Oracles know the history alone; faults and the network need each other's words.
 const SIMULATION: Floors = &[
     &["clock"],
-    &["random"],
     &["history"],
     &["oracle"],
+    &["people"],
+    &["random"],
     &["faults", "network", "recorder"],
     &["plan"],
+    &["generate"],
     &["scenarios"],
+    &["shrink"],
+    &["story"],
     &["world"],
     &["run"],
     &["child"],
+    &["search"],
 ];
 
 #[test]

@@ -7,6 +7,7 @@
 //! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
 //!   violations. It knows the promises of the README and no code of the product.
 //! * [`people`] draws fleets, and what users and operators do to them.
+//! * [`generate`] draws whole plans from seeds.
 //! * [`plan`] says what a simulation is made of, [`faults`] what can go wrong, [`world`] lives it,
 //!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
 //! * [`network`] carries requests in memory, and [`recorder`] writes the history.
@@ -14,6 +15,7 @@
 pub mod child;
 pub mod clock;
 pub mod faults;
+pub mod generate;
 pub mod history;
 pub mod network;
 pub mod oracle;
@@ -23,4 +25,7 @@ pub mod random;
 pub mod recorder;
 pub mod run;
 pub mod scenarios;
+pub mod search;
+pub mod shrink;
+pub mod story;
 pub mod world;

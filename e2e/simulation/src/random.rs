@@ -11,6 +11,8 @@ use mad_turmoil::rand as system;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use crate::people::Dice;
+
 /// A generator for one purpose.
 #[derive(Debug)]
 pub struct Random(StdRng);
@@ -36,12 +38,6 @@ impl Random {
     pub fn per_mille(&mut self, share: u16) -> bool {
         self.below(1000) < u64::from(share)
     }
-
-    /// One of several.
-    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        let at = usize::try_from(self.below(of.len() as u64)).unwrap_or_default();
-        &of[at]
-    }
 }
 
 /// Lets all random numbers that programs of this process ask of the operating system follow from a
@@ -50,4 +46,10 @@ pub fn seed_system(seed: u64) {
     static SET: Once = Once::new();
     SET.call_once(|| system::set_rng(StdRng::seed_from_u64(seed)));
     *system::get_rng() = StdRng::seed_from_u64(seed);
+}
+
+impl Dice for Random {
+    fn below(&mut self, end: u64) -> u64 {
+        Self::below(self, end)
+    }
 }

@@ -2,9 +2,13 @@
 
 use std::io::{BufWriter, Read as _, Write as _};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use muster_simulation::{run, scenarios};
+use clap::{Parser, Subcommand, ValueEnum};
+use muster_simulation::child::Child;
+use muster_simulation::generate::Scale;
+use muster_simulation::search::{Search, plan_of};
+use muster_simulation::{run, story};
 
 /// Runs the real control plane and the real agents in a simulated world, in virtual time.
 #[derive(Parser)]
@@ -15,27 +19,102 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Runs seeds, and tells which of them violate a promise, with the shortest plan that does.
+    Search {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Number of seeds; as many as there is time for if it is not given.
+        #[arg(long)]
+        count: Option<u64>,
+        /// Minutes after which no seed is begun any more.
+        #[arg(long)]
+        minutes: Option<f64>,
+        /// Processes at a time.
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// How large the plans are.
+        #[arg(long, default_value = "small")]
+        size: Named,
+        /// Runs that may be spent on shrinking one failure.
+        #[arg(long, default_value_t = 60)]
+        attempts: usize,
+        /// Directory for the plans that failed.
+        #[arg(long)]
+        directory: Option<PathBuf>,
+    },
     /// Runs the plan (JSON) that it reads from its input, and prints a report (JSON).
     Plan {
         /// File for the lines of the history.
         #[arg(long)]
         history: Option<PathBuf>,
+        /// Tell on standard error who did what.
+        #[arg(long)]
+        story: bool,
     },
-    /// Prints the plan of a small scenario.
-    Scenario {
+    /// Prints the plan of a seed.
+    Draw {
         /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// How large the plan is.
+        #[arg(long, default_value = "small")]
+        size: Named,
     },
 }
 
-fn main() -> anyhow::Result<()> {
+#[derive(Clone, Copy, ValueEnum)]
+enum Named {
+    /// Three members for half an hour.
+    Small,
+    /// Ten members and a hundred workloads for an hour.
+    Large,
+}
+
+impl Named {
+    const fn scale(self) -> Scale {
+        match self {
+            Self::Small => Scale::SMALL,
+            Self::Large => Scale::LARGE,
+        }
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
-        Task::Plan { history } => {
+        Task::Search {
+            seed,
+            count,
+            minutes,
+            jobs,
+            size,
+            attempts,
+            directory,
+        } => {
+            let search = Search {
+                child: Child::new(std::env::current_exe()?),
+                scale: size.scale(),
+                seed,
+                count: if minutes.is_none() {
+                    count.or(Some(1))
+                } else {
+                    count
+                },
+                seconds: minutes.map(|minutes| minutes * 60.0),
+                jobs,
+                attempts,
+                directory,
+            };
+            let findings = search.run();
+            print!("{findings}");
+            if !findings.failures.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Task::Plan { history, story } => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text)?;
-            let plan = serde_json::from_str(&text)?;
-            let (report, entries) = run::run(plan)?;
+            let (report, entries) = run::run(serde_json::from_str(&text)?)?;
             if let Some(path) = history {
                 let mut file = BufWriter::new(std::fs::File::create(path)?);
                 for entry in entries.entries() {
@@ -43,11 +122,19 @@ fn main() -> anyhow::Result<()> {
                 }
                 file.flush()?;
             }
+            if story {
+                let mut out = BufWriter::new(std::io::stderr().lock());
+                for line in entries.entries().iter().filter_map(story::line) {
+                    writeln!(out, "{line}")?;
+                }
+                out.flush()?;
+            }
             println!("{}", serde_json::to_string(&report)?);
         }
-        Task::Scenario { seed } => {
-            println!("{}", serde_json::to_string(&scenarios::one_failover(seed))?);
+        Task::Draw { seed, size } => {
+            let plan = plan_of(seed, size.scale());
+            println!("{}", serde_json::to_string(&plan)?);
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,192 @@
+//! Random plans: a fleet, what people do to it, and what goes wrong, drawn from a seed.
+
+use crate::faults::{Fault, FaultKind, Moment};
+use crate::history::{Actor, Api, Process};
+use crate::people::{Dice, Mix, Script, Site, Size};
+use crate::plan::{Phases, Plan};
+use crate::random::Random;
+
+/// How large random plans are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Members, workloads and steps.
+    pub size: Size,
+    /// What people do.
+    pub mix: Mix,
+    /// Faults.
+    pub faults: u64,
+    /// Lengths of the phases.
+    pub phases: Phases,
+}
+
+impl Scale {
+    /// A few members for a quarter of an hour.
+    pub const SMALL: Self = Self {
+        size: Size {
+            members: 3,
+            workloads: 4,
+            steps: 6,
+            busy: 600_000,
+            push: 20,
+        },
+        mix: Mix::EVERYTHING,
+        faults: 6,
+        phases: Phases {
+            busy: 600_000,
+            calm: 1_200_000,
+            rest: 60_000,
+            fresh: 60_000,
+        },
+    };
+
+    /// Ten clusters and a hundred workloads for an hour.
+    pub const LARGE: Self = Self {
+        size: Size {
+            members: 10,
+            workloads: 100,
+            steps: 60,
+            busy: 1_800_000,
+            push: 20,
+        },
+        faults: 30,
+        phases: Phases {
+            busy: 1_800_000,
+            calm: 1_560_000,
+            rest: 120_000,
+            fresh: 120_000,
+        },
+        ..Self::SMALL
+    };
+}
+
+/// Draws a plan from a seed.
+pub fn plan(seed: u64, scale: Scale) -> Plan {
+    let script = Script::random(&mut Random::new(seed, "people"), scale.size, scale.mix);
+    let mut random = Random::new(seed, "faults");
+    let replicas = if random.percent(50) { 2 } else { 1 };
+    let faults = (1..=scale.faults)
+        .map(|id| fault(&mut random, id, &script.sites, replicas, scale.phases.busy))
+        .collect();
+    let gate = random.percent(90);
+    let flags = [
+        format!("--feature-gates=Failover={gate}"),
+        "--resource-eviction-rate=0.5".to_owned(),
+    ];
+    Plan {
+        seed,
+        replicas,
+        flags: flags.to_vec(),
+        sites: script.sites,
+        everywhere: script.everywhere,
+        objects: script.objects,
+        steps: script.steps,
+        faults,
+        phases: scale.phases,
+    }
+}
+
+fn fault(random: &mut Random, id: u64, sites: &[Site], replicas: u8, busy: u64) -> Fault {
+    let from = random.below(busy);
+    // Most are short; some last longer than every grace period.
+    let length = if random.percent(70) {
+        random.between(1_000, 60_000)
+    } else {
+        random.between(60_000, 400_000)
+    };
+    Fault {
+        id,
+        from,
+        until: from.saturating_add(length),
+        kind: kind(random, sites, replicas),
+    }
+}
+
+fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
+    let site = random.one(sites).clone();
+    let (process, api) = way(random, &site, replicas);
+    let actor = Actor::Process(process.clone());
+    let share = u16::try_from(random.between(20, 500)).unwrap_or(100);
+    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 1]) {
+        0 => FaultKind::Partition {
+            actor,
+            api,
+            silent: random.percent(60),
+        },
+        1 => FaultKind::Down { member: site.name },
+        2 => FaultKind::Refuse {
+            actor,
+            api,
+            code: *random.one(&[403, 409, 410, 422, 429, 500, 503, 504]),
+            share,
+        },
+        3 => FaultKind::LoseRequests { actor, api, share },
+        4 => FaultKind::LoseAnswers { actor, api, share },
+        5 => FaultKind::Slow {
+            actor,
+            api,
+            delay: random.between(100, 20_000),
+        },
+        6 => FaultKind::Crash {
+            process,
+            nth: random.between(1, 30),
+            moment: *random.one(&[Moment::BeforeSending, Moment::AfterCommit]),
+        },
+        7 => FaultKind::Lag {
+            actor,
+            api,
+            lag: random.between(100, 30_000),
+        },
+        8 => FaultKind::Break { actor, api },
+        9 => FaultKind::Miss {
+            actor,
+            api,
+            pause: random.between(1_000, 30_000),
+        },
+        10 => FaultKind::Repeat { actor, api },
+        11 => FaultKind::Stale { actor, api },
+        _ => {
+            let seconds = i64::try_from(random.between(1, 3_600)).unwrap_or(60);
+            let is_ahead = random.percent(50);
+            FaultKind::Clock {
+                offset: if is_ahead { seconds } else { -seconds },
+            }
+        }
+    }
+}
+
+/// A process and an API that it talks to.
+fn way(random: &mut Random, site: &Site, replicas: u8) -> (Process, Api) {
+    let member = Api::Member(site.name.clone());
+    let replica = u8::try_from(random.below(u64::from(replicas))).unwrap_or_default();
+    let control_plane = Process::ControlPlane(replica);
+    if site.push && random.percent(50) {
+        return (control_plane, member);
+    }
+    if site.push || random.percent(50) {
+        return (control_plane, Api::Fleet);
+    }
+    let api = if random.percent(70) {
+        Api::Fleet
+    } else {
+        member
+    };
+    (Process::Agent(site.name.clone()), api)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn plans_follow_from_their_seeds_and_have_every_kind_of_fault() {
+        assert_eq!(plan(1, Scale::SMALL), plan(1, Scale::SMALL));
+        assert_ne!(plan(1, Scale::SMALL), plan(2, Scale::SMALL));
+        let kinds: BTreeSet<String> = (0..60)
+            .flat_map(|seed| plan(seed, Scale::SMALL).faults)
+            .map(|fault| fault.kind.name())
+            .collect();
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
+    }
+}

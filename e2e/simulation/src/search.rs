@@ -1,0 +1,196 @@
+//! Searches seeds for violations, and shrinks what is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::child::Child;
+use crate::generate::{self, Scale};
+use crate::people::Mix;
+use crate::plan::Plan;
+use crate::run::{Report, Violation};
+use crate::shrink::shrink;
+
+/// What to search.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The program that runs plans.
+    pub child: Child,
+    /// How large plans are; their mix follows from the seed.
+    pub scale: Scale,
+    /// The first seed.
+    pub seed: u64,
+    /// The number of seeds; none for as many as there is time for.
+    pub count: Option<u64>,
+    /// Seconds after which no seed is begun any more; none for no limit.
+    pub seconds: Option<f64>,
+    /// Processes at a time.
+    pub jobs: usize,
+    /// Runs that may be spent on shrinking one failure; 0 to shrink nothing.
+    pub attempts: usize,
+    /// Directory for the plans that failed.
+    pub directory: Option<PathBuf>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Seeds that were run.
+    pub seeds: u32,
+    /// Virtual time.
+    pub virtual_time: Duration,
+    /// How many times each kind of fault did something.
+    pub faults: BTreeMap<String, u64>,
+    /// Failures by seed.
+    pub failures: BTreeMap<u64, String>,
+    /// Seconds that the search took.
+    pub took: f64,
+}
+
+/// The plan of a seed. People wish for much or for little, in turn.
+pub fn plan_of(seed: u64, scale: Scale) -> Plan {
+    let mixes = [Mix::DRAINS, Mix::OPERATIONS, Mix::EVERYTHING];
+    let mix = mixes[usize::try_from(seed % 3).unwrap_or_default()];
+    generate::plan(seed, Scale { mix, ..scale })
+}
+
+/// Seconds since the machine was started. The clocks of the standard library stand still in a
+/// program that can simulate.
+pub fn uptime() -> f64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let first = text.split_whitespace().next().unwrap_or_default();
+    first.parse().unwrap_or_default()
+}
+
+impl Search {
+    /// Runs seeds until there are no more of them, or no more time.
+    pub fn run(&self) -> Findings {
+        let begun = uptime();
+        let (next, findings) = (AtomicU64::new(0), Mutex::new(Findings::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let is_late = self
+                            .seconds
+                            .is_some_and(|seconds| uptime() - begun > seconds);
+                        if is_late || self.count.is_some_and(|count| number >= count) {
+                            return;
+                        }
+                        self.try_seed(self.seed + number, &findings);
+                    }
+                });
+            }
+        });
+        let mut findings = findings
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        findings.took = uptime() - begun;
+        findings
+    }
+
+    fn try_seed(&self, seed: u64, findings: &Mutex<Findings>) {
+        let plan = plan_of(seed, self.scale);
+        let outcome = self.child.run(&plan);
+        let failure = match &outcome {
+            Ok(report) if report.violations.is_empty() => None,
+            Ok(report) => Some(self.describe(&plan, report)),
+            Err(error) => Some(format!("seed {seed}: {error:#}")),
+        };
+        let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+        findings.seeds += 1;
+        if let Ok(report) = outcome {
+            findings.virtual_time += Duration::from_millis(report.lasted);
+            for (kind, count) in report.faults {
+                *findings.faults.entry(kind).or_default() += count;
+            }
+        }
+        if let Some(failure) = failure {
+            eprintln!("{failure}");
+            findings.failures.insert(seed, failure);
+        }
+    }
+
+    /// Shrinks a failure and says what it is.
+    fn describe(&self, plan: &Plan, report: &Report) -> String {
+        let mut text = format!(
+            "seed {}: {} violations\n",
+            plan.seed,
+            report.violations.len()
+        );
+        for violation in first_of_each(&report.violations) {
+            let _ = writeln!(text, "  {}", violation.text);
+        }
+        if self.attempts == 0 {
+            return text;
+        }
+        let oracle = &report.violations[0].oracle;
+        let small = shrink(plan, self.attempts, |plan| {
+            let report = self.child.run(plan);
+            report.is_ok_and(|report| report.violations.iter().any(|it| it.oracle == *oracle))
+        });
+        let _ = writeln!(
+            text,
+            "  the shortest plan that violates {oracle}: {} faults, {} steps, {} objects",
+            small.faults.len(),
+            small.steps.len(),
+            small.objects.len()
+        );
+        for fault in &small.faults {
+            let fault = serde_json::to_string(fault).unwrap_or_default();
+            let _ = writeln!(text, "    {fault}");
+        }
+        for step in &small.steps {
+            let step = serde_json::to_string(step).unwrap_or_default();
+            let _ = writeln!(text, "    {step}");
+        }
+        if let Some(directory) = &self.directory {
+            let path = directory.join(format!("seed-{}.json", plan.seed));
+            let json = serde_json::to_string(&small).unwrap_or_default();
+            let saved =
+                std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, json));
+            let _ = match saved {
+                Ok(()) => writeln!(
+                    text,
+                    "  who did what: simulate plan --story < {}",
+                    path.display()
+                ),
+                Err(error) => writeln!(text, "  {} cannot be written: {error}", path.display()),
+            };
+        }
+        text
+    }
+}
+
+/// The first violation of each oracle.
+fn first_of_each(violations: &[Violation]) -> impl Iterator<Item = &Violation> {
+    let mut told = BTreeSet::new();
+    violations.iter().filter(move |it| told.insert(&it.oracle))
+}
+
+impl std::fmt::Display for Findings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hours = self.took / 3600.0;
+        let virtual_hours = self.virtual_time.as_secs_f64() / 3600.0;
+        writeln!(
+            f,
+            "{} seeds in {:.0} s ({:.0} an hour), {virtual_hours:.1} virtual hours, {} failures",
+            self.seeds,
+            self.took,
+            f64::from(self.seeds) / hours,
+            self.failures.len()
+        )?;
+        for (kind, count) in &self.faults {
+            writeln!(f, "  {kind}: {count}")?;
+        }
+        let seeds: Vec<String> = self.failures.keys().map(u64::to_string).collect();
+        if !seeds.is_empty() {
+            writeln!(f, "failed: {}", seeds.join(" "))?;
+        }
+        Ok(())
+    }
+}
