@@ -24,6 +24,11 @@ def rendered(path, values):
     return [document for document in yaml.safe_load_all(text) if document]
 
 
+def external(path, values):
+    """The same with a fleet API that somebody else runs."""
+    return rendered(path, {"fleetApi": {"mode": "external"}, **values})
+
+
 def refused(path, values):
     """The engine's words when values are refused, or None."""
     try:
@@ -34,8 +39,8 @@ def refused(path, values):
     return None
 
 
-def container(objects):
-    deployment = next(each for each in objects if each["kind"] == "Deployment")
+def container(objects, name="muster"):
+    deployment = next(each for each in objects if each["kind"] == "Deployment" and each["metadata"]["name"] == name)
     return deployment, deployment["spec"]["template"]["spec"]["containers"][0]
 
 
@@ -74,7 +79,7 @@ def survives_a_node(path, objects, deployment):
     spread = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     keys = {each["podAffinityTerm"]["topologyKey"] for each in spread}
     check(f"{path}: on different nodes", "kubernetes.io/hostname" in keys, str(keys))
-    budget = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+    budget = [each for each in objects if each["kind"] == "PodDisruptionBudget" and each["metadata"]["name"] == deployment["metadata"]["name"]]
     check(f"{path}: a drain takes one at a time", [each["spec"]["maxUnavailable"] for each in budget] == [1], str(budget))
     classes = {each["metadata"]["name"]: each["value"] for each in objects if each["kind"] == "PriorityClass"}
     check(f"{path}: is preempted last", classes.get(pod["priorityClassName"], 0) >= 10**9, f"{pod['priorityClassName']} of {classes}")
@@ -82,26 +87,26 @@ def survives_a_node(path, objects, deployment):
 
 def network_policy(path, values):
     """The peers that each port of the rendered policy admits; a port without peers admits everybody."""
-    objects = rendered(path, values)
+    objects = external(path, values) if "control-plane" in path else rendered(path, values)
     policy = next(each for each in objects if each["kind"] == "NetworkPolicy")
     return {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
 
 
 def control_plane():
     path = "charts/control-plane"
-    objects = rendered(path, {})
+    objects = external(path, {})
     common(path, {}, objects)
     _, main = container(objects)
     check(f"{path}: failover is off until somebody asks", "--feature-gates=Failover=false" in main["args"])
-    _, main = container(rendered(path, {"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))
+    _, main = container(external(path, {"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))
     check(f"{path}: gates and further flags arrive", {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(main["args"]))
-    _, main = container(rendered(path, {"eviction": {"largeClusterNumThreshold": 2_000_000}}))
+    _, main = container(external(path, {"eviction": {"largeClusterNumThreshold": 2_000_000}}))
     check(f"{path}: large numbers stay numbers", "--large-cluster-num-threshold=2000000" in main["args"], str(main["args"]))
-    _, main = container(rendered(path, {"image": {"repository": "r/x", "digest": "sha256:" + "a" * 64}}))
+    _, main = container(external(path, {"image": {"repository": "r/x", "digest": "sha256:" + "a" * 64}}))
     check(f"{path}: an image by digest", main["image"] == "r/x@sha256:" + "a" * 64, main["image"])
     none = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     check(f"{path}: no kinds for the host cluster", not none, str(len(none)))
-    kinds = {each["metadata"]["name"] for each in rendered(path, {"definitions": {"create": True}}) if each["kind"] == "CustomResourceDefinition"}
+    kinds = {each["metadata"]["name"] for each in external(path, {"definitions": {"create": True}}) if each["kind"] == "CustomResourceDefinition"}
     files = {each.stem for each in pathlib.Path(path, "definitions").glob("*.yaml")}
     check(f"{path}: the kinds come with the chart", kinds == files and "clusters.cluster.karmada.io" in kinds, str(kinds ^ files))
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
@@ -115,6 +120,14 @@ def control_plane():
         ({"log": {"format": "xml"}}, "format"),
         ({"featureGates": {"Failovr": True}}, "Failovr"),
         ({"controllers": "*,-bindng"}, "controllers"),
+        ({"fleetApi": {"mode": "none"}}, "mode"),
+        ({"fleetApi": {"address": "fleet.example.com"}}, "address"),
+        ({"fleetApi": {"service": {"type": "ExternalName"}}}, "type"),
+        ({"fleetApi": {"etcd": {"replicas": 2}}}, "replicas"),
+        ({"fleetApi": {"etcd": {"snapshots": {"schedule": "daily"}}}}, "schedule"),
+        ({"fleetApi": {"apiServer": {"replicas": 4}}}, "replicas"),
+        ({"fleetApi": {"kubernetesVersion": "1.35"}}, "kubernetesVersion"),
+        ({"fleetApi": {"certificates": {"lifetime": "90d"}}}, "lifetime"),
     ]
     for values, word in cases:
         words = refused(path, values)
@@ -208,11 +221,11 @@ def agent_access():
 
 def fleet_access():
     path = "charts/control-plane"
-    none = rendered(path, {})
+    none = external(path, {})
     check(f"{path}: lets nobody in unless asked to", not [each for each in none if each["kind"].endswith("Role")])
     values = {"access": {"create": True, "members": ["m1", "m2"]}}
-    objects = rendered(path, values)
-    wide = rendered(path, {"access": {**values["access"], "secrets": True, "certificates": True}})
+    objects = external(path, values)
+    wide = external(path, {"access": {**values["access"], "secrets": True, "certificates": True}})
     check(f"{path}: no name is left to fill in where more is granted", "MEMBER" not in yaml.safe_dump_all(wide))
     check(f"{path}: no name is left to fill in", "MEMBER" not in yaml.safe_dump_all(objects))
     keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
@@ -238,7 +251,7 @@ def fleet_access():
         check(f"{path}: {member} may write its own two secrets", [rule["resourceNames"] for rule in granted] == [[member, f"{member}-impersonator"]], str(granted))
         requests = rules(wide, "ClusterRole", f"muster:agent:{member}:certificates")
         check(f"{path}: {member} may ask for certificates and approve none", [rule["verbs"] for rule in requests] == [["get", "create"]], str(requests))
-    joined = rendered(path, {"access": {**values["access"], "registration": True}})
+    joined = external(path, {"access": {**values["access"], "registration": True}})
     check(f"{path}: no name is left to fill in where members register", "MEMBER" not in yaml.safe_dump_all(joined))
     check(f"{path}: nobody approves certificates unless asked to", not rules(wide, "ClusterRole", "muster:approver"))
     check(f"{path}: the approver may approve clients and nothing else", [rule.get("resourceNames") for rule in rules(joined, "ClusterRole", "muster:approver")] == [None, ["kubernetes.io/kube-apiserver-client"]])
@@ -252,21 +265,21 @@ def fleet_access():
 
 def webhooks():
     path = "charts/control-plane"
-    objects = rendered(path, {})
+    objects = external(path, {})
     _, main = container(objects)
     kinds = {each["kind"] for each in objects}
     quiet = not [each for each in main["args"] if each.startswith("--cert-dir")] and not kinds & {"Service", "Secret", "Certificate"}
     check(f"{path}: no admission unless asked for", quiet and not [kind for kind in kinds if "Webhook" in kind], str(kinds))
 
     values = {"webhook": {"enabled": True, "configure": True, "inCluster": True, "failurePolicy": "Ignore", "timeoutSeconds": 5}}
-    objects = rendered(path, values)
+    objects = external(path, values)
     common(path, values, objects)
     deployment, main = container(objects)
     hosts = "muster-webhook.muster-system.svc,muster-webhook.muster-system.svc.cluster.local"
     flags = {f"--webhook-certificate-names={hosts}", "--allow-no-execute-taint-policy=false"}
     check(f"{path}: the control plane makes its own certificate", flags <= set(main["args"]), str(main["args"]))
     check(f"{path}: no key is in the chart's objects", not [each for each in objects if each["kind"] == "Secret"])
-    check(f"{path}: the same at each rendering", rendered(path, values) == objects)
+    check(f"{path}: the same at each rendering", external(path, values) == objects)
     service = next(each for each in objects if each["kind"] == "Service")
     asked = [each for each in objects if "WebhookConfiguration" in each["kind"]]
     entries = [entry for each in asked for entry in each["webhooks"]]
@@ -281,7 +294,7 @@ def webhooks():
         check(f"{path}: {entry['name']} exempts the control plane", "'system:serviceaccount:karmada-system:muster-control-plane'" in condition, condition)
 
     authority = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
-    objects = rendered(path, {"webhook": {"configure": True, "caBundle": authority, "exempt": ["a", "b"]}})
+    objects = external(path, {"webhook": {"configure": True, "caBundle": authority, "exempt": ["a", "b"]}})
     entries = [entry for each in objects if "WebhookConfiguration" in each["kind"] for entry in each["webhooks"]]
     urls = sorted({entry["clientConfig"]["url"] for entry in entries})
     expected = [f"https://muster-webhook.muster-system.svc:443/{path}" for path in ("mutate", "validate")]
@@ -290,17 +303,17 @@ def webhooks():
     check(f"{path}: only policies wait for an answer", policies == {"policies.muster.io": "Fail", "clusters.muster.io": "Ignore"}, str(policies))
     check(f"{path}: several are exempt", "in ['a', 'b'])" in entries[0]["matchConditions"][0]["expression"], str(entries[0]))
     try:
-        rendered(path, {"webhook": {"configure": True, "certificate": {"secret": "mine"}}})
+        external(path, {"webhook": {"configure": True, "certificate": {"secret": "mine"}}})
         words = ""
     except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
         words = str(error)
     check(f"{path}: no configuration without the authority of a certificate that is brought", "webhook.caBundle is missing" in words, words)
 
-    objects = rendered(path, {"webhook": {"enabled": True, "url": "https://10.0.0.1.example.com:8443/x/", "certificate": {"issuerRef": {"name": "internal"}}}})
+    objects = external(path, {"webhook": {"enabled": True, "url": "https://10.0.0.1.example.com:8443/x/", "certificate": {"issuerRef": {"name": "internal"}}}})
     certificate = next(each for each in objects if each["kind"] == "Certificate")
     check(f"{path}: cert-manager is asked for every name", "10.0.0.1.example.com" in certificate["spec"]["dnsNames"], str(certificate["spec"]))
     check(f"{path}: and makes the Secret", not [each for each in objects if each["kind"] == "Secret"])
-    objects = rendered(path, {"webhook": {"enabled": True, "certificate": {"secret": "mine"}}})
+    objects = external(path, {"webhook": {"enabled": True, "certificate": {"secret": "mine"}}})
     deployment, _ = container(objects)
     check(f"{path}: or takes yours", deployment["spec"]["template"]["spec"]["volumes"][1]["secret"]["secretName"] == "mine" and not [each for each in objects if each["kind"] in ("Secret", "Certificate")])
     for values, word in [({"failurePolicy": "Never"}, "failurePolicy"), ({"exempt": ["a'b"]}, "exempt"), ({"url": "http://a"}, "url")]:
@@ -308,7 +321,110 @@ def webhooks():
         check(f"{path}: refuses {values}", words is not None and word in words, str(words))
 
 
+CONTROLLERS = {
+    "garbagecollector",
+    "namespace",
+    "clusterrole-aggregation",
+    "serviceaccount-token",
+    "csrsigning",
+    "csrcleaner",
+    "bootstrapsigner",
+    "tokencleaner",
+    "ttl-after-finished",
+}
+
+
+def flags(command):
+    return dict(each.split("=", 1) for each in command if each.startswith("--"))
+
+
+def bundled():
+    path = "charts/control-plane"
+    objects = rendered(path, {})
+    common(path, {}, objects)
+    check(f"{path}: the same at each rendering with a fleet API", rendered(path, {}) == objects)
+    keys = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    check(f"{path}: every object of the fleet API once", len(keys) == len(set(keys)), str(keys))
+    held = [each for each in objects if each["kind"] in ("Secret", "CustomResourceDefinition") or "PRIVATE KEY" in yaml.safe_dump(each)]
+    check(f"{path}: no key and no kind of the fleet is in the chart's objects", not held, str(held))
+    pods = {}
+    for each in objects:
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            pods[each["metadata"]["name"]] = each["spec"]["template"]["spec"]
+        if each["kind"] == "CronJob":
+            pods[each["metadata"]["name"]] = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    expected = {"muster", "muster-fleet-api", "muster-fleet-manager", "muster-fleet-certificates", "muster-fleet-etcd"}
+    expected |= {"muster-fleet-etcd-defragmentation", "muster-fleet-etcd-snapshots"}
+    check(f"{path}: the parts of a fleet API", set(pods) == expected, str(sorted(pods)))
+    made = next(each for each in objects if each["kind"] == "Role")["rules"]
+    names = {name for rule in made if rule["verbs"] == ["get", "update"] for name in rule["resourceNames"]}
+    for name, pod in pods.items():
+        for each in pod["containers"] + pod.get("initContainers", []):
+            context = each["securityContext"]
+            plain = not context["allowPrivilegeEscalation"] and context["readOnlyRootFilesystem"] and context["capabilities"]["drop"] == ["ALL"]
+            check(f"{path}: {name}/{each['name']} runs without privileges", plain and pod["securityContext"]["runAsNonRoot"], str(context))
+            check(f"{path}: {name}/{each['name']} has requests and limits", "memory" in each["resources"]["limits"] and "requests" in each["resources"], str(each["resources"]))
+            mounts = {mount["name"] for mount in each.get("volumeMounts", [])}
+            volumes = {volume["name"] for volume in pod.get("volumes", [])} | {"data"}
+            check(f"{path}: {name}/{each['name']} mounts volumes that are there", mounts <= volumes, str(mounts - volumes))
+        mounted = {volume["secret"]["secretName"] for volume in pod.get("volumes", []) if "secret" in volume}
+        check(f"{path}: {name} mounts Secrets that are made", mounted <= names, str(mounted - names))
+        token = name == "muster-fleet-certificates"
+        check(f"{path}: {name} has {'an' if token else 'no'} account of the host", pod["automountServiceAccountToken"] is token)
+    server = flags(pods["muster-fleet-api"]["containers"][0]["command"])
+    manager = flags(pods["muster-fleet-manager"]["containers"][0]["command"])
+    check(f"{path}: exactly the controllers that a fleet API needs", set(manager["--controllers"].split(",")) == CONTROLLERS, manager["--controllers"])
+    check(f"{path}: tokens are taken", server["--enable-bootstrap-token-auth"] == "true" and server["--authorization-mode"] == "RBAC", str(server))
+    authority = next(each for each in pods["muster-fleet-api"]["volumes"] if each["name"] == "authority")
+    check(f"{path}: the API server has the authority and not its key", [item["key"] for item in authority["secret"]["items"]] == ["ca.crt"], str(authority))
+    mounts = {mount["mountPath"] for name in ("muster-fleet-api", "muster-fleet-manager") for mount in pods[name]["containers"][0]["volumeMounts"]}
+    files = [value for value in [*server.values(), *manager.values()] if value.startswith("/etc/")]
+    check(f"{path}: every file of a flag is mounted", files and all(value.rsplit("/", 1)[0] in mounts for value in files), str(files))
+
+    high = {"fleetApi": {"etcd": {"replicas": 3}, "apiServer": {"replicas": 3}}}
+    objects = rendered(path, high)
+    store = next(each for each in objects if each["kind"] == "StatefulSet")
+    peers = flags(store["spec"]["template"]["spec"]["containers"][0]["command"])["--initial-cluster"].split(",")
+    wanted = [f"muster-fleet-etcd-{n}=https://muster-fleet-etcd-{n}.muster-fleet-etcd.muster-system.svc:2380" for n in range(3)]
+    check(f"{path}: three members of etcd know each other", store["spec"]["replicas"] == 3 and peers == wanted, str(peers))
+    server = next(each for each in objects if each["metadata"]["name"] == "muster-fleet-api" and each["kind"] == "Deployment")
+    stores = flags(server["spec"]["template"]["spec"]["containers"][0]["command"])["--etcd-servers"].split(",")
+    check(f"{path}: three API servers ask three members", server["spec"]["replicas"] == 3 and len(stores) == 3, str(stores))
+    budgets = {each["metadata"]["name"] for each in objects if each["kind"] == "PodDisruptionBudget"}
+    check(f"{path}: a drain takes one of each at a time", {"muster-fleet-etcd", "muster-fleet-api", "muster-fleet-manager"} <= budgets, str(budgets))
+    ha = yaml.safe_load(pathlib.Path(path, "values-ha.yaml").read_text())
+    check(f"{path}: values-ha.yaml is valid", refused(path, ha) is None and rendered(path, ha), str(refused(path, ha)))
+
+    values = {"fleetApi": {"address": "https://fleet.example.com:8443", "service": {"type": "NodePort", "nodePort": 30443}, "certificates": {"names": ["192.0.2.1"]}}}
+    objects = rendered(path, values)
+    service = next(each for each in objects if each["kind"] == "Service" and each["metadata"]["name"] == "muster-fleet-api")
+    check(f"{path}: a port of the nodes", service["spec"]["type"] == "NodePort" and service["spec"]["ports"][0]["nodePort"] == 30443, str(service["spec"]))
+    _, keeper = container(objects, "muster-fleet-certificates")
+    wanted = {"--address=https://fleet.example.com:8443", "--certificate-names=192.0.2.1", "--namespace=muster-system", "--name=muster-fleet"}
+    check(f"{path}: the certificate has every name", wanted <= set(keeper["args"]), str(keeper["args"]))
+
+    objects = rendered(path, {"fleetApi": {"address": "https://fleet.example.com", "certificates": {"names": ["192.0.2.1"], "issuerRef": {"name": "internal"}}}})
+    certificate = next(each for each in objects if each["kind"] == "Certificate")["spec"]
+    check(f"{path}: an issuer is asked for every name", "fleet.example.com" in certificate["dnsNames"] and "192.0.2.1" in certificate["ipAddresses"], str(certificate))
+    _, keeper = container(objects, "muster-fleet-certificates")
+    deployment, _ = container(objects, "muster-fleet-api")
+    serving = next(each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "serving")["secret"]["secretName"]
+    check(f"{path}: and the API server serves with what it issues", serving == certificate["secretName"] and f"--serving-secret={serving}" in keeper["args"], serving)
+
+    objects = rendered(path, {"webhook": {"enabled": True}})
+    asked = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["webhooks.yaml"]
+    kinds = [each["kind"] for each in yaml.safe_load_all(asked) if each]
+    check(f"{path}: a bundled fleet API is told to ask about policies", sorted(kinds) == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"], str(kinds))
+    check(f"{path}: and this cluster is not", not [each for each in objects if "Webhook" in each["kind"]])
+    objects = external(path, {})
+    check(f"{path}: an external fleet API brings nothing of its own", not [each for each in objects if "fleet" in each["metadata"]["name"]], str([each["metadata"]["name"] for each in objects]))
+    deployment, _ = container(objects)
+    names = [each["secret"]["secretName"] for each in deployment["spec"]["template"]["spec"]["volumes"]]
+    check(f"{path}: and takes your kubeconfig", names == ["muster-fleet-kubeconfig"], str(names))
+
+
 control_plane()
+bundled()
 webhooks()
 agent()
 agent_access()

@@ -43,6 +43,9 @@
 //! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
 //!   approvals, roles and namespaces of members.
 //!
+//! [`fleet_api`] is a program of its own (`muster-control-plane fleet-api`): it keeps the certificates
+//! of a fleet API that the chart brings along, and prepares that API.
+//!
 //! # A failover, step by step
 //!
 //! Each line names the deciding function, the writing file, what carries the result, and the
@@ -98,6 +101,7 @@ mod detector;
 mod deviations;
 pub mod eviction;
 pub mod fleet;
+pub mod fleet_api;
 mod graceful_eviction;
 pub mod kubectl;
 mod overrides;
@@ -129,6 +133,12 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|argument| argument == "crds") {
         return print_crds();
+    }
+    let first = arguments.get(1).and_then(|argument| argument.to_str());
+    match first {
+        Some(fleet_api::COMMAND) => return fleet_api::execute(arguments),
+        Some(fleet_api::prune::COMMAND) => return fleet_api::prune::execute(arguments),
+        _ => {}
     }
     let settings: Settings =
         match muster_shared::settings::load_from(command(), arguments, std::env::vars_os()) {
@@ -172,6 +182,8 @@ fn command() -> clap::Command {
         .subcommand(
             clap::Command::new("crds").about("Print the custom resource definitions as YAML"),
         )
+        .subcommand(clap::Command::new(fleet_api::COMMAND).about(fleet_api::ABOUT))
+        .subcommand(clap::Command::new(fleet_api::prune::COMMAND).about(fleet_api::prune::ABOUT))
 }
 
 #[tokio::main]

@@ -86,6 +86,7 @@ const CONTROL_PLANE: Floors = &[
     &["detector"],
     &["status"],
     &["registration"],
+    &["fleet_api"],
     &["customizations"],
     &["unsupported"],
     &["webhook"],

@@ -207,12 +207,14 @@ fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool 
     resources(found) == resources(now) && names.all(|name| own.iter().any(|it| name == **it))
 }
 
-fn kind(object: &DynamicObject) -> &str {
+/// Returns the kind of an object.
+pub fn kind(object: &DynamicObject) -> &str {
     object.types.as_ref().map_or("", |it| &it.kind)
 }
 
 /// Of kinds that every API has, whose plurals are regular.
-fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+/// Returns the API of an object's kind and namespace.
+pub fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let version = object.types.as_ref().map_or("", |it| &it.api_version);
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind(object)));

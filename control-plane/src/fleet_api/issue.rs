@@ -1,0 +1,124 @@
+//! Makes authorities, certificates and the key of service accounts' tokens.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::certificate::pem;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
+};
+
+use super::plan::Leaf;
+
+/// Time before its creation from which a certificate is valid: clocks of other machines may be
+/// behind. At most the lifetime itself.
+const GRACE: Duration = Duration::from_hours(1);
+
+/// A certificate and its private key, as PEM texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key (PKCS#8).
+    pub key: String,
+}
+
+/// Private and public half of the key that signs tokens of service accounts, as PEM texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TokenKey {
+    /// The private key (PKCS#8).
+    pub private: String,
+    /// The public key.
+    pub public: String,
+}
+
+/// Makes a certificate authority.
+///
+/// # Errors
+/// When the system has no randomness.
+pub(super) fn authority(name: &str, now: Timestamp, life: Duration) -> Result<Pair, rcgen::Error> {
+    let mut params = params(Vec::new(), name, now, life, None)?;
+    // It signs certificates of servers and clients, and no further authority.
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    Ok(Pair {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
+/// Makes a certificate that an authority signs. It does not outlive the authority (`until`).
+///
+/// # Errors
+/// When a name is no DNS name, the authority cannot be used, or the system has no randomness.
+pub(super) fn leaf(
+    leaf: &Leaf,
+    authority: &Pair,
+    until: Timestamp,
+    now: Timestamp,
+    life: Duration,
+) -> Result<Pair, rcgen::Error> {
+    let mut params = params(leaf.names.clone(), &leaf.user, now, life, Some(until))?;
+    if let Some(group) = &leaf.group {
+        let name = &mut params.distinguished_name;
+        name.push(DnType::OrganizationName, group.as_str());
+    }
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let usages = [
+        (leaf.serves, ExtendedKeyUsagePurpose::ServerAuth),
+        (leaf.asks, ExtendedKeyUsagePurpose::ClientAuth),
+    ];
+    let usages = usages
+        .into_iter()
+        .filter_map(|(is, usage)| is.then_some(usage));
+    params.extended_key_usages = usages.collect();
+    params.use_authority_key_identifier_extension = true;
+    let issuer =
+        Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &issuer)?;
+    Ok(Pair {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
+/// Makes the key that signs tokens of service accounts.
+///
+/// # Errors
+/// When the system has no randomness.
+pub(super) fn token_key() -> Result<TokenKey, rcgen::Error> {
+    let key = KeyPair::generate()?;
+    Ok(TokenKey {
+        private: key.serialize_pem(),
+        public: pem("PUBLIC KEY", &key.subject_public_key_info()),
+    })
+}
+
+fn params(
+    names: Vec<String>,
+    common_name: &str,
+    now: Timestamp,
+    life: Duration,
+    limit: Option<Timestamp>,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
+    let end = now.saturating_add(SignedDuration::try_from(life).unwrap_or(SignedDuration::MAX));
+    let end = end
+        .unwrap_or(Timestamp::MAX)
+        .min(limit.unwrap_or(Timestamp::MAX));
+    params.not_before = (SystemTime::from(now) - GRACE.min(life)).into();
+    params.not_after = SystemTime::from(end).into();
+    Ok(params)
+}

@@ -1,0 +1,256 @@
+//! Decides whether what a Secret holds is kept, made anew, or left alone. Pure.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::k8s::Secret;
+use muster_shared::tls;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::X509Certificate;
+
+use super::issue::{Pair, TokenKey};
+use super::plan::{Leaf, sorted};
+
+/// Label of every Secret that this program makes, with [`MANAGER`] as its value.
+pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub(super) const MANAGER: &str = "muster-control-plane";
+/// Key of a certificate.
+pub(super) const CERTIFICATE: &str = "tls.crt";
+/// Key of its private key.
+pub(super) const KEY: &str = "tls.key";
+/// Key of the authorities to be trusted.
+pub(super) const AUTHORITIES: &str = "ca.crt";
+/// Keys of the private and the public half of the key of tokens.
+pub(super) const TOKENS: [&str; 2] = ["sa.key", "sa.pub"];
+
+/// Verdict about a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict<T> {
+    /// It serves.
+    Keep(T),
+    /// It has to be made (anew), for this reason.
+    Make(&'static str),
+    /// It cannot be used and is not written over, for this reason.
+    Refuse(String),
+}
+
+/// An authority as its Secret holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Authority {
+    /// What it signs with.
+    pub pair: Pair,
+    /// All authorities that are trusted, the signing one included (PEM).
+    pub trusted: String,
+    /// Its end.
+    pub until: Timestamp,
+}
+
+fn text(secret: &Secret, key: &str) -> Option<String> {
+    let value = secret.data.as_ref()?.get(key)?;
+    String::from_utf8(value.0.clone()).ok()
+}
+
+/// Returns why a Secret is somebody else's, if it is.
+fn foreign(secret: &Secret) -> Option<String> {
+    let labels = secret.metadata.labels.as_ref();
+    let manager = labels.and_then(|it| it.get(MANAGED_BY));
+    (manager.map(String::as_str) != Some(MANAGER))
+        .then(|| format!("somebody else made it: it has no label {MANAGED_BY}={MANAGER}"))
+}
+
+fn pair(secret: &Secret) -> Result<Pair, String> {
+    let missing = |key: &str| format!("{key} is missing or is no text");
+    let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(CERTIFICATE))?;
+    let key = text(secret, KEY).ok_or_else(|| missing(KEY))?;
+    tls::certificates(certificate.as_bytes())
+        .map_err(|error| format!("{CERTIFICATE} cannot be read: {error}"))?;
+    if !tls::is_pair(certificate.as_bytes(), key.as_bytes()) {
+        return Err(format!("{KEY} is not the private key of {CERTIFICATE}"));
+    }
+    Ok(Pair { certificate, key })
+}
+
+/// Judges the Secret of an authority. `signed` is the name of a Secret with a certificate, if there
+/// is one: then a missing authority was lost, and a new one would lock everybody out.
+pub(super) fn authority(
+    found: Option<&Secret>,
+    signed: Option<&str>,
+    now: Timestamp,
+) -> Verdict<Authority> {
+    let Some(secret) = found else {
+        return match signed {
+            None => Verdict::Make("there is none"),
+            Some(name) => Verdict::Refuse(format!(
+                "it is gone, and Secret {name:?} has a certificate of it: bring it back from a backup, or delete all Secrets of the fleet \
+                 API to start with a new authority, after which every member has to join again"
+            )),
+        };
+    };
+    if let Some(why) = foreign(secret) {
+        return Verdict::Refuse(why);
+    }
+    let pair = match pair(secret) {
+        Ok(pair) => pair,
+        Err(why) => return Verdict::Refuse(why),
+    };
+    let ends = read(&pair.certificate).map(|it| (it.is_authority, it.until));
+    let until = match ends {
+        Some((true, until)) if until > now => until,
+        Some((true, until)) => {
+            return Verdict::Refuse(format!("the authority ended at {until}: replace it"));
+        }
+        _ => return Verdict::Refuse(format!("{CERTIFICATE} is no certificate authority")),
+    };
+    // People add authorities here to have them trusted before they sign.
+    let trusted = text(secret, AUTHORITIES).unwrap_or_default();
+    let trusted = bundle(&pair.certificate, &trusted);
+    Verdict::Keep(Authority {
+        pair,
+        trusted,
+        until,
+    })
+}
+
+/// Returns an authority and all others of a PEM text, once each; text between them is left out.
+pub(super) fn bundle(first: &str, others: &str) -> String {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let texts = first
+        .split_inclusive(END)
+        .chain(others.split_inclusive(END));
+    let mut all: Vec<&str> = Vec::new();
+    for text in texts {
+        let Some(start) = text.rfind(BEGIN) else {
+            continue;
+        };
+        let block = &text[start..];
+        if CertificateDer::from_pem_slice(block.as_bytes()).is_ok() && !all.contains(&block) {
+            all.push(block);
+        }
+    }
+    all.join("\n") + "\n"
+}
+
+/// Judges the Secret of the key of tokens.
+pub(super) fn token_key(found: Option<&Secret>) -> Verdict<TokenKey> {
+    let Some(secret) = found else {
+        return Verdict::Make("there is none");
+    };
+    if let Some(why) = foreign(secret) {
+        return Verdict::Refuse(why);
+    }
+    let [private, public] = TOKENS.map(|key| text(secret, key));
+    match (private, public) {
+        (Some(private), Some(public))
+            if private.contains("PRIVATE KEY") && public.contains("PUBLIC KEY") =>
+        {
+            Verdict::Keep(TokenKey { private, public })
+        }
+        _ => Verdict::Refuse(format!("{} and {} are not PEM keys", TOKENS[0], TOKENS[1])),
+    }
+}
+
+/// Judges the Secret of a certificate, which is renewed when a third of `life` is left.
+pub(super) fn leaf(
+    found: Option<&Secret>,
+    wanted: &Leaf,
+    authority: &Authority,
+    now: Timestamp,
+    life: Duration,
+) -> Verdict<Pair> {
+    let Some(secret) = found else {
+        return Verdict::Make("there is none");
+    };
+    if let Some(why) = foreign(secret) {
+        return Verdict::Refuse(why);
+    }
+    let pair = match pair(secret) {
+        Ok(pair) => pair,
+        Err(why) => return Verdict::Refuse(format!("{why}; delete it, and it is made anew")),
+    };
+    let Some(read) = read(&pair.certificate) else {
+        return Verdict::Refuse(format!(
+            "{CERTIFICATE} cannot be read; delete it, and it is made anew"
+        ));
+    };
+    let certificate = pair.certificate.as_bytes();
+    if !tls::is_signed_by(certificate, authority.pair.certificate.as_bytes()) {
+        return Verdict::Make("another authority signed it");
+    }
+    if (&read.user, &read.group) != (&wanted.user, &wanted.group) {
+        return Verdict::Make("it is for another user");
+    }
+    if read.names != sorted(wanted.names.clone()) {
+        return Verdict::Make("it is for other names");
+    }
+    if (read.serves, read.asks) != (wanted.serves, wanted.asks) {
+        return Verdict::Make("it is for another usage");
+    }
+    if read.from > now {
+        return Verdict::Make("it is not valid yet");
+    }
+    let third = SignedDuration::try_from(life / 3).unwrap_or(SignedDuration::MAX);
+    // What ends with its authority would end no later if it were made anew.
+    if read.until.duration_since(now) <= third && read.until < authority.until {
+        return Verdict::Make("it ends soon");
+    }
+    Verdict::Keep(pair)
+}
+
+/// Fields of a certificate that decide.
+struct Read {
+    user: String,
+    group: Option<String>,
+    names: Vec<String>,
+    serves: bool,
+    asks: bool,
+    is_authority: bool,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+fn read(certificate: &str) -> Option<Read> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+    let (_, read) = x509_parser::parse_x509_certificate(&der).ok()?;
+    let usage = read.extended_key_usage().ok()?;
+    let subject = read.subject();
+    let common_name = subject.iter_common_name().next();
+    let group = subject.iter_organization().next();
+    let time = |seconds| Timestamp::from_second(seconds).ok();
+    Some(Read {
+        user: common_name?.as_str().ok()?.to_owned(),
+        group: group.and_then(|it| it.as_str().ok()).map(str::to_owned),
+        names: names(&read),
+        serves: usage.as_ref().is_some_and(|it| it.value.server_auth),
+        asks: usage.as_ref().is_some_and(|it| it.value.client_auth),
+        is_authority: read.is_ca(),
+        from: time(read.validity().not_before.timestamp())?,
+        until: time(read.validity().not_after.timestamp())?,
+    })
+}
+
+/// Returns the DNS names and IP addresses of a certificate.
+fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|it| &it.value.general_names);
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => match octets.len() {
+            4 => <[u8; 4]>::try_from(*octets)
+                .ok()
+                .map(|it| IpAddr::from(it).to_string()),
+            _ => <[u8; 16]>::try_from(*octets)
+                .ok()
+                .map(|it| IpAddr::from(it).to_string()),
+        },
+        _ => None,
+    };
+    sorted(names.filter_map(text).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! `muster-control-plane fleet-api`: keeps the certificates of a fleet API that the chart brings
+//! along, and prepares that API for the control plane and the members.
+//!
+//! It runs beside the control plane, in a pod of its own, with an account of the host cluster that
+//! may write a few Secrets of its namespace. So certificates are renewed even while the control
+//! plane or the fleet API is down.
+//!
+//! * [`plan`]: the Secrets, and users, names and usages of the certificates in them.
+//! * [`judge`]: whether a Secret is kept, made anew or refused.
+//! * [`issue`]: new keys and certificates.
+//! * [`secrets`]: one pass over the Secrets.
+//! * [`prune`]: which snapshots of etcd are kept.
+//! * [`objects`]: definitions, roles and the public ConfigMap of the fleet API.
+
+mod issue;
+mod judge;
+mod objects;
+mod plan;
+pub(crate) mod prune;
+mod secrets;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration as StdDuration;
+
+use anyhow::Context as _;
+use clap::ArgAction::Set;
+use muster_shared::client::{self, Gateway, Limits, Profile, Source};
+use muster_shared::clock::calendar;
+use muster_shared::queue::jittered;
+use muster_shared::serve::{self, Health};
+use muster_shared::settings::{BindAddress, Duration, Error, Words};
+use muster_shared::tasks::{self, Tasks};
+use muster_shared::telemetry::{self, LogFormat};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::plan::Site;
+use self::secrets::{Keeper, Lives, Outcome};
+use crate::fleet::COMPONENT;
+
+/// Name of the command.
+pub(crate) const COMMAND: &str = "fleet-api";
+/// Description of the command.
+pub(crate) const ABOUT: &str =
+    "Keep the certificates of a fleet API that the chart brings along, and prepare that API";
+
+/// Parts of `/readyz`.
+const CERTIFICATES: &str = "certificates";
+const FLEET: &str = "fleet API";
+/// Longest pause between two passes over the Secrets.
+const LOOK: StdDuration = StdDuration::from_mins(1);
+/// Pause after a pass that left something to do.
+const RETRY: StdDuration = StdDuration::from_secs(2);
+/// Interval at which the objects of the fleet API are applied again, should somebody have changed
+/// them.
+const REAPPLY: StdDuration = StdDuration::from_mins(30);
+/// Time that tasks have to finish after a shutdown was requested.
+const SHUTDOWN_GRACE: StdDuration = StdDuration::from_secs(5);
+
+/// Settings of the command.
+#[derive(Clone, Debug, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Kubeconfig of the host cluster. If unset, in-cluster credentials are used.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the Secrets in the host cluster.
+    #[arg(long, default_value = "muster-system")]
+    pub namespace: String,
+    /// Start of the names of the Secrets and of the Services.
+    #[arg(long, default_value = "muster-fleet")]
+    pub name: String,
+    /// DNS domain of the host cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// URL of the fleet API for members and people. If unset, that of the Service's load balancer,
+    /// or of the Service itself.
+    #[arg(long, default_value = "", value_name = "URL")]
+    pub address: String,
+    /// Further DNS names and IP addresses of the fleet API.
+    #[arg(long, default_value = "", value_name = "LIST")]
+    pub certificate_names: Words,
+    /// Lifetime of new certificates, which are renewed when a third of it is left.
+    #[arg(long, default_value = "2160h")]
+    pub certificate_lifetime: Duration,
+    /// Lifetime of new certificate authorities, which are not renewed.
+    #[arg(long, default_value = "87600h")]
+    pub authority_lifetime: Duration,
+    /// Secret with a serving certificate that somebody else keeps, such as cert-manager: tls.crt,
+    /// tls.key, ca.crt.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    pub serving_secret: String,
+    /// URL at which this program reaches the fleet API. If unset, that of the Service.
+    #[arg(long, default_value = "", value_name = "URL")]
+    pub api_server: String,
+    /// Directory with YAML files of further objects for the fleet API.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub objects_directory: Option<PathBuf>,
+    /// Make the certificates and end: do not prepare the fleet API, and do not wait for renewals.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub once: bool,
+    /// Address of `/metrics`; `0` for none.
+    #[arg(long, default_value = ":8080")]
+    pub metrics_bind_address: BindAddress,
+    /// Address of `/healthz`, `/livez` and `/readyz`; `0` for none.
+    #[arg(long, default_value = ":10357")]
+    pub health_probe_bind_address: BindAddress,
+    /// Format of log lines: text or json.
+    #[arg(long, default_value = "text")]
+    pub log_format: LogFormat,
+    /// Log filter in tracing's syntax, such as `info` or `info,kube=warn`.
+    #[arg(long, default_value = "info")]
+    pub log_filter: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        muster_shared::settings::defaults()
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), Error> {
+        for (name, url) in [("address", &self.address), ("api-server", &self.api_server)] {
+            if !url.is_empty() && (!url.starts_with("https://") || plan::host(url).is_none()) {
+                let problem = format!("{url:?} is no URL: write https://NAME or https://NAME:PORT");
+                return Err(Error::invalid(name, problem));
+            }
+        }
+        for (name, life) in [
+            ("certificate-lifetime", self.certificate_lifetime),
+            ("authority-lifetime", self.authority_lifetime),
+        ] {
+            if life.is_zero() {
+                return Err(Error::invalid(name, "it has to be more than 0"));
+            }
+        }
+        Ok(())
+    }
+
+    fn site(&self) -> Site {
+        Site {
+            prefix: self.name.clone(),
+            namespace: self.namespace.clone(),
+            cluster_domain: self.cluster_domain.clone(),
+            address: self.address.clone(),
+            names: self.certificate_names.0.clone(),
+        }
+    }
+}
+
+/// The command: reads arguments and environment, runs until it is told to stop.
+pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
+    arguments.remove(1);
+    let command = clap::Command::new(COMPONENT)
+        .bin_name(format!("{COMPONENT} {COMMAND}"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT);
+    let settings: Settings =
+        match muster_shared::settings::load_from(command, arguments, std::env::vars_os()) {
+            Ok(settings) => settings,
+            Err(Error::Flag(error)) => error.exit(),
+            Err(error) => return crate::refuse(&error),
+        };
+    match start(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "ended");
+            crate::refuse(&format!("{error:#}"))
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn start(settings: Settings) -> anyhow::Result<()> {
+    telemetry::log(settings.log_format, &settings.log_filter)?;
+    let metrics = telemetry::metrics()?;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
+    let health = Health::default();
+    let mut tasks = Tasks::new(shutdown.clone());
+    if !settings.once {
+        let ports = serve::Ports {
+            metrics: settings.metrics_bind_address.0,
+            health: settings.health_probe_bind_address.0,
+        };
+        serve::open(ports, &health, Some(metrics), &mut tasks).await?;
+    }
+    let once = settings.once;
+    let (tell, mut failed) = tokio::sync::oneshot::channel();
+    tasks.spawn("fleet API", async move {
+        if let Err(error) = run(settings, health, shutdown.clone()).await {
+            tell.send(error).ok();
+        }
+        shutdown.cancel();
+    });
+    let ended = tasks.supervise(SHUTDOWN_GRACE).await;
+    if let Ok(error) = failed.try_recv() {
+        return Err(error);
+    }
+    if once { Ok(()) } else { Ok(ended?) }
+}
+
+/// Keeps the Secrets and prepares the fleet API until shutdown; with `once` makes one pass over the
+/// Secrets. Needs the process's TLS provider.
+///
+/// # Errors
+/// When the settings are refused or the host cluster is not configured, and with `once` when a
+/// Secret is not as it should be.
+pub async fn run(
+    settings: Settings,
+    health: Health,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    settings.check()?;
+    let source = Source {
+        kubeconfig: settings.kubeconfig.clone(),
+        context: None,
+    };
+    let gateway = Gateway::open("host", source).await?;
+    let serving = Some(settings.serving_secret.clone()).filter(|it| !it.is_empty());
+    let keeper = Keeper {
+        host: gateway.client(Profile::Write, Limits::NONE)?,
+        site: settings.site(),
+        lives: Lives {
+            authority: *settings.authority_lifetime,
+            leaf: *settings.certificate_lifetime,
+        },
+        serving,
+    };
+    if settings.once {
+        let outcome = keeper.pass(calendar()).await?;
+        say(&outcome);
+        let problems: Vec<String> = outcome.problems.iter().map(ToString::to_string).collect();
+        anyhow::ensure!(problems.is_empty(), "{}", problems.join("; "));
+        return Ok(());
+    }
+    health.expect(CERTIFICATES);
+    health.expect(FLEET);
+    let following = tokio::spawn(gateway.follow(shutdown.clone()));
+    let mut program = Program {
+        settings,
+        keeper,
+        health,
+        applied: None,
+        said: String::new(),
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = program.keep() => {}
+    }
+    following.abort();
+    Ok(())
+}
+
+/// What the fleet API was given, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Applied {
+    at: Instant,
+    address: String,
+    trusted: String,
+}
+
+struct Program {
+    settings: Settings,
+    keeper: Keeper,
+    health: Health,
+    applied: Option<Applied>,
+    /// The trouble that was logged last, so that it is not logged at each pass.
+    said: String,
+}
+
+impl Program {
+    async fn keep(&mut self) {
+        let look = LOOK.min(*self.settings.certificate_lifetime / 12);
+        loop {
+            let trouble = self.pass().await;
+            let text = trouble
+                .as_ref()
+                .err()
+                .map_or_else(String::new, |it| format!("{it:#}"));
+            if !text.is_empty() && text != self.said {
+                tracing::warn!(problem = text, "the fleet API is not as it should be");
+            }
+            let pause = if text.is_empty() { look } else { RETRY };
+            self.said = text;
+            tokio::time::sleep(jittered(pause)).await;
+        }
+    }
+
+    async fn pass(&mut self) -> anyhow::Result<()> {
+        let outcome = self.keeper.pass(calendar()).await;
+        let state = match &outcome {
+            Err(error) => Err(error.to_string()),
+            Ok(outcome) if outcome.problems.is_empty() => Ok(()),
+            Ok(outcome) => {
+                let problems = outcome.problems.iter().map(ToString::to_string);
+                Err(problems.collect::<Vec<_>>().join("; "))
+            }
+        };
+        self.health.ready(CERTIFICATES, state.clone());
+        let outcome = outcome?;
+        say(&outcome);
+        let prepared = self.prepare(&outcome).await;
+        let words = prepared.as_ref().err().map(|error| format!("{error:#}"));
+        self.health.ready(FLEET, words.map_or(Ok(()), Err));
+        prepared?;
+        state.map_err(anyhow::Error::msg)
+    }
+
+    /// Applies the objects where that is due.
+    async fn prepare(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
+        let address = outcome.site.outside();
+        let is_recent = |it: &Applied| {
+            it.address == address && it.trusted == outcome.trusted && it.at.elapsed() < REAPPLY
+        };
+        if self.applied.as_ref().is_some_and(is_recent) {
+            return Ok(());
+        }
+        let mut config = client::from_text(&outcome.visitor, "of the fleet API", None).await?;
+        if !self.settings.api_server.is_empty() {
+            config.cluster_url = self.settings.api_server.parse()?;
+        }
+        let fleet = client::connect(&config, Profile::Write)?;
+        let directory = self.settings.objects_directory.as_deref();
+        prepare(&fleet, &address, &outcome.trusted, directory).await?;
+        self.applied = Some(Applied {
+            at: Instant::now(),
+            address,
+            trusted: outcome.trusted.clone(),
+        });
+        Ok(())
+    }
+}
+
+/// Applies definitions, roles and admission policies to a fleet API, and says publicly where it is.
+///
+/// # Errors
+/// When the API does not answer or refuses an object, and when a newer version wrote one.
+pub async fn prepare(
+    fleet: &kube::Client,
+    address: &str,
+    trusted: &str,
+    directory: Option<&std::path::Path>,
+) -> anyhow::Result<()> {
+    let mut all = objects::own()?;
+    if let Some(directory) = directory {
+        all.extend(objects::of_directory(directory)?);
+    }
+    let number = all.len();
+    let newer = objects::apply(fleet, all, env!("CARGO_PKG_VERSION")).await;
+    let newer = newer.context("prepare the fleet API")?;
+    objects::announce(fleet, address, trusted).await?;
+    anyhow::ensure!(
+        newer.is_empty(),
+        "the fleet API was prepared by a newer version than {}, whose objects stay as they are: {}",
+        env!("CARGO_PKG_VERSION"),
+        newer.join(", ")
+    );
+    tracing::info!(objects = number, "the fleet API is prepared");
+    Ok(())
+}
+
+fn say(outcome: &Outcome) {
+    for (secret, why) in &outcome.written {
+        tracing::info!(secret, why, "wrote a Secret");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_are_refused_with_their_name() {
+        let with = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(with(|_| {}), Ok(()));
+        assert_eq!(with(|it| it.address = "https://a:6443".to_owned()), Ok(()));
+        for (result, name) in [
+            (
+                with(|it| it.address = "fleet.example.com".to_owned()),
+                "address",
+            ),
+            (
+                with(|it| it.api_server = "http://a".to_owned()),
+                "api-server",
+            ),
+            (
+                with(|it| it.certificate_lifetime = "0s".parse().unwrap()),
+                "certificate-lifetime",
+            ),
+        ] {
+            assert!(result.clone().unwrap_err().contains(name), "{result:?}");
+        }
+    }
+}

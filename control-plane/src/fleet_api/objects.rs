@@ -1,0 +1,249 @@
+//! Objects that a fleet API needs before anybody can use it: definitions, roles, admission policies
+//! and the public ConfigMap by which members join.
+//!
+//! Each bears the version of the program that wrote it. An older program leaves the objects of a
+//! newer one as they are and says so.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kube::api::{Patch, PatchParams};
+use muster_shared::k8s::{
+    Api, Client, ClusterRoleBinding, ConfigMap, DynamicObject, ObjectMeta, ResourceExt, RoleRef,
+    Subject,
+};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+
+use super::plan::ADMINISTRATORS;
+use crate::fleet::COMPONENT;
+use crate::fleet::api_error::ApiError;
+use crate::registration::{access, discovery};
+
+/// Annotation with the version of the program that wrote an object.
+const VERSION: &str = "failover.muster.io/version";
+/// Rights of the control plane.
+const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
+
+/// Reason why the fleet API could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// A call failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The program's own files cannot be read.
+    #[error(transparent)]
+    Access(#[from] access::Error),
+    /// The files of `--objects-directory` cannot be read.
+    #[error("cannot read {path:?} (--objects-directory): {problem}")]
+    File {
+        /// Path of the file.
+        path: String,
+        /// Error of reading it.
+        problem: String,
+    },
+    /// An object could not be written down.
+    #[error("cannot write an object: {0}")]
+    Write(#[from] serde_json::Error),
+    /// A kubeconfig could not be written down.
+    #[error("cannot write a kubeconfig: {0}")]
+    Kubeconfig(#[from] serde_saphyr::ser::Error),
+}
+
+/// Returns the objects that belong to this version, in the order in which they are applied.
+pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
+    let mut all = Vec::new();
+    // The namespaces come first, the definitions before roles that name their kinds.
+    let control_plane = access::objects(CONTROL_PLANE)?;
+    let (namespaces, rest): (Vec<_>, Vec<_>) = control_plane
+        .into_iter()
+        .partition(|it| access::kind(it) == "Namespace");
+    all.extend(namespaces);
+    for definition in muster_shared::api::crds() {
+        all.push(dynamic(&definition)?);
+    }
+    all.extend(rest);
+    all.extend(access::of_registration()?);
+    all.push(dynamic(&administrators())?);
+    Ok(all)
+}
+
+/// Returns the objects of the YAML files in a directory, by the names of the files.
+pub(super) fn of_directory(directory: &Path) -> Result<Vec<DynamicObject>, Error> {
+    let failed = |path: &Path, problem: &dyn std::fmt::Display| Error::File {
+        path: path.display().to_string(),
+        problem: problem.to_string(),
+    };
+    let entries = std::fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
+    let mut paths: Vec<_> = entries.filter_map(|it| Some(it.ok()?.path())).collect();
+    paths.retain(|it| it.extension().is_some_and(|it| it == "yaml"));
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
+        all.extend(access::objects(&text).map_err(|error| failed(&path, &error))?);
+    }
+    Ok(all)
+}
+
+/// Administrators have all rights by a binding, which can be taken away; a certificate cannot.
+fn administrators() -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: ObjectMeta {
+            name: Some(ADMINISTRATORS.to_owned()),
+            ..ObjectMeta::default()
+        },
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: "cluster-admin".to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "Group".to_owned(),
+            name: ADMINISTRATORS.to_owned(),
+            namespace: None,
+        }]),
+    }
+}
+
+fn dynamic<T>(object: &T) -> Result<DynamicObject, Error>
+where
+    T: serde::Serialize + kube::Resource<DynamicType = ()>,
+{
+    let mut value = serde_json::to_value(object)?;
+    value["apiVersion"] = T::api_version(&()).into();
+    value["kind"] = T::kind(&()).into();
+    Ok(serde_json::from_value(value)?)
+}
+
+/// Applies objects. Returns those that a newer version wrote, with that version: they stay as they
+/// are.
+pub(super) async fn apply(
+    fleet: &Client,
+    objects: Vec<DynamicObject>,
+    version: &str,
+) -> Result<Vec<String>, Error> {
+    let mut newer = Vec::new();
+    for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
+        access::ensure_namespace(fleet, name).await?;
+    }
+    let params = PatchParams::apply(COMPONENT).force();
+    for mut object in objects {
+        let name = object.name_any();
+        let said = format!("{} {name}", access::kind(&object));
+        let api = access::api(fleet, &object);
+        let found = api.get_metadata_opt(&name).await;
+        let found = found.map_err(ApiError::of("read", &said))?;
+        let theirs = found.as_ref().and_then(|it| it.annotations().get(VERSION));
+        if let Some(theirs) = theirs.filter(|it| is_newer(it, version)) {
+            newer.push(format!("{said} is of version {theirs}"));
+            continue;
+        }
+        let annotations = object.annotations_mut();
+        annotations.insert(VERSION.to_owned(), version.to_owned());
+        let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
+        applied.map_err(ApiError::of("apply", &said))?;
+    }
+    Ok(newer)
+}
+
+/// Says publicly where the fleet API is and who signs its certificate. Signatures for tokens, which
+/// kube-controller-manager adds, stay.
+pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Result<(), Error> {
+    let roots: Vec<Vec<u8>> = {
+        use rustls::pki_types::CertificateDer;
+        use rustls::pki_types::pem::PemObject as _;
+        let list = CertificateDer::pem_slice_iter(trusted.as_bytes());
+        list.filter_map(Result::ok).map(|it| it.to_vec()).collect()
+    };
+    let text = serde_saphyr::to_string(&discovery::kubeconfig(server, &roots))?;
+    access::ensure_namespace(fleet, discovery::NAMESPACE).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(fleet.clone(), discovery::NAMESPACE);
+    let said = format!("ConfigMap {}/{}", discovery::NAMESPACE, discovery::NAME);
+    let found = maps.get_opt(discovery::NAME).await;
+    let found = found.map_err(ApiError::of("read", &said))?;
+    let now = found
+        .as_ref()
+        .and_then(|it| it.data.as_ref()?.get(discovery::KEY));
+    if now == Some(&text) {
+        return Ok(());
+    }
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(discovery::NAME.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([(discovery::KEY.to_owned(), text)])),
+        ..ConfigMap::default()
+    };
+    let params = PatchParams::apply(COMPONENT).force();
+    let applied = maps
+        .patch(discovery::NAME, &params, &Patch::Apply(&map))
+        .await;
+    applied.map_err(ApiError::of("apply", &said))?;
+    tracing::info!(server, "members are told where the fleet API is");
+    Ok(())
+}
+
+/// Returns whether a version is newer than another. What is no version is older than all.
+fn is_newer(theirs: &str, ours: &str) -> bool {
+    let read = |text: &str| -> Option<Vec<u64>> {
+        let numbers = text.split(['-', '+']).next()?.split('.');
+        numbers.map(|it| it.parse().ok()).collect()
+    };
+    match (read(theirs), read(ours)) {
+        (Some(theirs), Some(ours)) => theirs > ours,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_program_does_not_write_over_what_a_newer_one_wrote() {
+        for (theirs, ours, expected) in [
+            ("0.2.0", "0.1.0", true),
+            ("0.1.10", "0.1.9", true),
+            ("1.0.0", "0.9.9", true),
+            ("0.1.0", "0.1.0", false),
+            ("0.1.0", "0.2.0", false),
+            ("0.1.0-rc1", "0.1.0", false),
+            ("", "0.1.0", false),
+            ("x", "0.1.0", false),
+        ] {
+            assert_eq!(is_newer(theirs, ours), expected, "{theirs} and {ours}");
+        }
+    }
+
+    #[test]
+    fn everything_that_a_fleet_needs_is_there_once_and_in_order() {
+        let all = own().unwrap();
+        let names: Vec<_> = all
+            .iter()
+            .map(|it| {
+                format!(
+                    "{} {:?} {}",
+                    access::kind(it),
+                    it.namespace(),
+                    it.name_any()
+                )
+            })
+            .collect();
+        let mut once = names.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), names.len(), "{names:?}");
+        let position = |kind: &str| all.iter().position(|it| access::kind(it) == kind);
+        assert!(position("Namespace") < position("CustomResourceDefinition"));
+        assert!(position("CustomResourceDefinition") < position("ClusterRole"));
+        for kind in [
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "Role",
+        ] {
+            assert!(position(kind).is_some(), "{kind}");
+        }
+    }
+}

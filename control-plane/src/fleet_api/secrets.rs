@@ -1,0 +1,373 @@
+//! One pass over the Secrets of a bundled fleet API: makes what is missing, renews what ends, and
+//! writes nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use muster_shared::certificate::kubeconfig::Way;
+use muster_shared::k8s::{Api, ByteString, Client, ObjectMeta, Secret, Service};
+use serde_json::json;
+
+use super::issue::{self, Pair};
+use super::judge::{self, AUTHORITIES, Authority, CERTIFICATE, KEY, TOKENS, Verdict};
+use super::plan::{Kubeconfig, Leaf, PORT, Signer, Site};
+use crate::fleet::COMPONENT;
+use crate::fleet::api_error::ApiError;
+
+/// Key of a kubeconfig.
+const KUBECONFIG: &str = "kubeconfig";
+/// Lifetime of the certificate with which this program prepares the fleet API.
+const VISIT: Duration = Duration::from_hours(1);
+
+/// Lifetimes of new certificates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lives {
+    /// Of an authority.
+    pub authority: Duration,
+    /// Of all others.
+    pub leaf: Duration,
+}
+
+/// Reason why a Secret is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The host's API rejected a call.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The Secret is refused.
+    #[error("cannot use Secret {0:?}: {1}")]
+    Refused(String, String),
+    /// No certificate could be made.
+    #[error("cannot make the {0}: {1}")]
+    Issue(String, rcgen::Error),
+    /// A kubeconfig could not be written.
+    #[error("cannot write a kubeconfig: {0}")]
+    Write(#[from] serde_saphyr::ser::Error),
+}
+
+/// State after a pass.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The site, with the addresses that the host's load balancer gave.
+    pub site: Site,
+    /// Kubeconfig with which the fleet API is prepared, for an hour; stored nowhere.
+    pub visitor: String,
+    /// Authorities by which clients know the fleet API (PEM).
+    pub trusted: String,
+    /// Secrets that were written, with the reason.
+    pub written: Vec<(String, &'static str)>,
+    /// Secrets that are not as they should be. The others are.
+    pub problems: Vec<Error>,
+}
+
+/// Keeps the Secrets of one fleet API in the host cluster.
+pub(super) struct Keeper {
+    /// Client of the host cluster.
+    pub host: Client,
+    /// Names, as configured.
+    pub site: Site,
+    /// Lifetimes of new certificates.
+    pub lives: Lives,
+    /// Secret with a serving certificate that somebody else keeps, such as cert-manager.
+    pub serving: Option<String>,
+}
+
+impl Keeper {
+    /// Makes a pass.
+    ///
+    /// # Errors
+    /// When an authority cannot be used, without which nothing else can be judged.
+    pub(super) async fn pass(&self, now: Timestamp) -> Result<Outcome, Error> {
+        let site = self.located().await?;
+        let mut leaves = site.leaves();
+        let mut found = BTreeMap::new();
+        for leaf in &leaves {
+            found.insert(leaf.secret.clone(), self.get(&leaf.secret).await?);
+        }
+        let mut written = Vec::new();
+        let signed = |signer| {
+            let signed = leaves.iter().filter(|it| it.signer == signer);
+            let mut there = signed.filter(|it| found.get(&it.secret).is_some_and(Option::is_some));
+            there.next().map(|it| it.secret.as_str())
+        };
+        let fleet = self.authority(
+            "ca",
+            "muster-fleet-ca",
+            signed(Signer::Fleet),
+            now,
+            &mut written,
+        );
+        let fleet = fleet.await?;
+        let etcd = self.authority(
+            "etcd-ca",
+            "muster-etcd-ca",
+            signed(Signer::Etcd),
+            now,
+            &mut written,
+        );
+        let etcd = etcd.await?;
+        let mut problems = Vec::new();
+        if let Err(error) = self.token_key(&mut written).await {
+            problems.push(error);
+        }
+        let mut trusted = fleet.trusted.clone();
+        if let Some(name) = &self.serving {
+            let brought = self.get(name).await?;
+            let brought = brought.and_then(|it| it.data?.remove(AUTHORITIES));
+            let brought = brought.and_then(|it| String::from_utf8(it.0).ok());
+            trusted = judge::bundle(&trusted, &brought.unwrap_or_default());
+            leaves.retain(|it| it.secret != site.name("api-tls"));
+        }
+        for leaf in &leaves {
+            let found = found.get(&leaf.secret).and_then(Option::as_ref);
+            let (authority, trusted) = match leaf.signer {
+                Signer::Fleet => (&fleet, &trusted),
+                Signer::Etcd => (&etcd, &etcd.trusted),
+            };
+            match self.leaf(leaf, &site, found, authority, trusted, now).await {
+                Ok(Some(why)) => written.push((leaf.secret.clone(), why)),
+                Ok(None) => {}
+                Err(error) => problems.push(error),
+            }
+        }
+        let visitor = visitor(&site, &fleet, &trusted, now)?;
+        Ok(Outcome {
+            site,
+            visitor,
+            trusted,
+            written,
+            problems,
+        })
+    }
+
+    /// Returns the site with the names and the address that the Service got from its load balancer.
+    async fn located(&self) -> Result<Site, Error> {
+        let mut site = self.site.clone();
+        let name = site.name("api");
+        let services: Api<Service> = Api::namespaced(self.host.clone(), &site.namespace);
+        let service = services.get_opt(&name).await;
+        let service = service.map_err(ApiError::of("read", &format!("Service {name}")))?;
+        let status = service.and_then(|it| it.status?.load_balancer?.ingress);
+        for ingress in status.into_iter().flatten() {
+            for name in [ingress.hostname, ingress.ip].into_iter().flatten() {
+                if site.address.is_empty() {
+                    let host = if name.contains(':') {
+                        format!("[{name}]")
+                    } else {
+                        name.clone()
+                    };
+                    site.address = format!("https://{host}:{PORT}");
+                }
+                site.names.push(name);
+            }
+        }
+        Ok(site)
+    }
+
+    async fn authority(
+        &self,
+        what: &str,
+        common_name: &str,
+        signed: Option<&str>,
+        now: Timestamp,
+        written: &mut Vec<(String, &'static str)>,
+    ) -> Result<Authority, Error> {
+        let name = self.site.name(what);
+        let found = self.get(&name).await?;
+        let (authority, why) = match judge::authority(found.as_ref(), signed, now) {
+            Verdict::Keep(authority) => (authority, "further authorities are trusted"),
+            Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
+            Verdict::Make(why) => {
+                let made = issue::authority(common_name, now, self.lives.authority);
+                let pair =
+                    made.map_err(|error| Error::Issue(format!("authority {name}"), error))?;
+                let until = now.saturating_add(
+                    jiff::SignedDuration::try_from(self.lives.authority).unwrap_or_default(),
+                );
+                let until = until.unwrap_or(Timestamp::MAX);
+                let trusted = judge::bundle(&pair.certificate, "");
+                (
+                    Authority {
+                        pair,
+                        trusted,
+                        until,
+                    },
+                    why,
+                )
+            }
+        };
+        let mut data = files(&authority.pair);
+        data.insert(AUTHORITIES, authority.trusted.clone());
+        if self.store(&name, found.as_ref(), data).await? {
+            written.push((name, why));
+        }
+        Ok(authority)
+    }
+
+    async fn token_key(&self, written: &mut Vec<(String, &'static str)>) -> Result<(), Error> {
+        let name = self.site.name("accounts");
+        let found = self.get(&name).await?;
+        match judge::token_key(found.as_ref()) {
+            Verdict::Keep(_) => {}
+            Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
+            Verdict::Make(why) => {
+                let made = issue::token_key();
+                let made = made.map_err(|error| Error::Issue("key of tokens".to_owned(), error))?;
+                let data = BTreeMap::from([(TOKENS[0], made.private), (TOKENS[1], made.public)]);
+                self.store(&name, found.as_ref(), data).await?;
+                written.push((name, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes or renews a certificate where that is due. Returns why its Secret was written.
+    async fn leaf(
+        &self,
+        leaf: &Leaf,
+        site: &Site,
+        found: Option<&Secret>,
+        authority: &Authority,
+        trusted: &str,
+        now: Timestamp,
+    ) -> Result<Option<&'static str>, Error> {
+        let (pair, why) = match judge::leaf(found, leaf, authority, now, self.lives.leaf) {
+            Verdict::Keep(pair) => (pair, "its kubeconfig or the trusted authorities changed"),
+            Verdict::Refuse(why) => return Err(Error::Refused(leaf.secret.clone(), why)),
+            Verdict::Make(why) => (sign(leaf, authority, now, self.lives.leaf)?, why),
+        };
+        let mut data = files(&pair);
+        data.insert(AUTHORITIES, trusted.to_owned());
+        if let Some(text) = kubeconfig(leaf, site, &pair, trusted)? {
+            data.insert(KUBECONFIG, text);
+        }
+        let is_written = self.store(&leaf.secret, found, data).await?;
+        Ok(is_written.then_some(why))
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.host.clone(), &self.site.namespace)
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
+        let found = self.secrets().get_opt(name).await;
+        Ok(found.map_err(ApiError::of("read", &format!("Secret {name}")))?)
+    }
+
+    /// Writes a Secret, unless it has the same data already or somebody else wrote it meanwhile.
+    async fn store(
+        &self,
+        name: &str,
+        found: Option<&Secret>,
+        data: BTreeMap<&'static str, String>,
+    ) -> Result<bool, Error> {
+        let octets =
+            |(key, value): (&str, String)| (key.to_owned(), ByteString(value.into_bytes()));
+        let data: BTreeMap<_, _> = data.into_iter().map(octets).collect();
+        let params = PostParams {
+            field_manager: Some(COMPONENT.to_owned()),
+            ..PostParams::default()
+        };
+        let outcome = match found {
+            Some(found) if found.data.as_ref() == Some(&data) => return Ok(false),
+            Some(found) => {
+                let secret = Secret {
+                    data: Some(data),
+                    ..found.clone()
+                };
+                self.secrets().replace(name, &params, &secret).await
+            }
+            None => {
+                let labels = [
+                    (judge::MANAGED_BY, judge::MANAGER),
+                    ("app.kubernetes.io/part-of", "muster"),
+                    ("app.kubernetes.io/instance", &self.site.prefix),
+                ];
+                let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                let secret = Secret {
+                    metadata: ObjectMeta {
+                        name: Some(name.to_owned()),
+                        labels: Some(labels.into()),
+                        ..ObjectMeta::default()
+                    },
+                    data: Some(data),
+                    type_: Some("Opaque".to_owned()),
+                    ..Secret::default()
+                };
+                self.secrets().create(&params, &secret).await
+            }
+        };
+        outcome.map_err(ApiError::of("write", &format!("Secret {name}")))?;
+        Ok(true)
+    }
+}
+
+/// Makes a kubeconfig of the group that has all rights before there are roles.
+fn visitor(
+    site: &Site,
+    authority: &Authority,
+    trusted: &str,
+    now: Timestamp,
+) -> Result<String, Error> {
+    let leaf = Leaf {
+        secret: String::new(),
+        purpose: "certificate that prepares the fleet API",
+        signer: Signer::Fleet,
+        user: format!("{COMPONENT}-setup"),
+        group: Some("system:masters".to_owned()),
+        names: Vec::new(),
+        serves: false,
+        asks: true,
+        kubeconfig: Kubeconfig::Inside,
+    };
+    let pair = sign(&leaf, authority, now, VISIT)?;
+    Ok(kubeconfig(&leaf, site, &pair, trusted)?.unwrap_or_default())
+}
+
+fn sign(leaf: &Leaf, authority: &Authority, now: Timestamp, life: Duration) -> Result<Pair, Error> {
+    issue::leaf(leaf, &authority.pair, authority.until, now, life)
+        .map_err(|error| Error::Issue(leaf.purpose.to_owned(), error))
+}
+
+fn files(pair: &Pair) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        (CERTIFICATE, pair.certificate.clone()),
+        (KEY, pair.key.clone()),
+    ])
+}
+
+fn kubeconfig(
+    leaf: &Leaf,
+    site: &Site,
+    pair: &Pair,
+    trusted: &str,
+) -> Result<Option<String>, Error> {
+    let server = match leaf.kubeconfig {
+        Kubeconfig::None => return Ok(None),
+        Kubeconfig::Files | Kubeconfig::Inside => site.inside(),
+        Kubeconfig::Outside => site.outside(),
+    };
+    let files = leaf.kubeconfig == Kubeconfig::Files;
+    let way = Way {
+        server,
+        authority: if files {
+            Vec::new()
+        } else {
+            trusted.as_bytes().to_vec()
+        },
+        ..Way::default()
+    };
+    let (certificate, key) = (pair.certificate.as_bytes(), pair.key.as_bytes());
+    let mut document = way.with_certificate(&leaf.user, certificate, key);
+    if files {
+        // Beside the kubeconfig.
+        document["clusters"][0]["cluster"]["certificate-authority"] = AUTHORITIES.into();
+        document["users"][0]["user"] = json!({
+            "client-certificate": CERTIFICATE,
+            "client-key": KEY,
+        });
+    }
+    Ok(Some(serde_saphyr::to_string(&document)?))
+}
