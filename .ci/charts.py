@@ -168,8 +168,32 @@ def agent():
     check(f"{path}: asks for its certificate with a bootstrap kubeconfig", flags <= set(main["args"]), str(main["args"]))
     names = [(each["secret"]["secretName"], each["secret"].get("optional")) for each in volumes]
     check(f"{path}: starts without a certificate, and without the token later", names == [("muster-fleet-kubeconfig", True), ("first", True)], str(names))
+    joining = {"server": "https://fleet.example.com:6443", "token": "abcdef.0123456789abcdef", "caData": "LS0tLS1CRUdJTg=="}
+    objects = rendered(path, {**values, "fleet": joining})
+    deployment, main = container(objects)
+    secret = next(each for each in objects if each["kind"] == "Secret")
+    kubeconfig = yaml.safe_load(secret["stringData"]["kubeconfig"])
+    told = (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"])
+    expected = ({"server": joining["server"], "certificate-authority-data": joining["caData"]}, {"token": joining["token"]})
+    check(f"{path}: a bootstrap kubeconfig is made of address, authority and token", told == expected, str(told))
+    names = [(each["secret"]["secretName"], each["secret"].get("optional")) for each in deployment["spec"]["template"]["spec"]["volumes"]]
+    check(f"{path}: and mounted", names == [("muster-fleet-kubeconfig", True), ("muster-bootstrap", True)], str(names))
+    check(f"{path}: and read", "--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig" in main["args"] and "--controllers=*,certRotation" in main["args"], str(main["args"]))
+    objects = rendered(path, {**values, "fleet": {**joining, "token": ""}})
+    kubeconfig = yaml.safe_load(next(each for each in objects if each["kind"] == "Secret")["stringData"]["kubeconfig"])
+    check(f"{path}: an upgrade without the token leaves the rest", kubeconfig["users"][0]["user"] == {}, str(kubeconfig))
+    for fleet, word in [({**joining, "bootstrapSecret": "first"}, "exclude each other"), ({"token": joining["token"]}, "fleet.server is missing")]:
+        try:
+            rendered(path, {**values, "fleet": fleet})
+            words = ""
+        except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+            words = str(error)
+        check(f"{path}: {word}", word in words, words)
     cases = [
         ({"clusterName": ""}, "clusterName"),
+        ({"clusterName": "a", "fleet": {"server": "fleet.example.com"}}, "server"),
+        ({"clusterName": "a", "fleet": {"token": "abc"}}, "token"),
+        ({"clusterName": "a", "fleet": {"caData": "-----BEGIN"}}, "caData"),
         ({"clusterName": "a", "fleet": {"bootstrapKey": "a/b"}}, "bootstrapKey"),
         ({"clusterName": "Member.1"}, "clusterName"),
         ({"clusterName": "a", "x": 1}, "x"),
@@ -206,6 +230,9 @@ def agent_access():
     own = rules(objects, "Role", "muster-certificate", "muster-system")
     check(f"{path}: a narrow agent renews its own certificate", [rule["resourceNames"] for rule in own] == [["muster-fleet-kubeconfig"]], str(own))
     check(f"{path}: and makes no Secret", ["get", "patch"] in [rule["verbs"] for rule in own], str(own))
+    joining = {"server": "https://fleet.example.com", "token": "abcdef.0123456789abcdef"}
+    own = rules(rendered(path, {**narrow, "fleet": joining}), "Role", "muster-certificate", "muster-system")
+    check(f"{path}: a narrow agent that joins by its values makes its own Secret", [rule["verbs"] for rule in own if rule["resources"] == ["secrets"]] == [["get", "create", "patch"]], str(own))
     own = rules(rendered(path, {**narrow, "fleet": {"bootstrapSecret": "first"}}), "Role", "muster-certificate", "muster-system")
     secrets = [(rule["resourceNames"], rule["verbs"]) for rule in own if rule["resources"] == ["secrets"]]
     check(f"{path}: a narrow agent makes its own Secret and no other", secrets == [(["muster-fleet-kubeconfig"], ["get", "create", "patch"])], str(own))

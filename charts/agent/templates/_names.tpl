@@ -24,3 +24,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "muster.priorityClass" -}}
 {{ .Values.priorityClass.name | default (printf "%s-%s" .Release.Name .Release.Namespace | trimSuffix "-") }}
 {{- end }}
+
+{{- /* The Secret with the bootstrap kubeconfig; empty where the agent does not join by itself. */ -}}
+{{- define "muster.bootstrap" -}}
+{{- if .Values.fleet.server -}}
+{{ .Release.Name }}-bootstrap
+{{- else -}}
+{{ .Values.fleet.bootstrapSecret }}
+{{- end -}}
+{{- end }}

@@ -24,7 +24,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration as StdDuration;
 
-use anyhow::Context as _;
 use clap::ArgAction::Set;
 use muster_shared::client::{self, Gateway, Limits, Profile, Source};
 use muster_shared::clock::calendar;
@@ -278,10 +277,7 @@ impl Program {
         let look = LOOK.min(*self.settings.certificate_lifetime / 12);
         loop {
             let trouble = self.pass().await;
-            let text = trouble
-                .as_ref()
-                .err()
-                .map_or_else(String::new, |it| format!("{it:#}"));
+            let text = trouble.err().map_or_else(String::new, |it| it.to_string());
             if !text.is_empty() && text != self.said {
                 tracing::warn!(problem = text, "the fleet API is not as it should be");
             }
@@ -305,7 +301,7 @@ impl Program {
         let outcome = outcome?;
         say(&outcome);
         let prepared = self.prepare(&outcome).await;
-        let words = prepared.as_ref().err().map(|error| format!("{error:#}"));
+        let words = prepared.as_ref().err().map(ToString::to_string);
         self.health.ready(FLEET, words.map_or(Ok(()), Err));
         prepared?;
         state.map_err(anyhow::Error::msg)
@@ -352,7 +348,7 @@ pub async fn prepare(
     }
     let number = all.len();
     let newer = objects::apply(fleet, all, env!("CARGO_PKG_VERSION")).await;
-    let newer = newer.context("prepare the fleet API")?;
+    let newer = newer?;
     objects::announce(fleet, address, trusted).await?;
     anyhow::ensure!(
         newer.is_empty(),

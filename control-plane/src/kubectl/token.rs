@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Context, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use kube::Config;
@@ -21,6 +23,9 @@ use crate::registration::access;
 use crate::registration::decide::rivals;
 use crate::registration::discovery::{self, Info};
 use crate::registration::token::{self, Entry, SECRET_TYPE, Token, USAGES};
+
+/// The agent's chart, from the root of the repository.
+const CHART: &str = "charts/agent";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -64,7 +69,15 @@ pub(super) struct Create {
     /// (`--bootstrap-kubeconfig`).
     #[arg(long, conflicts_with = "print_register_command")]
     print_bootstrap_kubeconfig: bool,
-    /// Address of the fleet API as members see it; that of the kubeconfig without it.
+    /// Print the helm command that installs the member's agent, which registers by itself. Run it
+    /// with the kubeconfig of the member.
+    #[arg(long, requires = "cluster_name", conflicts_with_all = ["print_register_command", "print_bootstrap_kubeconfig"])]
+    print_helm_command: bool,
+    /// The agent's chart in the helm command.
+    #[arg(long, default_value = CHART, value_name = "CHART")]
+    chart: String,
+    /// Address of the fleet API as members see it. Without it that of ConfigMap
+    /// kube-public/cluster-info for the helm command, and that of the kubeconfig otherwise.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
@@ -115,8 +128,9 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         needed.extend(access::of_member(name)?);
     }
     access::grant(&fleet, &needed).await?;
-    let server = options.server;
-    let server = server.unwrap_or_else(|| config.cluster_url.to_string());
+    let given = options.server;
+    let own = config.cluster_url.to_string();
+    let server = given.clone().unwrap_or_else(|| own.clone());
     let info = publish(&fleet, config, server.trim_end_matches('/')).await?;
     let secrets: Api<Secret> = Api::namespaced(fleet, token::NAMESPACE);
     let created = secrets
@@ -138,6 +152,11 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         let kubeconfig = way.with_token("bootstrap", &entry.token.to_string());
         return serde_saphyr::to_string(&kubeconfig).context("write the kubeconfig");
     }
+    if let (true, Some(name)) = (options.print_helm_command, cluster) {
+        let server = given.or(info.server).unwrap_or(own);
+        let (chart, token) = (&options.chart, entry.token.to_string());
+        return Ok(helm_command(chart, name, &server, &info.authority, &token));
+    }
     if !options.print_register_command {
         return Ok(format!("{}\n", entry.token));
     }
@@ -149,6 +168,16 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         entry.token,
         hashes.join(",")
     ))
+}
+
+/// The command that installs the agent of a member.
+fn helm_command(chart: &str, name: &str, server: &str, authority: &[u8], token: &str) -> String {
+    format!(
+        "helm upgrade --install muster-agent {chart} --namespace muster-system --create-namespace \\\n  \
+         --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={}\n",
+        server.trim_end_matches('/'),
+        STANDARD.encode(authority)
+    )
 }
 
 /// Refuses a name whose Secrets would have the names of another cluster's.

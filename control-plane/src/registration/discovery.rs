@@ -109,6 +109,8 @@ pub struct Info {
     pub authority: Vec<u8>,
     /// The hash of each.
     pub hashes: Vec<Hash>,
+    /// Address of the fleet API.
+    pub server: Option<String>,
 }
 
 impl Info {
@@ -119,7 +121,9 @@ impl Info {
             .get(KEY)
             .ok_or_else(|| useless(&"it has no kubeconfig"))?;
         let root: Value = serde_saphyr::from_str(text).map_err(|error| useless(&error))?;
-        let authority = root["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
+        let cluster = &root["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().map(str::to_owned);
+        let authority = cluster["certificate-authority-data"].as_str();
         let authority = authority.ok_or_else(|| useless(&"its kubeconfig has no authority"))?;
         let authority = STANDARD
             .decode(authority)
@@ -128,6 +132,7 @@ impl Info {
         Ok(Self {
             hashes: chain.iter().map(|it| Hash::of(&it.key)).collect(),
             authority,
+            server,
         })
     }
 
