@@ -43,8 +43,8 @@
 //! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
 //!   approvals, roles and namespaces of members.
 //!
-//! [`fleet_api`] is a program of its own (`muster-control-plane fleet-api`): it keeps the certificates
-//! of a fleet API that the chart brings along, and prepares that API.
+//! [`fleet_api`] is a program of its own (`muster-control-plane fleet-api`): it keeps the
+//! certificates of a fleet API that the chart brings along, and prepares that API.
 //!
 //! # A failover, step by step
 //!
