@@ -259,8 +259,9 @@ def fleet_access():
     check(f"{path}: every object once", len(keys) == len(set(keys)), str(keys))
     for member, other in [("m1", "m2"), ("m2", "m1")]:
         named = rules(objects, "ClusterRole", f"muster:agent:{member}")
-        # The scripts of interpreters are for all: agents read them, and write none.
-        scripts = [rule for rule in named if rule["resources"] == ["resourceinterpretercustomizations"]]
+        # The scripts and webhooks of interpreters are for all: agents read them, and write none.
+        interpreters = ["resourceinterpretercustomizations", "resourceinterpreterwebhookconfigurations"]
+        scripts = [rule for rule in named if rule["resources"] == interpreters]
         verbs = [(rule["apiGroups"], rule["verbs"]) for rule in scripts]
         check(f"{path}: {member} only reads scripts", verbs == [(["config.karmada.io"], ["get", "list", "watch"])], str(verbs))
         names = {name for rule in named if rule not in scripts for name in rule.get("resourceNames", ["*"])}

@@ -52,8 +52,9 @@
 //!   `/readyz`.
 //! * `work informer` watches the Works of the member; decides nothing; writes the cache that the
 //!   other tasks read.
-//! * `interpreter customizations` watches ResourceInterpreterCustomizations of the fleet API;
-//!   decides which scripts count; writes the interpreters that `member watches` and `applier` ask.
+//! * `interpreters` watches ResourceInterpreterCustomizations and
+//!   ResourceInterpreterWebhookConfigurations of the fleet API; decides which count; writes the
+//!   interpreters that `member watches` and `applier` ask, and sends the questions to the webhooks.
 //!
 //! Beside these run the admin servers, the delivery of events, and the reload of credentials from
 //! files (`wiring/mod.rs`).

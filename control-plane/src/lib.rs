@@ -103,6 +103,7 @@ pub mod eviction;
 pub mod fleet;
 pub mod fleet_api;
 mod graceful_eviction;
+mod interpreter_webhooks;
 pub mod kubectl;
 mod overrides;
 mod push;
@@ -112,7 +113,6 @@ pub mod scheduler;
 pub mod settings;
 mod status;
 mod taint;
-mod unsupported;
 mod webhook;
 mod wiring;
 

@@ -36,7 +36,9 @@ const SHARED: Floors = &[
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
+    &["readable"],
     &["customizations"],
+    &["interpreter_webhooks"],
     &["write"],
     &["lease"],
     &["tasks"],
@@ -88,7 +90,7 @@ const CONTROL_PLANE: Floors = &[
     &["registration"],
     &["fleet_api"],
     &["customizations"],
-    &["unsupported"],
+    &["interpreter_webhooks"],
     &["webhook"],
     &["kubectl"],
     &["wiring"],

@@ -8,7 +8,7 @@
 //! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
 //! | [`interpreter`] | meaning of resources: replicas, health, status, dependencies |
-//! | [`customizations`] | the users' scripts for it, as the fleet API has them |
+//! | [`customizations`], [`interpreter_webhooks`] | the users' scripts and webhooks for it |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
@@ -32,6 +32,7 @@ mod http_server;
 pub mod https;
 pub mod interner;
 pub mod interpreter;
+pub mod interpreter_webhooks;
 pub mod jsonpath;
 pub mod k8s;
 pub mod lease;
@@ -39,6 +40,7 @@ pub mod merge;
 pub mod names;
 pub mod protobuf;
 pub mod queue;
+mod readable;
 pub mod remind;
 pub mod selectors;
 pub mod serve;

@@ -170,6 +170,7 @@ impl Applier {
         let name = work.name_any();
         let total = work.spec.workload.manifests.len();
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
+        let mut is_asked = false;
         let mut first: HashMap<_, usize> = HashMap::new();
         for (ordinal, manifest) in in_order(&work) {
             if !self.objects.member.may_act() {
@@ -192,6 +193,8 @@ impl Applier {
             };
             match outcome {
                 Ok(change) => changed |= change != Change::None,
+                // A webhook has to say which fields the member keeps.
+                Err(error) if error.waits(&self.queue, &name) => is_asked = true,
                 Err(error) => {
                     waits |= waits_for_others(&error);
                     failures.unapplied.push(error.to_string());
@@ -207,6 +210,10 @@ impl Applier {
             return Err(Error::Dismissed);
         }
 
+        if is_asked && failures.is_empty() {
+            // What was reported stays until all objects have been applied.
+            return Ok(Next::Done);
+        }
         let now = self.clock.now();
         let applied = outcome::applied(total, &failures, now);
         let (contended, again) = self.repairs.contended(&name);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use muster_shared::fleet_id::Owner;
+use muster_shared::interpreter::webhook::Pending;
 use muster_shared::k8s::Api;
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Selection};
@@ -16,6 +17,7 @@ use super::index::Index;
 use super::look::Look;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
+use super::waiting::Waiting;
 use super::watches::Watches;
 use crate::digest::digest;
 use crate::work::desired::ObjectKey;
@@ -48,6 +50,7 @@ impl Watches {
         let mut index = Index::default();
         let mut listed: Option<(Index, AsDesired)> = None;
         let mut opened = None;
+        let mut waiting = Waiting::default();
         let mut count = tokio::time::interval(COUNT_ORPHANS);
         loop {
             let event = tokio::select! {
@@ -64,6 +67,11 @@ impl Watches {
                     self.count_orphans(&watched, &index);
                     continue;
                 }
+                (place, object) = waiting.answered() => {
+                    let mut seen = self.see(&watched, &place, (object, None), &mut opened);
+                    relist.after(seen.wait(&place, &mut waiting));
+                    continue;
+                }
                 Some(event) = events.next() => event,
             };
             match event {
@@ -73,8 +81,9 @@ impl Watches {
                         continue;
                     };
                     let place = watched.place(&raw);
-                    let seen = self.see(&watched, &place, raw, &mut opened);
-                    relist.after(seen.again);
+                    let raw = (raw.object, raw.unreadable);
+                    let mut seen = self.see(&watched, &place, raw, &mut opened);
+                    relist.after(seen.wait(&place, &mut waiting));
                     // A streamed list may show an object twice: the last counts.
                     if let Some(key) = seen.key {
                         match seen.as_desired {
@@ -90,6 +99,7 @@ impl Watches {
                     self.go_on(self.drift.listed(&watched.kind, as_desired));
                     let before = std::mem::replace(&mut index, present);
                     for (place, works) in index.succeed(before) {
+                        waiting.forget(&place);
                         for work in works {
                             self.lose(&watched, &place, &work);
                         }
@@ -98,8 +108,9 @@ impl Watches {
                 }
                 Event::Apply(raw) => {
                     let place = watched.place(&raw);
-                    let seen = self.see(&watched, &place, raw, &mut opened);
-                    relist.after(seen.again);
+                    let raw = (raw.object, raw.unreadable);
+                    let mut seen = self.see(&watched, &place, raw, &mut opened);
+                    relist.after(seen.wait(&place, &mut waiting));
                     if !seen.wanted
                         && let Some(work) = index.work(&place)
                     {
@@ -111,6 +122,7 @@ impl Watches {
                 }
                 Event::Delete(raw) => {
                     let place = watched.place(&raw);
+                    waiting.forget(&place);
                     // The list that is arriving may have shown it.
                     let shown = listed.as_mut();
                     let shown = shown.map(|(present, _)| present.remove(&place));
@@ -132,15 +144,15 @@ impl Watches {
         gauge_orphans(&watched, 0);
     }
 
-    /// Reflects an object and has it repaired if it is not what its Work wants.
+    /// Reflects an object and has it repaired if it is not what its Work wants. The text says why the
+    /// object cannot be read, if it cannot.
     fn see(
         &self,
         watched: &Watched,
         place: &ObjectKey,
-        raw: Raw,
+        (mut object, unreadable): (Value, Option<String>),
         opened: &mut Option<Opened>,
     ) -> Seen {
-        let mut object = raw.object;
         // Elements of a list come without them.
         object["apiVersion"] = watched.kind.api_version().into();
         object["kind"] = watched.kind.kind.as_str().into();
@@ -164,16 +176,17 @@ impl Watches {
         };
         seen.wanted = true;
         seen.key = Some(key.clone());
-        if let Some(reason) = raw.unreadable {
+        if let Some(reason) = unreadable {
             self.statuses.see(name, &key, Look::unreadable(reason));
             self.drift.doubt(&key);
             return seen;
         }
         let look = Look::at(&object, &self.interpreters);
         seen.again = look.again;
+        seen.pending.clone_from(&look.pending);
         self.statuses.see(name, &key, look);
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
-            return seen;
+            return seen.of(object);
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());
         match self.drift.seen(&key, &wanted, &object) {
@@ -187,9 +200,12 @@ impl Watches {
                 self.to_apply.add_after(name.clone(), pause);
             }
             // An object that cannot be compared is not repaired.
-            Err(error) => seen.again = seen.again.or_else(|| error.retry_after()),
+            Err(error) => {
+                seen.again = seen.again.or_else(|| error.retry_after());
+                seen.pending = seen.pending.or_else(|| error.pending());
+            }
         }
-        seen
+        seen.of(object)
     }
 
     /// Returns the Work of this name, from `opened` where it is the last one that was opened: a
@@ -287,4 +303,27 @@ struct Seen {
     as_desired: Option<u64>,
     /// Time after which another look may find more.
     again: Option<Duration>,
+    /// Question to a webhook that is not answered yet.
+    pending: Option<Pending>,
+    /// The object, if there is such a question.
+    object: Option<Value>,
+}
+
+impl Seen {
+    /// Keeps the object, if it has to be looked at again.
+    fn of(mut self, object: Value) -> Self {
+        self.object = self.pending.is_some().then_some(object);
+        self
+    }
+
+    /// Has the object wait for the answer, if there is a question. Returns the time after which a
+    /// list has to show it again.
+    fn wait(&mut self, place: &ObjectKey, waiting: &mut Waiting) -> Option<Duration> {
+        let Some((object, pending)) = self.object.take().zip(self.pending.take()) else {
+            waiting.forget(place);
+            return self.again;
+        };
+        let again = waiting.keep(place, object, pending);
+        self.again.into_iter().chain(again).min()
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceHealth;
+use muster_shared::interpreter::webhook::Pending;
 use muster_shared::interpreter::{Error, Interpreters, general_health};
 use muster_shared::work_status;
 use serde_json::Value;
@@ -53,29 +54,48 @@ pub struct Look {
     pub status: Option<ObjectStatus>,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
-    /// Time after which another look may find more, because a script is not run until then.
+    /// Time after which another look may find more, because a script is not run, or a webhook not
+    /// asked, until then.
     pub again: Option<Duration>,
+    /// Question to a webhook that is not answered yet. Until it is, nothing is learned.
+    pub pending: Option<Pending>,
 }
 
 impl Look {
     /// Interprets an object. A kind without a health rule is as healthy as its conditions say, and
     /// healthy where they say nothing; an object that cannot be judged is of unknown health.
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
-        let status = match interpreters.status(object) {
+        // Both are asked before either is waited for.
+        let status = interpreters.status(object);
+        let health = if is_going(object) {
+            // Such an object is unhealthy, whatever its status says.
+            Ok(Some(false))
+        } else {
+            interpreters.health(object)
+        };
+        let asked = status.as_ref().err().and_then(Error::pending);
+        let pending = asked.or_else(|| health.as_ref().err().and_then(Error::pending));
+        if pending.is_some() {
+            return Self {
+                status: None,
+                trouble: None,
+                again: None,
+                pending,
+            };
+        }
+        let status = match status {
             Ok(status) => status,
             Err(error) => {
                 return Self {
                     status: None,
                     again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
+                    pending: None,
                 };
             }
         };
-        let health = interpreters.health(object);
         let health = health.map(|ruled| ruled.or_else(|| general_health(object)));
         let (health, error) = match health {
-            // An object that is being deleted is unhealthy, whatever its status says.
-            Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
             Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
             Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
             Err(error) => (ResourceHealth::Unknown, Some(error)),
@@ -87,12 +107,14 @@ impl Look {
                 status: Some(ObjectStatus::new(None, health)),
                 trouble: Some(Trouble::Status(excess.to_string())),
                 again,
+                pending: None,
             };
         }
         Self {
             status: Some(ObjectStatus::new(status.as_ref(), health)),
             trouble: error.map(|error| Trouble::Health(error.to_string())),
             again,
+            pending: None,
         }
     }
 
@@ -102,6 +124,7 @@ impl Look {
             status: Some(ObjectStatus::lost()),
             trouble: None,
             again: None,
+            pending: None,
         }
     }
 
@@ -111,6 +134,7 @@ impl Look {
             status: None,
             trouble: Some(Trouble::Status(reason)),
             again: None,
+            pending: None,
         }
     }
 }

@@ -15,6 +15,7 @@ mod reporter;
 mod sent;
 mod statuses;
 mod supervised;
+mod waiting;
 mod watches;
 
 pub use self::look::{Look, ObjectStatus};

@@ -1,32 +1,30 @@
 //! Decides when all objects of a kind have to be looked at again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::interpreter::Interpreters;
-use muster_shared::interpreter::engine::Rules;
+use muster_shared::interpreter::{Interpreters, Layers};
 use muster_shared::k8s::GroupVersionKind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// The scripts for one kind, and the time at which one that was stopped is run again. Objects are
+/// The interpreters of one kind, and the time at which one that failed is asked again. Objects are
 /// not kept in memory, so that a list has to show them again.
 pub(super) struct Relist {
-    scripts: watch::Receiver<Option<Arc<Rules>>>,
-    rules: Arc<Rules>,
+    news: watch::Receiver<Layers>,
+    layers: Layers,
     api_version: String,
     kind: String,
     at: Option<Instant>,
 }
 
 impl Relist {
-    /// Begins with the scripts that count now.
+    /// Begins with the interpreters that count now.
     pub(super) fn new(interpreters: &Interpreters, kind: &GroupVersionKind) -> Self {
-        let mut scripts = interpreters.subscribe();
-        let rules = scripts.borrow_and_update().clone().unwrap_or_default();
+        let mut news = interpreters.subscribe();
+        let layers = news.borrow_and_update().clone();
         Self {
-            scripts,
-            rules,
+            news,
+            layers,
             api_version: kind.api_version(),
             kind: kind.kind.clone(),
             at: None,
@@ -44,10 +42,10 @@ impl Relist {
         loop {
             let at = self.at.unwrap_or_else(Instant::now);
             tokio::select! {
-                Ok(()) = self.scripts.changed() => {
-                    let rules = self.scripts.borrow_and_update().clone().unwrap_or_default();
-                    let before = std::mem::replace(&mut self.rules, rules);
-                    if !before.is_same_for(&self.rules, &self.api_version, &self.kind) {
+                Ok(()) = self.news.changed() => {
+                    let layers = self.news.borrow_and_update().clone();
+                    let before = std::mem::replace(&mut self.layers, layers);
+                    if !before.is_same_for(&self.layers, &self.api_version, &self.kind) {
                         break;
                     }
                 }
@@ -63,7 +61,7 @@ impl Relist {
 mod tests {
     use futures::FutureExt;
     use muster_shared::interpreter::Operation;
-    use muster_shared::interpreter::engine::Customization;
+    use muster_shared::interpreter::engine::{Customization, Rules};
 
     use super::*;
 

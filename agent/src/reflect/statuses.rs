@@ -90,6 +90,10 @@ impl ObjectStatuses {
 
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
+        // What was seen before stays until the webhook has answered.
+        if look.pending.is_some() {
+            return;
+        }
         // An interpretation without content is not stored, because the Work may be gone and would
         // not be forgotten again.
         if look.status.is_none() && look.trouble.is_none() && !self.lock().contains_key(work) {
@@ -239,6 +243,7 @@ mod tests {
         let see = |status: u32| {
             let look = Look {
                 again: None,
+                pending: None,
                 status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
@@ -300,6 +305,7 @@ mod tests {
             statuses.forget(&work);
             let nothing = Look {
                 again: None,
+                pending: None,
                 status: None,
                 trouble: None,
             };

@@ -10,6 +10,7 @@ use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
 use muster_shared::interner::Interner;
 use muster_shared::interpreter::Interpreters;
+use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::lease::Leadership;
 use muster_shared::names;
@@ -114,8 +115,9 @@ pub(super) struct Context {
     pub(super) repairs: Arc<Repairs>,
     /// Meaning of resources.
     pub(super) interpreters: Arc<Interpreters>,
-    /// The customizations that feed the interpreters; `None` where the control plane does.
-    pub(super) customizations: Option<Customizations>,
+    /// The customizations and webhooks that feed the interpreters; `None` where the control plane
+    /// does.
+    pub(super) feeds: Option<(Customizations, InterpreterWebhooks)>,
     /// Last seen statuses of objects.
     pub(super) statuses: Arc<ObjectStatuses>,
     /// Works to apply.
@@ -126,20 +128,21 @@ pub(super) struct Context {
 
 impl Context {
     /// Makes the shared values; sends no request. `interpreters` are those of the process that
-    /// hosts the agent; without them the agent follows the customizations of the fleet API.
+    /// hosts the agent; without them the agent follows those of the fleet API.
     pub(super) fn new(
         base: Base,
         events: Events,
         refused: mpsc::Sender<join::Error>,
         interpreters: Option<Arc<Interpreters>>,
     ) -> anyhow::Result<Self> {
-        let (interpreters, customizations) = if let Some(interpreters) = interpreters {
+        let (interpreters, feeds) = if let Some(interpreters) = interpreters {
             (interpreters, None)
         } else {
             let interpreters = Arc::new(Interpreters::default());
             let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
-            let customizations = Customizations::new(client, Arc::clone(&interpreters));
-            (interpreters, Some(customizations))
+            let customizations = Customizations::new(client.clone(), Arc::clone(&interpreters));
+            let webhooks = InterpreterWebhooks::new(client, Arc::clone(&interpreters));
+            (interpreters, Some((customizations, webhooks)))
         };
         let clock = Arc::new(Clock::default());
         let repairs = Arc::new(Repairs::default());
@@ -165,7 +168,7 @@ impl Context {
             census: Census::begin(),
             drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
             interpreters,
-            customizations,
+            feeds,
             to_apply: Queue::ranked("works", move |work: &String| ranks.rank(work)),
             repairs,
             statuses: Arc::new(ObjectStatuses::new(to_report.clone())),

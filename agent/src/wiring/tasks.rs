@@ -203,11 +203,11 @@ const TASKS: [Task; 22] = [
         make: |context| Ok(works::work_informer(context)),
     },
     Task {
-        name: "interpreter customizations",
+        name: "interpreters",
         runs: uses_works,
         phase: Phase::Member,
         hosted: None,
-        make: |context| Ok(works::customizations(context)),
+        make: |context| Ok(works::interpreters(context)),
     },
 ];
 
@@ -355,7 +355,7 @@ mod tests {
                 &[
                     "applier",
                     "change of the fleet id",
-                    "interpreter customizations",
+                    "interpreters",
                     "member watches",
                     "retries",
                     "work informer",

@@ -8,7 +8,6 @@ use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
 use muster_shared::customizations::FAILED;
 use muster_shared::events::EventType;
-use muster_shared::interpreter;
 use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;
 
@@ -184,18 +183,18 @@ pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Follows the customizations of the fleet API. Where the agent may not read them, or a script
-/// fails, an event on the Cluster says so: an agent may write events about its Cluster and its
-/// Works alone.
-pub(super) fn customizations(context: &Context) -> BoxFuture<'static, ()> {
+/// Follows the customizations and interpreter webhooks of the fleet API. Where the agent may not
+/// read them, or one of them fails, an event on the Cluster says so: an agent may write events about
+/// its Cluster and its Works alone.
+pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     let shutdown = context.base.shutdown.clone();
-    let Some(customizations) = context.customizations.clone() else {
+    let Some((customizations, webhooks)) = context.feeds.clone() else {
         return Box::pin(async move { shutdown.cancelled().await });
     };
     let (events, clusters) = (context.events.clone(), context.clusters.clone());
     let name = context.base.settings.cluster_name.clone();
     let tell = move |reason: &str, note: String| {
-        tracing::warn!(reason, note, "scripts of customizations");
+        tracing::warn!(reason, note, "interpreters of the fleet");
         let cluster = clusters.get(None, &name);
         let about = cluster.map_or_else(
             || Cluster::new(&name, ClusterSpec::default()).object_ref(&()),
@@ -203,13 +202,19 @@ pub(super) fn customizations(context: &Context) -> BoxFuture<'static, ()> {
         );
         events.publish_about(about, EventType::Warning, reason, note);
     };
-    let of_scripts = tell.clone();
-    context.interpreters.on_failure(move |error| {
-        let note = interpreter::Error::Script(error.clone()).to_string();
-        of_scripts(FAILED, note);
-    });
-    let refused = move |reason: &str| tell("CustomizationsUnreadable", reason.to_owned());
-    Box::pin(customizations.run(refused, shutdown))
+    let failed = tell.clone();
+    context
+        .interpreters
+        .on_failure(move |failure| failed(FAILED, failure.note.clone()));
+    let unread = tell.clone();
+    let no_scripts = move |reason: &str| tell("CustomizationsUnreadable", reason.to_owned());
+    let no_webhooks = move |reason: &str| unread("WebhooksUnreadable", reason.to_owned());
+    Box::pin(async move {
+        tokio::join!(
+            customizations.run(no_scripts, shutdown.clone()),
+            webhooks.run(no_webhooks, shutdown.clone()),
+        );
+    })
 }
 
 /// Follows the Works of the member.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::interpreter;
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
+use muster_shared::queue::Queue;
 use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
@@ -96,6 +97,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Has a Work applied again when a webhook has answered, if that is what the object waits for.
+    /// Returns whether it is; then the apply has not failed.
+    pub fn waits(&self, works: &Queue<String>, work: &str) -> bool {
+        match self {
+            Self::Retain { source, .. } => source.waits(works, || work.to_owned()),
+            _ => false,
+        }
+    }
+
     /// Returns whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Member(error) if error.is_silence())

@@ -137,6 +137,10 @@ pub(super) fn prepare<B: BindingKind>(
         });
     let rendered = match rendered {
         Ok(rendered) => rendered,
+        // The Works that exist stay as they are.
+        Err(Error::Render(error)) if memory.parked.waits(&error, key) => {
+            return Ok(Prepared::Later(Next::Done));
+        }
         Err(error) => {
             let about = binding;
             let note = error.to_string();

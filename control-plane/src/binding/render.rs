@@ -203,56 +203,53 @@ pub fn render<E>(
     } else {
         None
     };
-    targets
-        .iter()
-        .enumerate()
-        .map(|(at, target)| {
-            let mut manifest = base.clone();
-            if spec.is_workload() && interpreters.has_for(template, Operation::ReviseReplica) {
-                manifest = interpreters.revise_replica(manifest, target.replicas.into())?;
-            }
-            if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
-                manifest["spec"]["completions"] = json!(share);
-            }
-            let mut annotations = origin.annotations();
-            match overriding(&mut manifest, &target.name) {
-                Ok(applied) => annotations.extend(applied),
-                Err(error) => return Ok(Err(error)),
-            }
-            keep_when_finished(&mut manifest);
-            let text = |key: &str| {
-                template["metadata"][key]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            let work = WorkName {
-                namespace: names::execution_namespace(&target.name),
-                name: names::work(
-                    template["kind"].as_str().unwrap_or_default(),
-                    &text("name"),
-                    &text("namespace"),
-                ),
-            };
-            stamp(&mut manifest, origin, template, &work, conflict, state);
-            annotations.insert(
-                annotation::CONFLICT_RESOLUTION.to_owned(),
-                conflict.to_owned(),
-            );
-            Ok(Ok(Rendered {
-                suspend_dispatching: is_suspended(spec, &target.name),
-                preserve_resources_on_deletion: spec
-                    .preserve_resources_on_deletion
-                    .unwrap_or(false),
-                namespace: work.namespace,
-                name: work.name,
-                labels: origin.labels(),
-                annotations,
-                manifest,
-                preserved: state.cloned().unwrap_or_default(),
-            }))
-        })
-        .collect()
+    let rendered = targets.iter().enumerate().map(|(at, target)| {
+        let mut manifest = base.clone();
+        if spec.is_workload() && interpreters.has_for(template, Operation::ReviseReplica) {
+            manifest = interpreters.revise_replica(manifest, target.replicas)?;
+        }
+        if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
+            manifest["spec"]["completions"] = json!(share);
+        }
+        let mut annotations = origin.annotations();
+        match overriding(&mut manifest, &target.name) {
+            Ok(applied) => annotations.extend(applied),
+            Err(error) => return Ok(Err(error)),
+        }
+        keep_when_finished(&mut manifest);
+        let text = |key: &str| {
+            template["metadata"][key]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let work = WorkName {
+            namespace: names::execution_namespace(&target.name),
+            name: names::work(
+                template["kind"].as_str().unwrap_or_default(),
+                &text("name"),
+                &text("namespace"),
+            ),
+        };
+        stamp(&mut manifest, origin, template, &work, conflict, state);
+        annotations.insert(
+            annotation::CONFLICT_RESOLUTION.to_owned(),
+            conflict.to_owned(),
+        );
+        Ok(Ok(Rendered {
+            suspend_dispatching: is_suspended(spec, &target.name),
+            preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
+            namespace: work.namespace,
+            name: work.name,
+            labels: origin.labels(),
+            annotations,
+            manifest,
+            preserved: state.cloned().unwrap_or_default(),
+        }))
+    });
+    // A webhook is asked about all clusters before the answer about the first is waited for.
+    let rendered: Vec<_> = rendered.collect();
+    rendered.into_iter().collect()
 }
 
 /// Renders without override policies.

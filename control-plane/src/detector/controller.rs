@@ -29,7 +29,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
 use crate::settings::PROPAGATE_DEPS;
@@ -168,9 +168,12 @@ fn listen(detector: &Arc<Detector>) {
     listen_to_bindings(detector, &fleet.cluster_bindings);
     let (to, templates) = (detector.templates.clone(), fleet.templates.clone());
     fleet.interpreters.on_change(move |changed| {
-        for (api_version, kind) in changed.kinds() {
+        for kind in templates.kinds() {
+            if !changed.has(&kind.api_version, &kind.kind) {
+                continue;
+            }
             // Templates of a kind that is not listed yet are heard of when it is.
-            let all = templates.list(&Kind::new(api_version, kind), None);
+            let all = templates.list(&kind, None);
             for (template, _) in all.into_iter().flatten() {
                 to.add(template);
             }
@@ -305,6 +308,12 @@ impl Detector {
                 return Ok(next);
             }
             Err(error @ Error::Api(_)) => return Err(error),
+            // It is looked at as soon as the webhook has answered; the binding stays as it is.
+            Err(Error::Build(build::Error::Interpret(error)))
+                if error.waits(&self.templates, || key.clone()) =>
+            {
+                return Ok(Next::After(LATER));
+            }
             Err(error) => error,
         };
         // Trying again mends none of these: the template, its policy or what stands in its way has

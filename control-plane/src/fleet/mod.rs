@@ -34,6 +34,7 @@ use muster_shared::clock::Clock;
 use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
 use muster_shared::interpreter::{Changed, Interpreters};
+use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::{Next, Queue};
@@ -100,6 +101,8 @@ pub struct Fleet {
     pub interpreters: Arc<Interpreters>,
     /// The scripts of users that the interpreters ask first.
     pub customizations: Customizations,
+    /// The webhooks of users that the interpreters ask next.
+    pub interpreter_webhooks: InterpreterWebhooks,
     /// What decisions are dated by.
     pub clock: Arc<Clock>,
     /// Where events are published.
@@ -143,6 +146,10 @@ impl Fleet {
             ),
             templates_followed: OnceLock::new(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
+            interpreter_webhooks: InterpreterWebhooks::new(
+                watch_client.clone(),
+                Arc::clone(&interpreters),
+            ),
             interpreters,
             work_index: WorkIndex::new(&works),
             works,
@@ -265,6 +272,11 @@ impl Fleet {
             "interpreter customizations",
             customizations.run(refused, shutdown),
         );
+        let webhooks = self.interpreter_webhooks.clone();
+        webhooks.tell_failures(&self.events);
+        let shutdown = tasks.shutdown().clone();
+        let refused = |reason: &str| tracing::warn!(reason, "no interpreter webhooks");
+        tasks.spawn("interpreter webhooks", webhooks.run(refused, shutdown));
         tasks.spawn("template kinds", self.templates.clone().run());
     }
 
@@ -294,6 +306,7 @@ impl Fleet {
             };
             (!informer.is_synced()).then(|| format!("{name}: {}", reason()))
         }
+        let unknown = !self.interpreters.is_known();
         let missing: Vec<String> = [
             missing("clusters", &self.clusters),
             missing("bindings", &self.bindings),
@@ -304,8 +317,11 @@ impl Fleet {
             missing("works", &self.works),
             missing("leases", &self.leases),
             missing("namespaces", &self.namespaces),
-            (!self.interpreters.is_known())
+            unknown
                 .then(|| missing("interpreter customizations", self.customizations.informer()))
+                .flatten(),
+            unknown
+                .then(|| missing("interpreter webhooks", self.interpreter_webhooks.informer()))
                 .flatten(),
         ]
         .into_iter()

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use muster_shared::interpreter;
 use muster_shared::queue::{Next, Queue};
 
 use super::template::Kind;
@@ -52,6 +53,12 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
             self.queue.add(key);
         }
         Next::Done
+    }
+
+    /// Has a key worked on again when a webhook has answered, if that is the reason of an error.
+    /// Returns whether it is; then nothing has failed, and what is there stays.
+    pub fn waits(&self, error: &interpreter::Error, key: &K) -> bool {
+        error.waits(&self.queue, || key.clone())
     }
 
     /// Forgets a key whose object is gone.

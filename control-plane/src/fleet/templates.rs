@@ -97,6 +97,11 @@ impl Templates {
         listeners.push(Box::new(listener));
     }
 
+    /// Returns the kinds that something names.
+    pub fn kinds(&self) -> Vec<Arc<Kind>> {
+        self.read().keys().cloned().collect()
+    }
+
     /// Adds a listener that is called whenever a kind becomes known: its objects were listed, or
     /// can never be.
     pub fn on_known(&self, listener: impl Fn(&Kind) + Send + Sync + 'static) {

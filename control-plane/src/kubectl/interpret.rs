@@ -9,10 +9,12 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::clock::calendar;
 use muster_shared::interpreter::engine::{
     Customization, Engine, Error as ScriptError, Limits, Rules, check, conflict, thirdparty,
 };
+use muster_shared::interpreter::webhook::Hooks;
 use muster_shared::interpreter::{Interpreters, Operation};
 use serde_json::{Value, json};
 
@@ -21,11 +23,13 @@ const RULE: &str = "-----------------------------------";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Files with ResourceInterpreterCustomizations, `-` for the standard input. Without them the
-    /// built-in rules answer.
+    /// Files with ResourceInterpreterCustomizations and ResourceInterpreterWebhookConfigurations,
+    /// `-` for the standard input. Without them the built-in rules answer. No webhook is asked: it
+    /// is told where one would answer.
     #[arg(long = "filename", short = 'f', value_name = "FILE")]
     filenames: Vec<PathBuf>,
-    /// Check the customizations: each script must be Lua and define the function of its operation.
+    /// Check them: each script must be Lua and define the function of its operation, and each
+    /// webhook must have an address and authorities that can be used.
     #[arg(long, requires = "filenames", conflicts_with_all = ["operation", "observed", "desired", "status", "replicas"])]
     check: bool,
     /// Operation to carry out: InterpretReplica, InterpretComponent, ReviseReplica, Retain,
@@ -49,7 +53,7 @@ pub(super) struct Options {
     status: Option<PathBuf>,
     /// Number of replicas, for ReviseReplica.
     #[arg(long = "desired-replica", value_name = "NUMBER")]
-    replicas: Option<i64>,
+    replicas: Option<i32>,
 }
 
 /// Reads an operation by its name, in any spelling of upper and lower case.
@@ -68,8 +72,16 @@ fn operation(text: &str) -> Result<Operation, String> {
 /// When a file cannot be read, a customization is not valid, or a script gives no answer.
 pub(super) fn carry_out(options: &Options) -> anyhow::Result<String> {
     let mut customizations = Vec::new();
+    let mut configurations = Vec::new();
     for file in &options.filenames {
         for document in documents(file)? {
+            if document["kind"] == "ResourceInterpreterWebhookConfiguration" {
+                let configuration: ResourceInterpreterWebhookConfiguration =
+                    serde_json::from_value(document)
+                        .with_context(|| format!("read a configuration of {}", file.display()))?;
+                configurations.push(configuration);
+                continue;
+            }
             let customization = Customization::from_object(&document).map_err(|error| {
                 anyhow::anyhow!(
                     "{} is no ResourceInterpreterCustomization: {error}",
@@ -79,15 +91,35 @@ pub(super) fn carry_out(options: &Options) -> anyhow::Result<String> {
             customizations.push((file.as_path(), customization));
         }
     }
-    match options.operation {
-        Some(operation) => {
-            let all: Vec<Customization> = customizations.into_iter().map(|(_, one)| one).collect();
-            let now = calendar();
-            let answer = answer(operation, options, &all, now)?;
-            serde_saphyr::to_string(&answer).context("write the answer")
+    let Some(operation) = options.operation else {
+        let mut text = checked(&customizations)?;
+        text.push_str(&checked_webhooks(&configurations)?);
+        return Ok(text);
+    };
+    let all: Vec<Customization> = customizations.into_iter().map(|(_, one)| one).collect();
+    let hooks = Hooks::new(&configurations);
+    let answer = answer(operation, options, (&all, &hooks), calendar())?;
+    serde_saphyr::to_string(&answer).context("write the answer")
+}
+
+/// Checks webhooks, and lists which there are in the order in which they are asked.
+fn checked_webhooks(
+    configurations: &[ResourceInterpreterWebhookConfiguration],
+) -> anyhow::Result<String> {
+    let (mut text, mut faults) = (String::new(), 0);
+    for hook in Hooks::new(configurations).iter() {
+        let problems = hook.problems();
+        faults += problems.len();
+        writeln!(text, "{RULE}\nWEBHOOK: {hook}")?;
+        for problem in &problems {
+            writeln!(text, "    ERROR: {problem}")?;
         }
-        None => checked(&customizations),
+        if problems.is_empty() {
+            writeln!(text, "    PASS")?;
+        }
     }
+    ensure!(faults == 0, "{text}{faults} faults of webhooks");
+    Ok(text)
 }
 
 /// Checks customizations, and lists what there is.
@@ -125,7 +157,7 @@ fn checked(customizations: &[(&Path, Customization)]) -> anyhow::Result<String> 
 fn answer(
     operation: Operation,
     options: &Options,
-    customizations: &[Customization],
+    (customizations, hooks): (&[Customization], &Hooks),
     now: Timestamp,
 ) -> anyhow::Result<Value> {
     let object = one(options.observed.as_deref(), "--observed-file")?;
@@ -135,9 +167,18 @@ fn answer(
         api_version.as_str().unwrap_or_default(),
         kind.as_str().unwrap_or_default(),
     );
+    let is_scripted = interpreters.customized().has(api_version, kind, operation);
+    if let Some(hook) = hooks
+        .of(api_version, kind, operation)
+        .filter(|_| !is_scripted)
+    {
+        bail!(
+            "{hook} answers {operation} of {api_version} {kind}, and no webhook is asked from here"
+        );
+    }
     if !customizations.is_empty() {
         ensure!(
-            interpreters.customized().has(api_version, kind, operation),
+            is_scripted,
             "no script of the customizations is for {operation} of {api_version} {kind}"
         );
     }

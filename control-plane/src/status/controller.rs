@@ -284,8 +284,11 @@ async fn reflect(
     }
     let template = template.object(&key.kind);
     let now = fleet.clock.now();
-    let Some(wanted) = interpreters.aggregate_status(&template, items, now)? else {
-        return Ok(Next::Done);
+    let wanted = match interpreters.aggregate_status(&template, items, now) {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => return Ok(Next::Done),
+        Err(error) if memory.parked.waits(&error, binding) => return Ok(Next::Done),
+        Err(error) => return Err(error.into()),
     };
     let wanted = acceptable_status(&template, wanted, now);
     let held = template.get("status").cloned().unwrap_or_else(|| json!({}));

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use super::policy::Scope;
 use super::problem::Findings;
-use super::{binding, cluster, customization, override_policy, policy, taint_policy};
+use super::{
+    binding, cluster, customization, interpreter_webhook, override_policy, policy, taint_policy,
+};
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
 
@@ -59,6 +61,7 @@ enum Kind {
     ClusterBinding,
     Cluster,
     Customization,
+    InterpreterWebhook,
 }
 
 impl Kind {
@@ -73,6 +76,9 @@ impl Kind {
             ("work.karmada.io", "ClusterResourceBinding") => Self::ClusterBinding,
             ("cluster.karmada.io", "Cluster") => Self::Cluster,
             ("config.karmada.io", "ResourceInterpreterCustomization") => Self::Customization,
+            ("config.karmada.io", "ResourceInterpreterWebhookConfiguration") => {
+                Self::InterpreterWebhook
+            }
             _ => return None,
         })
     }
@@ -88,6 +94,7 @@ impl Kind {
             Self::ClusterBinding => "ClusterResourceBinding",
             Self::Cluster => "Cluster",
             Self::Customization => "ResourceInterpreterCustomization",
+            Self::InterpreterWebhook => "ResourceInterpreterWebhookConfiguration",
         }
     }
 }
@@ -245,7 +252,11 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
                 cluster::default(object, old.as_ref(), rules.modeling, now);
             }
         }
-        Kind::TaintPolicy | Kind::Binding | Kind::ClusterBinding | Kind::Customization => {}
+        Kind::TaintPolicy
+        | Kind::Binding
+        | Kind::ClusterBinding
+        | Kind::Customization
+        | Kind::InterpreterWebhook => {}
     }
 }
 
@@ -271,6 +282,7 @@ fn check(
         }),
         Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
         Kind::Cluster => news(request, cluster::check),
+        Kind::InterpreterWebhook => news(request, interpreter_webhook::check),
         Kind::Customization => {
             let others = customizations();
             // Each script is run, which may take as long as the limits allow.

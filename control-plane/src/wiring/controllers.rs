@@ -14,7 +14,7 @@ use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
     application_failover, binding, cluster, customizations, detector, eviction, graceful_eviction,
-    push, rebalance, registration, scheduler, status, taint, unsupported,
+    interpreter_webhooks, push, rebalance, registration, scheduler, status, taint,
 };
 
 /// What a controller needs to start.
@@ -95,7 +95,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     }
     if settings.runs("binding") || settings.runs("bindingStatus") {
         customizations::start(fleet, start.tasks);
-        unsupported::start(fleet, start.tasks);
+        interpreter_webhooks::start(fleet, start.tasks);
     }
 }
 

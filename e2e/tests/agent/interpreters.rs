@@ -1,9 +1,14 @@
 //! Scripts of customizations in the agent: health, reflected status, and fields that the member
 //! keeps.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
+use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
@@ -233,4 +238,95 @@ async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
         .await
         .unwrap();
     health("sum", ResourceHealth::Healthy).await;
+}
+
+#[tokio::test]
+async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_it_is_away() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let webhook = InterpreterWebhook::start(move |request| {
+        let (object, observed) = (&request["object"], &request["observedObject"]);
+        if broken.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(match request["operation"].as_str()? {
+            "InterpretHealth" => json!({"healthy": object["status"]["phase"] == "Running"}),
+            "InterpretStatus" => json!({"rawStatus": {"phase": object["status"]["phase"]}}),
+            "Retain" => InterpreterWebhook::patch(&json!([
+                {"op": "replace", "path": "/spec/size", "value": observed["spec"]["size"]}])),
+            _ => return None,
+        })
+    })
+    .await
+    .unwrap();
+    let configurations: Api<ResourceInterpreterWebhookConfiguration> =
+        Api::all(bench.fleet_client.clone());
+    let operations = ["InterpretHealth", "InterpretStatus", "Retain"];
+    let configuration = webhook.configuration("widgets", &["Widget"], &operations);
+    let configuration = serde_json::from_value(configuration).unwrap();
+    configurations
+        .create(&PostParams::default(), &configuration)
+        .await
+        .unwrap();
+    running(&bench).await;
+    let runs = json!({"phase": "Running"});
+    reported(&bench, "it runs", |it| {
+        shows(it, &ResourceHealth::Healthy, &runs)
+    })
+    .await;
+    phase(&bench, "Stuck").await;
+    let stuck = json!({"phase": "Stuck"});
+    reported(&bench, "it is stuck", |it| {
+        shows(it, &ResourceHealth::Unhealthy, &stuck)
+    })
+    .await;
+    // The member's size stays where the Work changes something else.
+    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    patch(&widgets, "w", &json!({"spec": {"size": 7}})).await;
+    let mut wanted = widget(2);
+    wanted["spec"]["color"] = json!("red");
+    let wanted = json!({"spec": {"workload": {"manifests": [wanted]}}});
+    patch(&bench.works(), "w", &wanted).await;
+    let held = until(&widgets, "w", "the rest is applied", |it| {
+        it.data["spec"]["color"] == "red"
+    })
+    .await;
+    assert_eq!(held.data["spec"]["size"], 7);
+
+    is_broken.store(true, Ordering::Relaxed);
+    phase(&bench, "Running").await;
+    let told = bench
+        .told("w", "ReflectStatusFailed")
+        .await
+        .message
+        .unwrap();
+    assert!(told.contains("HTTP status 500: out of order"), "{told}");
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
+    let told = first_event(&events, &about).await.message.unwrap();
+    assert!(
+        told.contains("ResourceInterpreterWebhookConfiguration \"widgets\""),
+        "{told}"
+    );
+    let work = bench.apply("web", json!([deployment("web")])).await;
+    assert_eq!(work.name_any(), "web");
+    reported(&bench, "the last status stays", |it| {
+        it.status.as_ref().is_some_and(|status| status.0 == stuck)
+    })
+    .await;
+    is_broken.store(false, Ordering::Relaxed);
+    reported(&bench, "it runs again", |it| {
+        shows(it, &ResourceHealth::Healthy, &runs)
+    })
+    .await;
+    configurations
+        .delete("widgets", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    let whole = json!({"phase": "Running", "more": 1});
+    reported(&bench, "all is reported again", |it| {
+        shows(it, &ResourceHealth::Healthy, &whole)
+    })
+    .await;
 }

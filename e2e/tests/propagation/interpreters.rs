@@ -74,7 +74,7 @@ async fn serve(bench: &Bench, group_version: &str, kind: &str, plural: &str) {
 }
 
 /// A Widget of this size, with a policy that says this.
-async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
+pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": { "name": name }, "spec": { "size": size },
@@ -98,14 +98,14 @@ async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
 }
 
 /// A fleet whose members have Widgets.
-async fn with_widgets() -> Bench {
+pub async fn with_widgets() -> Bench {
     let bench = Bench::start().await;
     define(&bench, ("example.com", "v1"), ("Widget", "widgets")).await;
     bench
 }
 
 /// Reports health and status of an object as an agent would.
-async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, status: &Value) {
+pub async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, status: &Value) {
     let (kind, name) = (&identifier["kind"], &identifier["name"]);
     let work = names::work(kind.as_str().unwrap(), name.as_str().unwrap(), "default");
     let status = json!({ "status": {
@@ -123,13 +123,13 @@ async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, s
         .unwrap();
 }
 
-fn of_widget(name: &str) -> Value {
+pub fn of_widget(name: &str) -> Value {
     json!({ "ordinal": 0, "group": "example.com", "version": "v1", "kind": "Widget",
         "resource": "widgets", "namespace": "default", "name": name })
 }
 
 /// The one cluster that a binding is in, and the other.
-async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
+pub async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
     let found = until(
         &bench.here(),
         binding,
@@ -143,7 +143,7 @@ async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
     }
 }
 
-fn in_one_cluster(application: &Value) -> Value {
+pub fn in_one_cluster(application: &Value) -> Value {
     json!({
         "propagateDeps": true,
         "failover": { "application": application },

@@ -12,6 +12,7 @@ mod detector;
 mod evict_plugins;
 mod failing;
 mod identity;
+mod interpreter_webhooks;
 mod interpreters;
 mod overrides;
 

@@ -395,7 +395,10 @@ async fn what_is_taken_and_does_not_count_is_told() {
     });
     let webhook = json!({
         "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
-        "metadata": { "name": "hook" }, "webhooks": [],
+        "metadata": { "name": "hook" }, "webhooks": [{
+            "name": "a.example.com", "clientConfig": { "url": "https://a.example.com", "caBundle": "YQ==" },
+            "interpreterContextVersions": ["v1alpha1"],
+        }],
     });
     // They were written before there was any admission.
     for (plural, object) in [
@@ -413,7 +416,11 @@ async fn what_is_taken_and_does_not_count_is_told() {
     let _control_plane = stage.test_bed.control_plane(Settings::default()).unwrap();
     for (name, reason, words) in [
         ("flink", "InvalidScript", "line 1"),
-        ("hook", "NotSupported", "asks no interpreter webhooks"),
+        (
+            "hook",
+            "InvalidWebhook",
+            "caBundle: has no certificate in PEM",
+        ),
     ] {
         let events =
             format!("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}");

@@ -106,6 +106,7 @@ mod operation;
 mod read;
 mod script;
 pub mod thirdparty;
+pub mod wire;
 
 use std::sync::Arc;
 

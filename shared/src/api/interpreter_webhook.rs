@@ -2,8 +2,7 @@
 //! interpret kinds of resources.
 //!
 //! The fields are beside `metadata` instead of in a `spec`, as in the configurations of admission
-//! webhooks. Karmada's agent does not start until this kind is served. Muster calls no such
-//! webhooks.
+//! webhooks. Karmada's agent does not start until this kind is served.
 
 use std::borrow::Cow;
 
@@ -26,9 +25,9 @@ const PLURAL: &str = "resourceinterpreterwebhookconfigurations";
 
 /// Webhooks that interpret kinds of resources: their replicas, health, status and dependencies.
 ///
-/// Muster accepts these objects because Karmada's programs use them, and does not call the
-/// webhooks: an event `NotSupported` on the object says so, and the built-in rules for the kinds
-/// apply.
+/// A webhook is asked after the customizations for its kinds and before the built-in rules. While it
+/// gives no answer, everything stays as it was and the health of the kind is unknown: an event
+/// `InterpretFailed` on the object says why.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ResourceInterpreterWebhookConfiguration {
     /// Standard object metadata.
@@ -44,8 +43,8 @@ pub struct ResourceInterpreterWebhookConfiguration {
 #[allow(dead_code)] // Only its schema is used.
 #[schemars(extend("required" = ["webhooks"]))]
 struct Fields {
-    /// Webhooks of this configuration. Karmada calls the first one that matches, ordered by the
-    /// name of the configuration and then of the webhook. Muster calls none.
+    /// Webhooks of this configuration. Of all that match, the first one is asked, ordered by the
+    /// name of the configuration and then of the webhook.
     webhooks: Vec<ResourceInterpreterWebhook>,
 }
 
@@ -66,7 +65,7 @@ pub struct ResourceInterpreterWebhook {
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     pub rules: Vec<InterpreterRule>,
 
-    /// Seconds after which a request to the webhook fails; 1 to 30.
+    /// Seconds after which a request to the webhook fails; 1 to 30. Default: 10.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(range(min = 1, max = 30))]
     pub timeout_seconds: Option<i32>,
@@ -86,8 +85,8 @@ pub struct InterpreterClientConfig {
     #[serde(skip_serializing_if = "absent")]
     pub url: Option<String>,
 
-    /// Service of the webhook, looked up in the fleet API, or else reached by its DNS name in the
-    /// host cluster.
+    /// Service of the webhook, reached by its DNS name `NAME.NAMESPACE.svc` from where the control
+    /// plane, or the agent, runs. Agents in other clusters need a URL.
     #[serde(skip_serializing_if = "absent")]
     pub service: Option<InterpreterService>,
 
@@ -203,9 +202,10 @@ impl Defined for ResourceInterpreterWebhookConfiguration {
         plural: PLURAL,
         scope: "Cluster",
         description: "Webhooks that interpret kinds of resources: their replicas, health, status and \
-                      dependencies.\n\nMuster accepts these objects because Karmada's programs use \
-                      them, and does not call the webhooks: an event `NotSupported` on the object \
-                      says so, and the built-in rules for the kinds apply.",
+                      dependencies.\n\nA webhook is asked after the customizations for its kinds and \
+                      before the built-in rules. While it gives no answer, everything stays as \
+                      it was and the health of the kind is unknown: an event `InterpretFailed` on \
+                      the object says why.",
         body: Body::Fields,
         spec: schema_of::<Fields>,
         status: None,

@@ -11,8 +11,11 @@ use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::kind::unsupported;
+use super::layers::{Changed, Layers};
+use super::webhook::{Asked, Hooks, Question, Reply, Webhooks};
 use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, health, hook_enabled,
     interpret_replica, retain, revise_replica, status,
@@ -22,47 +25,54 @@ use crate::api::binding::{AggregatedStatusItem, ReplicaRequirements};
 /// Time for which the failure of a script is not told again to the listeners of failures.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
-/// Kinds whose scripts have changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed(Vec<(String, String)>);
+/// Failure of an interpreter of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The interpreter, which is an object of the fleet API.
+    pub by: Source,
+    /// What failed, and why.
+    pub note: String,
+}
 
-impl Changed {
-    /// Returns whether a kind is among them.
-    pub fn has(&self, api_version: &str, kind: &str) -> bool {
-        let mut kinds = self.0.iter();
-        kinds.any(|(of, name)| of == api_version && name == kind)
-    }
-
-    /// Returns API version and name of each kind, in order.
-    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
-        let kinds = self.0.iter();
-        kinds.map(|(of, name)| (of.as_str(), name.as_str()))
-    }
+/// Object that holds an interpreter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// `ResourceInterpreterCustomization` of this name.
+    Customization(String),
+    /// `ResourceInterpreterWebhookConfiguration` of this name.
+    Webhook(String),
 }
 
 type OnChange = Box<dyn Fn(&Changed) + Send + Sync>;
-type OnFailure = Box<dyn Fn(&ScriptError) + Send + Sync>;
+type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
 
 /// The one place where agent and control plane ask for the meaning of a resource.
 ///
-/// Scripts of customizations are asked first, then the built-in scripts for kinds of other
-/// projects, then the native functions of this module. The first that has a rule for kind and
+/// Scripts of customizations are asked first, then webhooks, then the built-in scripts for kinds of
+/// other projects, then the native functions of this module. The first that has a rule for kind and
 /// operation answers; where it fails, its error is the answer.
 ///
-/// Until [`known`](Self::known) it is not known which customizations there are. Whoever acts on
-/// answers waits for it, because the other rules may say something else about the kind.
+/// A webhook is a remote server, and nothing waits for it here: [`Error::Pending`] says that it was
+/// asked. [`run`](Self::run) sends the questions.
+///
+/// Until [`known`](Self::known) it is not known which customizations and webhooks there are.
+/// Whoever acts on answers waits for it, because the other rules may say something else about the
+/// kind.
 ///
 /// Scripts of customizations may run as long as the limits of the [`Engine`] allow. On a runtime
 /// with several threads, other tasks go on meanwhile.
 pub struct Interpreters {
     engine: Engine,
-    /// Scripts of the customizations; `None` until it is known which there are.
-    customized: watch::Sender<Option<Arc<Rules>>>,
+    layers: watch::Sender<Layers>,
+    webhooks: Webhooks,
     on_change: RwLock<Vec<OnChange>>,
     on_failure: RwLock<Vec<OnFailure>>,
-    /// When the failure of a script was told last, by customization, kind and operation.
-    told: Mutex<HashMap<muster_interpreter::Source, Instant>>,
+    /// When a failure was told last, by the interpreter, kind and operation.
+    told: Mutex<HashMap<About, Instant>>,
 }
+
+/// What a failure is about: interpreter, API version, kind, and operation.
+type About = (Source, String, String, Operation);
 
 impl fmt::Debug for Interpreters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +87,8 @@ impl Default for Interpreters {
     fn default() -> Self {
         Self {
             engine: Engine::default(),
-            customized: watch::Sender::new(None),
+            layers: watch::Sender::new(Layers::default()),
+            webhooks: Webhooks::default(),
             on_change: RwLock::default(),
             on_failure: RwLock::default(),
             told: Mutex::default(),
@@ -86,24 +97,25 @@ impl Default for Interpreters {
 }
 
 impl Interpreters {
-    /// Makes the interpreters for certain customizations, which do not change.
+    /// Makes the interpreters for certain customizations, which do not change, without webhooks.
     pub fn of(customizations: &[muster_interpreter::Customization]) -> Self {
         let interpreters = Self::default();
         interpreters.set(Rules::new(customizations));
+        interpreters.set_hooks(Hooks::default());
         interpreters
     }
 
-    /// Adds a listener for changes of customizations. It is called after the new scripts count, and
-    /// must return quickly. The first scripts are no change.
+    /// Adds a listener for changes of customizations and webhooks. It is called after the new ones
+    /// count, and must return quickly. The first ones are no change.
     pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
         let mut listeners = self.on_change.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
-    /// Adds a listener for failures of scripts: told once in five minutes for each script. It is
-    /// called on the task that asked, and must return quickly.
-    pub fn on_failure(&self, listener: impl Fn(&ScriptError) + Send + Sync + 'static) {
+    /// Adds a listener for failures of scripts and webhooks: told once in five minutes for each of
+    /// them, kind and operation. It is called on the task that asked, and must return quickly.
+    pub fn on_failure(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
         let mut listeners = self.on_failure.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
@@ -111,28 +123,49 @@ impl Interpreters {
 
     /// Returns the scripts of the customizations; none before they are known.
     pub fn customized(&self) -> Arc<Rules> {
-        self.customized.borrow().clone().unwrap_or_default()
+        self.layers.borrow().scripts()
     }
 
-    /// Returns a receiver of the scripts of the customizations, for a task that ends before the
-    /// process does. Its value is `None` until it is known which there are.
-    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Rules>>> {
-        self.customized.subscribe()
+    /// Returns the webhooks; none before they are known.
+    pub fn hooks(&self) -> Arc<Hooks> {
+        self.layers.borrow().hooks()
+    }
+
+    /// Returns a receiver of the interpreters of the users, for a task that ends before the process
+    /// does.
+    pub fn subscribe(&self) -> watch::Receiver<Layers> {
+        self.layers.subscribe()
     }
 
     /// Has these scripts of customizations count from now on. From the first call on it is known
     /// which customizations there are.
     pub fn set(&self, rules: Rules) {
-        let rules = Arc::new(rules);
-        let was_known = self.is_known();
-        let changed = Changed(rules.differences(&self.customized()));
-        if was_known && changed.0.is_empty() {
+        self.change(|layers| layers.set_scripts(Arc::new(rules)));
+    }
+
+    /// Has these webhooks count from now on. From the first call on it is known which there are.
+    pub fn set_hooks(&self, hooks: Hooks) {
+        let hooks = Arc::new(hooks);
+        self.change(|layers| layers.set_hooks(Arc::clone(&hooks)));
+        self.webhooks.retain(&hooks);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Layers)) {
+        let (mut changed, mut was_known) = (Changed::default(), false);
+        // Scripts and webhooks come from two tasks.
+        let is_other = self.layers.send_if_modified(|layers| {
+            let before = layers.clone();
+            change(layers);
+            changed = Changed::between(&before, layers);
+            was_known = before.are_known();
+            !was_known || !changed.is_empty()
+        });
+        if !is_other {
             return;
         }
-        self.customized.send_replace(Some(rules));
-        // A script that somebody mended, or broke again, is told of anew.
-        let is_other = |at: &muster_interpreter::Source| changed.has(&at.api_version, &at.kind);
-        self.told().retain(|at, _| !is_other(at));
+        // An interpreter that somebody mended, or broke again, is told of anew.
+        self.told()
+            .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
         if was_known {
             let listeners = self.on_change.read();
             let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
@@ -140,20 +173,25 @@ impl Interpreters {
         }
     }
 
-    /// Waits until it is known which customizations there are.
-    pub async fn known(&self) {
-        // The sender lives in `self`, so that waiting cannot fail.
-        let _ = self.subscribe().wait_for(Option::is_some).await;
+    /// Sends the questions to webhooks until shutdown.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        self.webhooks.run(shutdown).await;
     }
 
-    /// Returns whether it is known which customizations there are.
+    /// Waits until it is known which customizations and webhooks there are.
+    pub async fn known(&self) {
+        // The sender lives in `self`, so that waiting cannot fail.
+        let _ = self.subscribe().wait_for(Layers::are_known).await;
+    }
+
+    /// Returns whether it is known which customizations and webhooks there are.
     pub fn is_known(&self) -> bool {
-        self.customized.borrow().is_some()
+        self.layers.borrow().are_known()
     }
 
     /// Returns whether a kind has a rule for an operation. Every kind has its status reflected.
     pub fn has(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
-        self.customized().has(api_version, kind, operation)
+        self.layers.borrow().has(api_version, kind, operation)
             || thirdparty::rules().has(api_version, kind, operation)
             || hook_enabled(api_version, kind, operation)
     }
@@ -170,10 +208,18 @@ impl Interpreters {
     /// # Errors
     /// A field cannot be read, or a script failed.
     pub fn replicas(&self, object: &Value) -> Result<Option<Replicas>, Error> {
-        let operation = Operation::InterpretReplica;
-        let found = self.scripted(object, operation, |engine, rules| {
-            engine.interpret_replica(rules, object)
-        })?;
+        let question = Question::new(Operation::InterpretReplica, object);
+        let found = self.asked(
+            &question,
+            |engine, rules| engine.interpret_replica(rules, object),
+            |reply| match reply {
+                Reply::Replicas(replicas, requirements) => Some(muster_interpreter::Replicas {
+                    replicas,
+                    requirements,
+                }),
+                _ => None,
+            },
+        )?;
         match found {
             Some(found) => Ok(Some(Replicas {
                 replicas: found.replicas,
@@ -186,26 +232,37 @@ impl Interpreters {
     /// Returns the object with the number of replicas of one cluster.
     ///
     /// # Errors
-    /// A field cannot be read, a script failed, or the kind has no rule.
-    pub fn revise_replica(&self, object: Value, replicas: i64) -> Result<Value, Error> {
-        let operation = Operation::ReviseReplica;
-        let revised = self.scripted(&object, operation, |engine, rules| {
-            engine.revise_replica(rules, &object, replicas)
-        })?;
+    /// A field cannot be read, the interpreter gave no answer, or the kind has no rule.
+    pub fn revise_replica(&self, object: Value, replicas: i32) -> Result<Value, Error> {
+        let question = Question {
+            replicas,
+            ..Question::new(Operation::ReviseReplica, &object)
+        };
+        let revised = self.asked(
+            &question,
+            |engine, rules| engine.revise_replica(rules, &object, replicas.into()),
+            Reply::object,
+        )?;
         match revised {
             Some(revised) => Ok(revised),
-            None => revise_replica(object, replicas),
+            None => revise_replica(object, replicas.into()),
         }
     }
 
     /// Returns the desired object with the fields from `observed` that the member decides.
     ///
     /// # Errors
-    /// A field cannot be read, a script failed, or the kind has no rule.
+    /// A field cannot be read, the interpreter gave no answer, or the kind has no rule.
     pub fn retain(&self, desired: Value, observed: &Value) -> Result<Value, Error> {
-        let retained = self.scripted(&desired, Operation::Retain, |engine, rules| {
-            engine.retain(rules, &desired, observed)
-        })?;
+        let question = Question {
+            observed: Some(observed),
+            ..Question::new(Operation::Retain, &desired)
+        };
+        let retained = self.asked(
+            &question,
+            |engine, rules| engine.retain(rules, &desired, observed),
+            Reply::object,
+        )?;
         match retained {
             Some(retained) => Ok(retained),
             None => retain(desired, observed),
@@ -216,12 +273,17 @@ impl Interpreters {
     /// report.
     ///
     /// # Errors
-    /// A field cannot be read, or a script failed.
+    /// A field cannot be read, or the interpreter gave no answer.
     pub fn status(&self, object: &Value) -> Result<Option<Value>, Error> {
-        let operation = Operation::InterpretStatus;
-        let reported = self.scripted(object, operation, |engine, rules| {
-            engine.interpret_status(rules, object)
-        })?;
+        let question = Question::new(Operation::InterpretStatus, object);
+        let reported = self.asked(
+            &question,
+            |engine, rules| engine.interpret_status(rules, object),
+            |reply| match reply {
+                Reply::Status(status) => Some(status),
+                _ => None,
+            },
+        )?;
         match reported {
             Some(reported) => Ok(Some(reported)),
             None => status(object),
@@ -231,12 +293,17 @@ impl Interpreters {
     /// Returns whether the object in a member is healthy; `None` for kinds without a rule.
     ///
     /// # Errors
-    /// A field cannot be read, or a script failed: the health is unknown.
+    /// A field cannot be read, or the interpreter gave no answer: the health is unknown.
     pub fn health(&self, object: &Value) -> Result<Option<bool>, Error> {
-        let operation = Operation::InterpretHealth;
-        let found = self.scripted(object, operation, |engine, rules| {
-            engine.interpret_health(rules, object)
-        })?;
+        let question = Question::new(Operation::InterpretHealth, object);
+        let found = self.asked(
+            &question,
+            |engine, rules| engine.interpret_health(rules, object),
+            |reply| match reply {
+                Reply::Health(healthy) => Some(healthy),
+                _ => None,
+            },
+        )?;
         match found {
             Some(found) => Ok(Some(found)),
             None => health(object),
@@ -246,12 +313,17 @@ impl Interpreters {
     /// Returns the dependencies of an object; `None` for kinds without a rule.
     ///
     /// # Errors
-    /// A field cannot be read, or a script failed.
+    /// A field cannot be read, or the interpreter gave no answer.
     pub fn dependencies(&self, object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
-        let operation = Operation::InterpretDependency;
-        let found = self.scripted(object, operation, |engine, rules| {
-            engine.interpret_dependency(rules, object)
-        })?;
+        let question = Question::new(Operation::InterpretDependency, object);
+        let found = self.asked(
+            &question,
+            |engine, rules| engine.interpret_dependency(rules, object),
+            |reply| match reply {
+                Reply::Dependencies(list) => Some(list),
+                _ => None,
+            },
+        )?;
         match found {
             Some(found) => Ok(Some(found)),
             None => dependencies(object),
@@ -262,27 +334,36 @@ impl Interpreters {
     /// of the conditions that the native rules add.
     ///
     /// # Errors
-    /// The status of a member cannot be read, a script failed, or the kind has no rule.
+    /// The status of a member cannot be read, the interpreter gave no answer, or the kind has no
+    /// rule.
     pub fn aggregate_status(
         &self,
         template: &Value,
         items: &[AggregatedStatusItem],
         now: Timestamp,
     ) -> Result<Option<Value>, Error> {
-        let operation = Operation::AggregateStatus;
-        let aggregated = self.scripted(template, operation, |engine, rules| {
-            let json = |item: &AggregatedStatusItem| serde_json::to_value(item).unwrap_or_default();
-            let items: Vec<Value> = items.iter().map(json).collect();
-            engine.aggregate_status(rules, template, &items)
-        })?;
+        let question = Question {
+            items,
+            ..Question::new(Operation::AggregateStatus, template)
+        };
+        let aggregated = self.asked(
+            &question,
+            |engine, rules| {
+                let json =
+                    |item: &AggregatedStatusItem| serde_json::to_value(item).unwrap_or_default();
+                let items: Vec<Value> = items.iter().map(json).collect();
+                engine.aggregate_status(rules, template, &items)
+            },
+            Reply::object,
+        )?;
         if let Some(mut aggregated) = aggregated {
             return Ok(match aggregated["status"].take() {
                 Value::Null => None,
                 status => Some(status),
             });
         }
-        if !self.has_for(template, operation) {
-            return Err(unsupported(operation, template));
+        if !self.has_for(template, Operation::AggregateStatus) {
+            return Err(unsupported(Operation::AggregateStatus, template));
         }
         let members: Vec<_> = items
             .iter()
@@ -294,46 +375,70 @@ impl Interpreters {
         aggregate_status(template, &members, now)
     }
 
-    /// Asks the scripts: those of customizations, then the built-in ones.
-    fn scripted<T>(
+    /// Asks the scripts of customizations, or a webhook, or the built-in scripts: the first that
+    /// there is. `None` where there is none.
+    fn asked<T>(
         &self,
-        object: &Value,
-        operation: Operation,
-        ask: impl Fn(&Engine, &Rules) -> Result<Option<T>, ScriptError>,
+        question: &Question<'_>,
+        script: impl Fn(&Engine, &Rules) -> Result<Option<T>, ScriptError>,
+        reply: impl FnOnce(Reply) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        let (api_version, kind) = kind_of(object);
-        let customized = self.customized();
+        let (api_version, kind) = kind_of(question.object);
+        let operation = question.operation;
+        let layers = self.layers.borrow().clone();
+        let (customized, hooks) = (layers.scripts(), layers.hooks());
         let answer = if customized.has(api_version, kind, operation) {
-            without_blocking_others(|| ask(&self.engine, &customized))
+            without_blocking_others(|| script(&self.engine, &customized))
+        } else if let Some(hook) = hooks.find(api_version, kind, operation) {
+            return match self.webhooks.ask(hook, question) {
+                // A reply is always one to the operation of its question.
+                Asked::Answered(answer) => Ok(reply(answer)),
+                Asked::Pending(pending) => Err(Error::Pending(pending)),
+                Asked::Failed(failure) => {
+                    let at = &failure.at;
+                    let by = Source::Webhook(at.configuration.clone());
+                    self.tell(by, (api_version, kind, operation), || failure.to_string());
+                    Err(Error::Webhook(failure))
+                }
+            };
         } else if thirdparty::rules().has(api_version, kind, operation) {
-            without_blocking_others(|| ask(&self.engine, thirdparty::rules()))
+            without_blocking_others(|| script(&self.engine, thirdparty::rules()))
         } else {
             return Ok(None);
         };
         answer.map_err(|error| {
-            self.tell(&error);
-            Error::Script(error)
+            let name = error.source_of_script().customization.clone();
+            let error = Error::Script(error);
+            if !name.is_empty() {
+                let by = Source::Customization(name);
+                self.tell(by, (api_version, kind, operation), || error.to_string());
+            }
+            error
         })
     }
 
-    /// Tells a failure of a customization, unless it was told a short time ago.
-    fn tell(&self, error: &ScriptError) {
-        let at = error.source_of_script();
-        if at.customization.is_empty() {
-            return;
-        }
+    /// Tells a failure, unless it was told a short time ago.
+    fn tell(
+        &self,
+        by: Source,
+        (api_version, kind, operation): (&str, &str, Operation),
+        note: impl FnOnce() -> String,
+    ) {
+        let about = (by, api_version.to_owned(), kind.to_owned(), operation);
         let now = Instant::now();
         let is_recent = |told: &Instant| now.saturating_duration_since(*told) < TOLD_AGAIN;
-        if self.told().get(at).is_some_and(is_recent) {
+        if self.told().get(&about).is_some_and(is_recent) {
             return;
         }
-        self.told().insert(at.clone(), now);
+        let by = about.0.clone();
+        self.told().insert(about, now);
+        let failed = Failed { by, note: note() };
         let listeners = self.on_failure.read();
         let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
-        listeners.iter().for_each(|listener| listener(error));
+        listeners.iter().for_each(|listener| listener(&failed));
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<muster_interpreter::Source, Instant>> {
+    fn told(&self) -> MutexGuard<'_, HashMap<About, Instant>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,19 @@
 //! Interprets resources: number of replicas, health, status and dependencies.
 //!
 //! [`Interpreters`] is what agent and control plane ask. It holds the scripts of the users'
-//! customizations, the built-in scripts for kinds of other projects (crate `muster-interpreter`),
-//! and asks the functions of this module last.
+//! customizations, their [webhooks](webhook), the built-in scripts for kinds of other projects
+//! (crate `muster-interpreter`), and asks the functions of this module last.
 //!
 //! The functions are the native rules for the kinds of Kubernetes, one file per operation; the
 //! rules are those of Karmada's default interpreter. They are pure functions of
 //! `serde_json::Value`s, so that unknown fields survive. A function returns `None` for a kind
 //! without a rule for the operation; [`hook_enabled`] tells the same without computing.
 
+use std::fmt;
+use std::hash::Hash;
 use std::time::Duration;
+
+use crate::queue::Queue;
 
 mod aggregate;
 mod dependencies;
@@ -17,6 +21,7 @@ mod general_health;
 mod health;
 mod interpreters;
 mod kind;
+mod layers;
 mod pod;
 mod prune;
 mod read;
@@ -28,13 +33,15 @@ mod status;
 mod tests;
 #[cfg(test)]
 mod vectors;
+pub mod webhook;
 
 pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
 pub use dependencies::dependencies;
 pub use general_health::{general_health, tells_health};
 pub use health::health;
-pub use interpreters::{Changed, Interpreters, without_blocking_others};
+pub use interpreters::{Failed, Interpreters, Source, without_blocking_others};
 pub use kind::hook_enabled;
+pub use layers::{Changed, Layers};
 pub use muster_interpreter::{self as engine, Dependency, Operation};
 pub use prune::prune;
 pub use replica::{Replicas, interpret_replica};
@@ -92,6 +99,13 @@ pub enum Error {
     /// A script of a customization, or a built-in one, gave no answer.
     #[error("{}", words(.0))]
     Script(muster_interpreter::Error),
+    /// A webhook gave no answer.
+    #[error(transparent)]
+    Webhook(webhook::Failure),
+    /// A webhook has been asked, and has not answered yet. This is no failure: what was known
+    /// before stays, and the question is asked again when [`webhook::Pending::answered`] returns.
+    #[error("{0}")]
+    Pending(webhook::Pending),
 }
 
 /// Text of an error of a script. It is the same for each call that is stopped or refused for the
@@ -117,7 +131,35 @@ impl Error {
             }
             // Such a script may have met a busy machine.
             Self::Script(Script::Limit { .. } | Script::Setup { .. }) => Some(AFTER_A_LIMIT),
+            Self::Webhook(failure) => failure.retry_after,
             _ => None,
         }
+    }
+
+    /// Returns the question to a webhook that is not answered yet, if that is the reason.
+    pub fn pending(&self) -> Option<webhook::Pending> {
+        match self {
+            Self::Pending(pending) => Some(pending.clone()),
+            Self::Member { source, .. } => source.pending(),
+            _ => None,
+        }
+    }
+
+    /// Has a key worked on again when the question to a webhook is answered, if that is the reason.
+    /// Returns whether it is; then there is nothing to tell.
+    pub fn waits<K>(&self, queue: &Queue<K>, key: impl FnOnce() -> K) -> bool
+    where
+        K: Clone + Eq + Hash + fmt::Debug + Send + 'static,
+    {
+        let Some(pending) = self.pending() else {
+            return false;
+        };
+        let (queue, key) = (queue.clone(), key());
+        // Ends with the question, at the latest at the deadline of the webhook.
+        tokio::spawn(async move {
+            pending.answered().await;
+            queue.add(key);
+        });
+        true
     }
 }

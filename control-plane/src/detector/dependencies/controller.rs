@@ -137,6 +137,7 @@ impl Distributor {
         };
         let needs = match fleet.interpreters.dependencies(&template) {
             Ok(needs) => needs.unwrap_or_default(),
+            Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
             Err(error) => {
                 fleet.events.publish(
                     binding.as_ref(),

@@ -240,3 +240,46 @@ fn what_is_missing_or_wrong_is_named() {
         assert!(told.contains(expected), "{line:?}: {told}");
     }
 }
+
+const WEBHOOKS: &str = "
+apiVersion: config.karmada.io/v1alpha1
+kind: ResourceInterpreterWebhookConfiguration
+metadata: { name: hooks }
+webhooks:
+  - name: gadgets.example.com
+    clientConfig: { url: ADDRESS }
+    interpreterContextVersions: [v1alpha1]
+    rules:
+      - { operations: ['*'], apiGroups: [example.com], apiVersions: [v1], kinds: [Widget, Gadget] }
+";
+
+#[test]
+fn where_a_webhook_would_answer_is_told_and_a_script_goes_before_it() {
+    muster_shared::tls::install_provider();
+    let folder = Folder::new();
+    let good = WEBHOOKS.replace("ADDRESS", "'https://hook.example.com'");
+    let good = folder.write("good.yaml", &good);
+    let bad = WEBHOOKS.replace("ADDRESS", "'http://hook.example.com'");
+    let bad = folder.write("bad.yaml", &bad);
+    let rules = folder.write("rules.yaml", WIDGETS);
+    let gadget = folder.write(
+        "gadget.yaml",
+        "{ apiVersion: example.com/v1, kind: Gadget, metadata: { name: g } }",
+    );
+    let widget = folder.write(
+        "widget.yaml",
+        "{ apiVersion: example.com/v1, kind: Widget, status: { phase: Running } }",
+    );
+    let health = ["--operation", "InterpretHealth", "--observed"];
+    let both = ["-f", &good, "-f", &rules];
+    let told = run(&[&both[..], &health, &[&gadget]].concat()).unwrap_err();
+    assert_eq!(
+        told,
+        "webhook \"gadgets.example.com\" of ResourceInterpreterWebhookConfiguration \"hooks\" answers \
+         InterpretHealth of example.com/v1 Gadget, and no webhook is asked from here"
+    );
+    let found = run(&[&both[..], &health, &[&widget]].concat()).unwrap();
+    assert_eq!(found.trim(), "healthy: true");
+    let told = run(&["-f", &bad, "--check"]).unwrap_err();
+    assert!(told.contains("does not begin with https://"), "{told}");
+}

@@ -377,11 +377,12 @@ pub(super) fn the_rest() -> Vec<Ask> {
             "spec": {"containers": [{"name": "a", "image": "a"}]}}),
         ),
         Ask::get("nodes: list", "/api/v1/nodes"),
-        // It reads customizations, whose scripts it runs; those who are asked by webhook, it does
-        // not.
-        Ask::get(
-            "interpretation: list the webhooks",
+        // It reads customizations, whose scripts it runs, and webhooks, which it asks.
+        Ask::post(
+            "interpretation: change who is asked",
             "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations",
+            json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
+                "metadata": {"name": "x"}, "webhooks": []}),
         ),
         Ask::post(
             "interpretation: change it",

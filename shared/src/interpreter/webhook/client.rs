@@ -1,0 +1,179 @@
+//! The connection to one webhook: HTTPS, with a deadline for the whole request and a bounded answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{Method, Request, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::timeout;
+
+use super::context::shortened;
+use super::error::Fault;
+
+/// Bytes of the longest answer: a patch of the largest object that an API server stores, in base64.
+const LONGEST_ANSWER: usize = 4 << 20;
+/// Bytes of the longest body of an error that is read, to be quoted.
+const LONGEST_ERROR: usize = 1024;
+/// Connections that are kept for the next question.
+const IDLE_CONNECTIONS: usize = 4;
+/// Time for which they are kept.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// The way to a webhook. Connections are kept between questions.
+#[derive(Debug)]
+pub(super) struct Client {
+    uri: Uri,
+    connection: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Client {
+    /// Prepares a client; nothing is sent yet. `authorities` are PEM in base64; without them those
+    /// of the system are trusted.
+    pub(super) fn new(uri: Uri, authorities: Option<&str>) -> Result<Self, String> {
+        let roots = match authorities.filter(|text| !text.is_empty()) {
+            Some(text) => given(text).map_err(|text| format!("clientConfig.caBundle: {text}"))?,
+            None => of_the_system()?,
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_only()
+            .enable_http1()
+            .build();
+        let connection = HyperClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        Ok(Self { uri, connection })
+    }
+
+    /// Sends a question and returns the body of the answer.
+    pub(super) async fn post(&self, body: Bytes, deadline: Duration) -> Result<Bytes, Fault> {
+        match timeout(deadline, self.exchange(body, deadline)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Fault::Timeout(deadline.as_secs())),
+        }
+    }
+
+    async fn exchange(&self, body: Bytes, deadline: Duration) -> Result<Bytes, Fault> {
+        let broken = |error: &dyn std::error::Error| Fault::Connection(words(error));
+        // The API machinery tells a webhook its deadline so.
+        let path = self.uri.path();
+        let target = format!("{path}?timeout={}s", deadline.as_secs());
+        let mut parts = self.uri.clone().into_parts();
+        parts.path_and_query = Some(target.parse().map_err(|error| broken(&error))?);
+        let uri = Uri::from_parts(parts).map_err(|error| broken(&error))?;
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(uri)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("muster/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(body))
+            .map_err(|error| broken(&error))?;
+        let answer = self.connection.request(request).await;
+        let answer = answer.map_err(|error| broken(&error))?;
+        let status = answer.status();
+        if !status.is_success() {
+            let text = read(answer.into_body(), LONGEST_ERROR, false).await;
+            let text = text.unwrap_or_default();
+            return Err(Fault::Status {
+                code: status.as_u16(),
+                text: shortened(String::from_utf8_lossy(&text).trim()),
+            });
+        }
+        read(answer.into_body(), LONGEST_ANSWER, true).await
+    }
+}
+
+/// Reads a body up to a length. One that is longer is refused, or only its begin is read.
+async fn read(mut body: Incoming, longest: usize, whole: bool) -> Result<Bytes, Fault> {
+    if whole && body.size_hint().lower() > longest as u64 {
+        return Err(Fault::Large(longest));
+    }
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if bytes.len() + data.len() > longest {
+            if whole {
+                return Err(Fault::Large(longest));
+            }
+            bytes.extend_from_slice(&data[..longest - bytes.len()]);
+            break;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.into())
+}
+
+/// An error with its causes, of which the first are often general.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    shortened(&text)
+}
+
+fn given(text: &str) -> Result<RootCertStore, String> {
+    let pem = STANDARD
+        .decode(text)
+        .map_err(|error| format!("is not base64: {error}"))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| format!("is not PEM: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("has a certificate that cannot be used: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("has no certificate in PEM".to_owned());
+    }
+    Ok(roots)
+}
+
+fn of_the_system() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err(
+            "clientConfig.caBundle is absent, and this system trusts no authorities".to_owned(),
+        );
+    }
+    Ok(roots)
+}
+
+/// Checks the authorities of a webhook, PEM in base64.
+///
+/// # Errors
+/// A text that says what is wrong.
+pub fn check_authorities(text: &str) -> Result<(), String> {
+    given(text).map(|_| ())
+}
