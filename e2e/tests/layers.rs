@@ -112,6 +112,7 @@ const SIMULATION: Floors = &[
     &["world"],
     &["run"],
     &["child"],
+    &["sieve"],
     &["search"],
 ];
 

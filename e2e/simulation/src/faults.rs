@@ -101,6 +101,8 @@ pub enum FaultKind {
         nth: u64,
         /// When exactly.
         moment: Moment,
+        /// Whether leases and events count.
+        of_all: bool,
     },
     /// Watches are behind.
     Lag {
@@ -110,6 +112,9 @@ pub enum FaultKind {
         api: Api,
         /// By how much.
         lag: u64,
+        /// The plural of the kind; none for all kinds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plural: Option<String>,
     },
     /// Each watch breaks once.
     Break {
@@ -127,6 +132,9 @@ pub enum FaultKind {
         api: Api,
         /// For how long.
         pause: u64,
+        /// The plural of the kind; none for all kinds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plural: Option<String>,
     },
     /// Each watch tells one piece twice.
     Repeat {
@@ -230,6 +238,16 @@ impl FaultKind {
         value["kind"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// Whether it concerns watches of a kind.
+    fn is_about(&self, kind: &str) -> bool {
+        match self {
+            Self::Lag { plural, .. } | Self::Miss { plural, .. } => {
+                plural.as_ref().is_none_or(|plural| plural == kind)
+            }
+            _ => true,
+        }
+    }
+
     /// Whether it concerns the requests of a party to a server.
     fn concerns(&self, who: &Actor, server: &Api) -> bool {
         match self {
@@ -323,7 +341,12 @@ impl Faults {
                     verdict.delay += Duration::from_millis(random.below(delay + 1));
                     true
                 }
-                FaultKind::Crash { nth, moment, .. } if call.kind == Kind::Write => {
+                FaultKind::Crash {
+                    nth,
+                    moment,
+                    of_all,
+                    ..
+                } if call.is_stored() && (*of_all || call.decides()) => {
                     active.writes += 1;
                     let is_now = active.writes == *nth;
                     verdict.crash = if is_now { Some(*moment) } else { verdict.crash };
@@ -344,10 +367,10 @@ impl Faults {
 
     /// Decides what happens to the next piece of a watch. `seen` are the faults that the watch has
     /// had already.
-    pub fn piece(&self, actor: &Actor, api: &Api, seen: &mut Vec<u64>) -> Piece {
+    pub fn piece(&self, actor: &Actor, api: &Api, kind: &str, seen: &mut Vec<u64>) -> Piece {
         let mut piece = Piece::default();
         for (id, active) in self.active().iter() {
-            if !active.kind.concerns(actor, api) {
+            if !active.kind.concerns(actor, api) || !active.kind.is_about(kind) {
                 continue;
             }
             if let FaultKind::Lag { lag, .. } = &active.kind {

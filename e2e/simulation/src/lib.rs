@@ -27,5 +27,6 @@ pub mod run;
 pub mod scenarios;
 pub mod search;
 pub mod shrink;
+pub mod sieve;
 pub mod story;
 pub mod world;

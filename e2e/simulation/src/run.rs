@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::history::History;
+use crate::history::{Actor, History, Phase, Process, World as Event};
+use crate::network::Watch;
 use crate::plan::Plan;
 use crate::random;
 use crate::world::World;
@@ -24,6 +25,10 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// How many times each kind of fault did something.
     pub faults: BTreeMap<String, u64>,
+    /// Who has watched which kinds of which servers.
+    pub watches: Vec<Watch>,
+    /// Writes of each process in the busy phase that carry out or tell decisions.
+    pub decisions: Vec<(Process, u64)>,
     /// Virtual milliseconds that passed.
     pub lasted: u64,
 }
@@ -91,8 +96,28 @@ async fn live(plan: Plan) -> anyhow::Result<(Report, History)> {
                 text: violation.to_string(),
             })
             .collect(),
+        watches: world.network().watches(),
+        decisions: decisions(&history),
         faults: world.network().faults().counts(),
         lasted: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
     Ok((report, history))
+}
+
+/// Counts the writes of each process that a fault of kind `crash` counts.
+fn decisions(history: &History) -> Vec<(Process, u64)> {
+    let mut is_busy = false;
+    let mut counts = BTreeMap::new();
+    for entry in history.entries() {
+        if let Some(Event::Phase(phase)) = entry.world() {
+            is_busy = *phase == Phase::Busy;
+        }
+        if let Some(request) = entry.request().filter(|_| is_busy)
+            && !["leases", "events"].contains(&request.resource.plural.as_str())
+            && let Actor::Process(process) = &request.actor
+        {
+            *counts.entry(process.clone()).or_default() += 1;
+        }
+    }
+    counts.into_iter().collect()
 }

@@ -32,6 +32,20 @@ pub fn one_failover(seed: u64) -> Plan {
     }
 }
 
+/// The same within a quarter of an hour.
+pub fn short_failover(seed: u64) -> Plan {
+    let mut plan = one_failover(seed);
+    plan.faults[0].from = 20_000;
+    plan.faults[0].until = 300_000;
+    plan.phases = Phases {
+        busy: 420_000,
+        calm: 300_000,
+        rest: 60_000,
+        fresh: 60_000,
+    };
+    plan
+}
+
 /// Workloads in members in which nothing goes wrong.
 pub fn quiet(seed: u64, members: usize, workloads: usize) -> Plan {
     let objects = (1..=workloads).flat_map(|number| workload(&format!("web-{number}")));

@@ -13,6 +13,7 @@ use crate::people::Mix;
 use crate::plan::Plan;
 use crate::run::{Report, Violation};
 use crate::shrink::shrink;
+use crate::sieve;
 
 /// What to search.
 #[derive(Clone, Debug)]
@@ -93,13 +94,50 @@ impl Search {
         findings
     }
 
+    /// Runs each perturbation of a plan, with the name of each.
+    ///
+    /// # Errors
+    /// When the undisturbed plan cannot be run, or violates a promise by itself.
+    pub fn sieve(&self, plan: &Plan) -> anyhow::Result<Findings> {
+        let begun = uptime();
+        let report = self.child.run(plan)?;
+        let first = report.violations.first();
+        anyhow::ensure!(first.is_none(), "undisturbed: {first:?}");
+        let plans = sieve::plans(plan, &report);
+        let (next, findings) = (AtomicU64::new(0), Mutex::new(Findings::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let at = usize::try_from(number).unwrap_or(usize::MAX);
+                        let is_late = self.seconds.is_some_and(|limit| uptime() - begun > limit);
+                        let Some((name, plan)) = plans.get(at).filter(|_| !is_late) else {
+                            return;
+                        };
+                        self.try_plan(number, name, plan, &findings);
+                    }
+                });
+            }
+        });
+        let mut findings = findings
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        findings.took = uptime() - begun;
+        Ok(findings)
+    }
+
     fn try_seed(&self, seed: u64, findings: &Mutex<Findings>) {
         let plan = plan_of(seed, self.scale);
-        let outcome = self.child.run(&plan);
+        self.try_plan(seed, &format!("seed {seed}"), &plan, findings);
+    }
+
+    fn try_plan(&self, seed: u64, name: &str, plan: &Plan, findings: &Mutex<Findings>) {
+        let outcome = self.child.run(plan);
         let failure = match &outcome {
             Ok(report) if report.violations.is_empty() => None,
-            Ok(report) => Some(self.describe(&plan, report)),
-            Err(error) => Some(format!("seed {seed}: {error:#}")),
+            Ok(report) => Some(self.describe(name, plan, report)),
+            Err(error) => Some(format!("{name}: {error:#}")),
         };
         let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
         findings.seeds += 1;
@@ -116,12 +154,8 @@ impl Search {
     }
 
     /// Shrinks a failure and says what it is.
-    fn describe(&self, plan: &Plan, report: &Report) -> String {
-        let mut text = format!(
-            "seed {}: {} violations\n",
-            plan.seed,
-            report.violations.len()
-        );
+    fn describe(&self, name: &str, plan: &Plan, report: &Report) -> String {
+        let mut text = format!("{name}: {} violations\n", report.violations.len());
         for violation in first_of_each(&report.violations) {
             let _ = writeln!(text, "  {}", violation.text);
         }

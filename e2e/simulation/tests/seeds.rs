@@ -62,6 +62,12 @@ fn a_workload_leaves_a_member_that_is_cut_off_and_comes_up_in_the_other() {
 }
 
 #[test]
+fn a_failover_keeps_every_promise() {
+    let (report, _) = lived("promises", &scenarios::short_failover(1)).unwrap();
+    assert_eq!(report.violations, []);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_history_and_another_seed_another() {
     let plan = |seed| Plan {
         phases: SHORT,

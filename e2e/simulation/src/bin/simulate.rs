@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use muster_simulation::child::Child;
 use muster_simulation::generate::Scale;
 use muster_simulation::search::{Search, plan_of};
-use muster_simulation::{run, story};
+use muster_simulation::{run, scenarios, story};
 
 /// Runs the real control plane and the real agents in a simulated world, in virtual time.
 #[derive(Parser)]
@@ -42,6 +42,16 @@ enum Task {
         /// Directory for the plans that failed.
         #[arg(long)]
         directory: Option<PathBuf>,
+    },
+    /// Runs a failover once for each write of each process that is killed there, and for each watch
+    /// that is behind or has a gap.
+    Sieve {
+        /// Minutes after which no run is begun any more.
+        #[arg(long)]
+        minutes: Option<f64>,
+        /// Processes at a time.
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
     },
     /// Runs the plan (JSON) that it reads from its input, and prints a report (JSON).
     Plan {
@@ -106,6 +116,23 @@ fn main() -> anyhow::Result<ExitCode> {
                 directory,
             };
             let findings = search.run();
+            print!("{findings}");
+            if !findings.failures.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Task::Sieve { minutes, jobs } => {
+            let search = Search {
+                child: Child::new(std::env::current_exe()?),
+                scale: Scale::SMALL,
+                seed: 1,
+                count: None,
+                seconds: minutes.map(|minutes| minutes * 60.0),
+                jobs,
+                attempts: 0,
+                directory: None,
+            };
+            let findings = search.sieve(&scenarios::short_failover(1))?;
             print!("{findings}");
             if !findings.failures.is_empty() {
                 return Ok(ExitCode::FAILURE);

@@ -44,6 +44,11 @@ impl Call {
             && !["token", "eviction"].contains(&self.resource.subresource.as_str())
     }
 
+    /// Whether it carries out or tells a decision: all writes but those of leases and events.
+    pub fn decides(&self) -> bool {
+        !["leases", "events"].contains(&self.resource.plural.as_str())
+    }
+
     /// Reads a request.
     pub fn read(api: &Api, method: &Method, uri: &Uri) -> Self {
         let mut parts = uri.path().split('/').filter(|part| !part.is_empty());

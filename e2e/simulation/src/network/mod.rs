@@ -5,7 +5,7 @@ mod call;
 mod line;
 mod stream;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tower::BoxError;
 pub use self::call::{Call, Kind};
 pub use self::line::{Line, Users, config};
 use crate::faults::{Faults, Moment, Way};
-use crate::history::{Api, Outcome};
+use crate::history::{Actor, Api, Outcome};
 use crate::random::Random;
 use crate::recorder::{Author, Recorder};
 
@@ -32,9 +32,14 @@ pub struct Network {
     recorder: Arc<Recorder>,
     faults: Arc<Faults>,
     latency: Mutex<Random>,
+    /// Watches that were ever opened.
+    watches: Mutex<BTreeSet<Watch>>,
     /// Grows with every change of faults and processes, for those that wait for one.
     changes: watch::Sender<u64>,
 }
+
+/// Who watches, the server, and the plural of the kind.
+pub type Watch = (Actor, Api, String);
 
 /// The network lost a request or its answer.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +53,7 @@ impl Network {
             servers: Mutex::default(),
             recorder,
             faults,
+            watches: Mutex::default(),
             latency: Mutex::new(Random::new(seed, "latency")),
             changes: watch::Sender::new(0),
         })
@@ -65,6 +71,11 @@ impl Network {
     /// The server of an API.
     pub fn server(&self, api: &Api) -> Option<Arc<Running>> {
         lock(&self.servers).get(api).cloned()
+    }
+
+    /// Who has watched which kinds of which servers.
+    pub fn watches(&self) -> Vec<Watch> {
+        lock(&self.watches).iter().cloned().collect()
     }
 
     /// The faults.
@@ -143,6 +154,11 @@ impl Network {
             call::make_stale(&mut request, server.store().version());
         }
         let kind = call.kind;
+        let watched = call.resource.plural.clone();
+        if kind == Kind::Watch {
+            let watch = (line.actor().clone(), api.clone(), watched.clone());
+            lock(&self.watches).insert(watch);
+        }
         let network = Arc::clone(&self);
         let work = async move {
             let answer = crate::recorder::author(author.clone(), server.answer(user, request));
@@ -166,7 +182,7 @@ impl Network {
         }
         let is_stream = kind == Kind::Watch && answer.status() == StatusCode::OK;
         Ok(if is_stream {
-            answer.map(|body| stream::carried(self, line, api, body))
+            answer.map(|body| stream::carried(self, line, (api, watched), body))
         } else {
             answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
         })

@@ -21,6 +21,8 @@ struct Carried {
     network: Arc<Network>,
     line: Line,
     api: Api,
+    /// Plural of the kind.
+    kind: String,
     body: Served,
     /// Faults that this watch has had.
     seen: Vec<u64>,
@@ -29,11 +31,17 @@ struct Carried {
 }
 
 /// The body of a watch as the client gets it.
-pub(super) fn carried(network: Arc<Network>, line: Line, api: Api, body: Served) -> ResponseBody {
+pub(super) fn carried(
+    network: Arc<Network>,
+    line: Line,
+    (api, kind): (Api, String),
+    body: Served,
+) -> ResponseBody {
     let carried = Carried {
         network,
         line,
         api,
+        kind,
         body,
         seen: Vec::new(),
         again: None,
@@ -60,7 +68,7 @@ impl Carried {
         let frame = self.body.frame().await?;
         let piece = frame.ok().and_then(|frame| frame.into_data().ok())?;
         let faults = self.network.faults();
-        let effects = faults.piece(self.line.actor(), &self.api, &mut self.seen);
+        let effects = faults.piece(self.line.actor(), &self.api, &self.kind, &mut self.seen);
         if effects.breaks {
             return Some(Err(Reset));
         }

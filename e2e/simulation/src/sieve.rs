@@ -1,0 +1,109 @@
+//! Sieve's perturbations, systematically: of a small plan, each write of each process with a crash
+//! before it and after it, and each watch of each process with a stale view, once.
+//!
+//! The perturbations are those of "Automatic Reliability Testing for Cluster Management
+//! Controllers" (Sun and others, OSDI 2022): a crash between two writes, a view that is behind, and
+//! events that are never seen.
+
+use crate::faults::{Fault, FaultKind, Moment};
+use crate::history::{Actor, Process};
+use crate::plan::Plan;
+use crate::run::Report;
+
+/// Milliseconds for which a view is behind.
+const BEHIND: u64 = 30_000;
+
+/// All perturbed plans of a plan whose undisturbed run gave a report, each with its name.
+pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
+    let crashes = report.decisions.iter().flat_map(|(process, writes)| {
+        (1..=*writes).flat_map(move |nth| {
+            [Moment::BeforeSending, Moment::AfterCommit].map(|moment| crash(process, nth, moment))
+        })
+    });
+    let views = report.watches.iter().filter_map(|(actor, api, kind)| {
+        let Actor::Process(process) = actor else {
+            return None;
+        };
+        let (actor, plural) = (actor.clone(), Some(kind.clone()));
+        let lag = FaultKind::Lag {
+            actor: actor.clone(),
+            api: api.clone(),
+            lag: BEHIND,
+            plural: plural.clone(),
+        };
+        let miss = FaultKind::Miss {
+            actor,
+            api: api.clone(),
+            pause: BEHIND,
+            plural,
+        };
+        let title = format!("{process} sees {kind} of {api}");
+        Some([
+            (format!("{title} {BEHIND} ms late"), lag),
+            (format!("{title} with a gap of {BEHIND} ms"), miss),
+        ])
+    });
+    let perturbations = crashes.chain(views.flatten());
+    perturbations
+        .map(|(name, kind)| (name, with(plan, kind)))
+        .collect()
+}
+
+fn crash(process: &Process, nth: u64, moment: Moment) -> (String, FaultKind) {
+    let when = match moment {
+        Moment::BeforeSending => "before",
+        Moment::AfterCommit => "after",
+    };
+    let kind = FaultKind::Crash {
+        process: process.clone(),
+        nth,
+        moment,
+        of_all: false,
+    };
+    (format!("{process} is killed {when} its write {nth}"), kind)
+}
+
+fn with(plan: &Plan, kind: FaultKind) -> Plan {
+    let mut plan = plan.clone();
+    let id = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;
+    plan.faults.push(Fault {
+        id,
+        from: 0,
+        until: plan.phases.busy,
+        kind,
+    });
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::history::Api;
+    use crate::scenarios;
+
+    #[test]
+    fn each_write_and_each_view_is_disturbed_in_each_way_once() {
+        let report = Report {
+            digest: String::new(),
+            entries: 0,
+            violations: Vec::new(),
+            faults: BTreeMap::new(),
+            watches: vec![
+                (
+                    Actor::Process(Process::ControlPlane(0)),
+                    Api::Fleet,
+                    "works".to_owned(),
+                ),
+                (Actor::Workloads, Api::Fleet, "pods".to_owned()),
+            ],
+            decisions: vec![(Process::ControlPlane(0), 3)],
+            lasted: 0,
+        };
+        let plans = plans(&scenarios::one_failover(1), &report);
+        assert_eq!(plans.len(), 3 * 2 + 2);
+        assert!(plans.iter().all(|(_, plan)| plan.faults.len() == 2));
+        assert_eq!(plans[1].0, "control-plane/0 is killed after its write 1");
+    }
+}
