@@ -76,6 +76,9 @@ impl Image {
             Some((repository, tag)) => (repository, Some(tag)),
             None => (rest, None),
         };
+        if !is_registry(registry) {
+            return wrong("the registry is a host with an optional port");
+        }
         if !is_repository(repository) {
             return wrong(
                 "the repository consists of lower-case letters, digits, and . _ - / between",
@@ -151,7 +154,12 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
             ));
         }
     }
-    Ok(changed.to_string())
+    // A registry without a point, a colon or `localhost` is read as a part of the repository.
+    let text = changed.to_string();
+    match Image::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err("the image would be no reference: its registry is no host".to_owned()),
+    }
 }
 
 /// Nothing, or a host with an optional port and path.
@@ -282,6 +290,7 @@ mod tests {
         for (image, component, operator, reason) in [
             ("", "Registry", "replace", "repository"),
             ("UPPER/case", "Registry", "replace", "repository"),
+            ("?:/a", "Tag", "replace", "registry"),
             ("a/b:", "Tag", "replace", "tag"),
             ("a@sha256:12", "Tag", "replace", "digest"),
             ("a", "Repository", "remove", "without a repository"),
@@ -303,6 +312,8 @@ mod tests {
             ("Registry", "replace", "SECRET host"),
             ("Registry", "replace", "/mirror"),
             ("Registry", "replace", "eu.io/"),
+            ("Registry", "replace", "UPPER"),
+            ("Registry", "replace", "-"),
             ("Repository", "add", &*long),
             ("Repository", "replace", "SECRET"),
             ("Repository", "replace", "a/b:v1"),
