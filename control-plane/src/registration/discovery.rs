@@ -77,7 +77,8 @@ impl FromStr for Hash {
     fn from_str(text: &str) -> Result<Self, Error> {
         let refused = || Error::Hash(text.to_owned());
         let digits = text.strip_prefix("sha256:").ok_or_else(refused)?;
-        if digits.len() != 64 || !digits.is_ascii() {
+        // A sign is no digit, though numbers may have one.
+        if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(refused());
         }
         let mut bytes = [0; 32];
@@ -279,6 +280,7 @@ mod tests {
             &HASH.trim()[..70],
             &HASH.trim().replace("sha256:", "sha512:"),
             &format!("sha256:{}", "é".repeat(32)),
+            &format!("sha256:{}", "+f".repeat(32)),
         ] {
             assert!(text.parse::<Hash>().is_err(), "{text}");
         }
