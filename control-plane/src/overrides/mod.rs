@@ -19,6 +19,9 @@ mod pointer;
 mod select;
 mod yaml;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use self::apply::apply;
 pub use self::limits::{DEEPEST_MANIFEST, Excess, check};
 pub use self::pointer::fault as pointer_fault;

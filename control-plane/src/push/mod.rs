@@ -13,5 +13,8 @@ mod connection;
 mod controller;
 mod renewal;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use controller::start;
 pub use renewal::LIFETIME as TOKEN_LIFETIME;

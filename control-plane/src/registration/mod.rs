@@ -10,4 +10,7 @@ pub mod decide;
 pub mod discovery;
 pub mod token;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use controller::start;

@@ -8,6 +8,9 @@ pub(super) mod compact;
 pub(super) mod json;
 pub(super) mod split;
 
+#[cfg(test)]
+mod fuzz;
+
 /// Set by the API server on the bookmark that ends the initial events of a streaming list
 /// (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
