@@ -392,6 +392,49 @@ mod tests {
     }
 
     #[test]
+    fn as_many_stranded_items_are_tried_again_as_is_said() {
+        for (most, expected) in [
+            (0, vec![]),
+            (1, vec!["a1"]),
+            (2, vec!["a1", "b1"]),
+            (3, vec!["a1", "b1", "a2"]),
+            (9, vec!["a1", "b1", "a2"]),
+        ] {
+            let mut backlog = Backlog::default();
+            for (on, key, since) in [("a", "a2", 2), ("a", "a1", 1), ("b", "b1", 3)] {
+                backlog.put(&cluster(on), key, Slot::Stranded(rank(0, since)));
+            }
+            backlog.wake_stranded();
+            backlog.retry(most);
+            assert_eq!(order(&mut backlog), expected, "{most}");
+            assert_eq!(backlog.has_due(), most < 3, "{most}");
+        }
+    }
+
+    #[test]
+    fn a_stranded_item_that_is_taken_elsewhere_is_not_tried_again() {
+        let (a, stranded) = (cluster("a"), Slot::Stranded(rank(0, 1)));
+        for woken in [false, true] {
+            let mut backlog = Backlog::default();
+            backlog.put(&a, "x", stranded);
+            if woken {
+                backlog.wake("a", &"x");
+            }
+            assert_eq!(backlog.has_due(), woken);
+            backlog.put(&a, "x", Slot::Ready(rank(0, 1)));
+            assert_eq!(order(&mut backlog), ["x"]);
+            backlog.wake_stranded();
+            assert!(!backlog.has_due(), "{woken}");
+        }
+    }
+
+    #[test]
+    fn a_rank_tells_since_when_the_item_waits() {
+        let since = Timestamp::from_second(7).unwrap();
+        assert_eq!(rank(3, 7).since(), since);
+    }
+
+    #[test]
     fn a_toleration_wait_costs_nothing_until_it_is_due() {
         let mut backlog = Backlog::default();
         let (a, now) = (cluster("a"), Instant::now());

@@ -348,6 +348,36 @@ mod tests {
     }
 
     #[test]
+    fn who_withdraws_wakes_others_only_if_a_turn_was_kept_for_it() {
+        let start = Instant::now();
+        let second = |s: u64| start + Duration::from_secs(s);
+        for (kept, woken) in [(false, false), (true, true)] {
+            let pace = fleet(9, 0, start);
+            assert!(pace.pay(Payer::Taints, second(3)).is_ok());
+            assert!(pace.pay(Payer::Applications, second(3)).is_err());
+            if kept {
+                assert!(pace.pay(Payer::Taints, second(6)).is_err());
+            }
+            let listener = Arc::new(Notify::new());
+            pace.wakes(Arc::clone(&listener));
+            pace.withdraw(Payer::Applications);
+            let heard = futures::FutureExt::now_or_never(listener.notified());
+            assert_eq!(heard.is_some(), woken);
+        }
+    }
+
+    #[test]
+    fn what_accrued_before_evictions_begin_does_not_count() {
+        let start = Instant::now();
+        let later = start + Duration::from_hours(1);
+        let pace = Pace::new(Rates::default(), start);
+        pace.put("c", false, start);
+        pace.begin(later);
+        let first = pace.pay(Payer::Taints, later).unwrap_err();
+        assert!(first.is_some_and(|first| first > later));
+    }
+
+    #[test]
     fn a_failed_cluster_that_is_lost_counts_until_it_is_heard_of_or_known_to_be_gone() {
         let start = Instant::now();
         let counted = |pace: &Pace| (pace.health().failed, pace.health().total);

@@ -262,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_saved_up_is_what_accrues_in_fifty_milliseconds() {
+        let start = Instant::now();
+        for (rate, expected) in [(0.5, 1), (20.0, 1), (200.0, 10), (5_000.0, 250)] {
+            let mut budget = Budget::new(rate, start);
+            let later = start + Duration::from_hours(1);
+            let paid = (0..1_000).take_while(|_| budget.pay(later).is_ok()).count();
+            assert_eq!(paid, expected, "{rate}/s");
+        }
+    }
+
+    #[test]
     fn what_evicts_nothing_costs_nothing() {
         let start = Instant::now();
         let mut budget = Budget::new(0.5, start);
@@ -281,10 +292,16 @@ mod tests {
         let mut budget = Budget::new(0.5, start);
         budget.set_rate(0.0, second(1));
         assert_eq!(budget.pay(second(1_000)), Err(None));
+        assert!(!budget.suffices(second(1_000)));
         budget.set_rate(0.1, second(1_000));
         assert_eq!(
             budget.pay(second(1_000)),
             Err(Some(second(1_005) + Duration::from_nanos(1)))
         );
+        // One that is saved up is not spent either.
+        assert!(budget.suffices(second(2_000)));
+        budget.set_rate(0.0, second(2_000));
+        assert!(!budget.suffices(second(2_000)));
+        assert_eq!(budget.pay(second(2_000)), Err(None));
     }
 }

@@ -268,6 +268,16 @@ mod tests {
             (vec![not_ready(Some(9_000))], 0, Some(3_900)),
             // By somebody who did not say when: the condition is all there is.
             (vec![not_ready(None)], 3_400, Some(3_700)),
+            // Other taints, older ones, tell nothing of this failure.
+            (
+                vec![
+                    taint("maintenance", NO_SCHEDULE, Some(1)),
+                    taint(NOT_READY, PREFER_NO_EXECUTE, Some(2)),
+                    not_ready(Some(3_500)),
+                ],
+                0,
+                Some(3_800),
+            ),
             (vec![not_ready(Some(3_300))], 3_600, None),
         ] {
             let wanted = wanted(
@@ -311,5 +321,26 @@ mod tests {
             at(9),
         );
         assert_eq!(classic, Wanted::default(), "a policy answers for it");
+    }
+
+    #[test]
+    fn an_event_lists_the_taints_in_the_form_of_karmadas() {
+        let valued = |value: &str| Taint {
+            value: Some(value.to_owned()),
+            ..taint("b", NO_EXECUTE, None)
+        };
+        for (taints, expected) in [
+            (vec![], "cluster now does not have taints"),
+            (
+                vec![taint("a", NO_SCHEDULE, None)],
+                "cluster now has taints([{Key:a,Effect:NoSchedule}])",
+            ),
+            (
+                vec![valued("v"), valued("")],
+                "cluster now has taints([{Key:b,Value:v,Effect:NoExecute},{Key:b,Effect:NoExecute}])",
+            ),
+        ] {
+            assert_eq!(describe(&taints), expected);
+        }
     }
 }

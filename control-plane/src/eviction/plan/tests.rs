@@ -92,6 +92,16 @@ struct Leave<'a> {
 }
 
 fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
+    try_with(leave, snapshot, &Options::default(), &json!({}))
+}
+
+/// The same with other options, and with more in the status.
+fn try_with(
+    leave: &Leave<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    status: &Value,
+) -> Result<Plan, Nowhere> {
     let taint = Taint {
         key: "down".into(),
         effect: "NoExecute".into(),
@@ -110,13 +120,13 @@ fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
         preserves_state: true,
         ours: leave.ours,
     };
-    let reported =
-        json!({"aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}]});
+    let mut reported = status.clone();
+    reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
     let departure = Departure {
         status: &serde_json::from_value(reported).unwrap(),
         ..departure
     };
-    plan(&departure, snapshot, &Options::default(), at(50))
+    plan(&departure, snapshot, options, at(50))
 }
 
 fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
@@ -456,5 +466,120 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
         let held = matches!(got, Err(Nowhere::State(_)));
         assert_eq!(held, stays, "{mode}: {got:?}");
         assert!(held || got.is_ok());
+    }
+}
+
+#[test]
+fn a_decision_for_the_cluster_that_is_left_is_none() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    spec.placement = Some(Arc::new(
+        serde_json::from_value(json!({"clusterAffinity": {"clusterNames": ["member1"]}})).unwrap(),
+    ));
+    // Without these filters the scheduler takes any cluster.
+    let words = "*,-ClusterEviction,-TaintToleration".parse().unwrap();
+    let options = Options::default().with_plugins(&words).unwrap();
+    let stays = try_with(
+        &gracefully(&spec, "member1"),
+        &fleet(&["member1"], &["member2"]),
+        &options,
+        &json!({}),
+    );
+    assert_eq!(stays.unwrap_err(), Nowhere::Empty);
+}
+
+#[test]
+fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
+    let group =
+        |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
+    let spec = spec(
+        1,
+        &json!([{"name": "member1", "replicas": 1}]),
+        &json!({"clusterAffinities": [group("primary", "member1"), group("backup", "member2")]}),
+    );
+    for (ours, observed, told) in [
+        (true, "primary", Some("backup")),
+        (true, "backup", None),
+        (false, "primary", None),
+        (false, "backup", None),
+    ] {
+        let leave = Leave {
+            ours,
+            ..gracefully(&spec, "member1")
+        };
+        let status = json!({"schedulerObservingAffinityName": observed});
+        let fleet = fleet(&["member1"], &["member2"]);
+        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        assert_eq!(plan.affinity_name.as_deref(), told, "{ours} {observed}");
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_tell_its_kinds_is_a_refuge_where_kinds_are_not_asked_for() {
+    let mut blind = (*cluster("member2", &json!([]))).clone();
+    blind.status = blind.status.map(|mut status| {
+        status.api_enablements = Vec::new();
+        status
+    });
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let snapshot = Snapshot::new([drained, Arc::new(blind)]);
+    let mut alone = divided();
+    alone.clusters.truncate(1);
+    for (spec, plugins, goes) in [
+        (&alone, "*", false),
+        (&alone, "*,-APIEnablement", true),
+        (&divided(), "*,-APIEnablement", true),
+    ] {
+        let options = Options::default();
+        let options = options.with_plugins(&plugins.parse().unwrap()).unwrap();
+        let leave = gracefully(spec, "member1");
+        let got = try_with(&leave, &snapshot, &options, &json!({}));
+        assert_eq!(got.is_ok(), goes, "{plugins}: {got:?}");
+    }
+}
+
+#[test]
+fn of_many_clusters_a_few_are_named_and_the_others_counted() {
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    for (count, ending) in [
+        (LONGEST_LIST - 1, "has Ready=Unknown".to_owned()),
+        (LONGEST_LIST, "has Ready=Unknown".to_owned()),
+        (
+            LONGEST_LIST + 2,
+            "has Ready=Unknown, 2 more likewise".to_owned(),
+        ),
+    ] {
+        let names: Vec<String> = (0..count).map(|n| format!("silent{n}")).collect();
+        let silent = names
+            .iter()
+            .map(|name| standing(name, &json!([]), "Unknown"));
+        let snapshot = Snapshot::new(silent.chain([drained.clone()]));
+        // They hold it already, so that the scheduler counts on them.
+        let held: Vec<Value> = names
+            .iter()
+            .map(String::as_str)
+            .chain(["member1"])
+            .map(|name| json!({"name": name, "replicas": 2}))
+            .collect();
+        let spec = spec(2, &json!(held), &json!({}));
+        let stays = try_to(&gracefully(&spec, "member1"), &snapshot);
+        let message = stays.unwrap_err().to_string();
+        assert!(message.ends_with(&ending), "{count}: {message}");
+        let told = message.matches("Ready=Unknown").count();
+        assert_eq!(told, count.min(LONGEST_LIST), "{message}");
+
+        let clusters: Vec<TargetCluster> = serde_json::from_value(json!(held)).unwrap();
+        let plan = Plan {
+            patch: Value::Null,
+            clusters,
+            affinity_name: None,
+        };
+        let (to, more) = (plan.destination(), (count + 1).saturating_sub(LONGEST_LIST));
+        assert_eq!(
+            to.matches("silent").count(),
+            count.min(LONGEST_LIST),
+            "{to}"
+        );
+        assert_eq!(to.contains(&format!(" and {more} more")), more > 0, "{to}");
     }
 }

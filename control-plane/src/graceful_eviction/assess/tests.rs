@@ -447,3 +447,18 @@ fn a_status_that_is_too_long_to_be_carried_does_not_keep_the_old_copy() {
     };
     assert_eq!(outcome(&case), Some(Done::Replaced));
 }
+
+#[test]
+fn an_event_says_why_a_task_is_done_and_whether_the_old_copy_goes_with_it() {
+    for (done, why, removes) in [
+        (Done::Replaced, "replacement is healthy", true),
+        (Done::Expired, "grace period is over", true),
+        (Done::Released, "suppressDeletion", true),
+        (Done::BackInPlace, "placed there again", false),
+        (Done::Recovered, "cluster recovered", false),
+        (Done::ClusterGone, "left the fleet", false),
+    ] {
+        assert!(done.describe().contains(why), "{}", done.describe());
+        assert_eq!(done.removes_the_copy(), removes, "{why}");
+    }
+}

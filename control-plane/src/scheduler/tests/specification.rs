@@ -131,6 +131,23 @@ fn of_several_constraints_that_a_cluster_lacks_the_field_of_the_first_one_is_nam
 }
 
 #[test]
+fn a_cluster_without_the_label_of_a_constraint_is_refused_and_one_with_it_is_not() {
+    let by_label = json!({ "spreadConstraints": [{ "spreadByLabel": "rack", "minGroups": 1 }] });
+    let spec = config_map(&by_label);
+    for (labels, expected) in [
+        (json!({ "rack": "r1" }), "m:0"),
+        (json!({ "rack": "" }), "0/1"),
+        (json!({ "row": "r1" }), "0/1"),
+        (json!(null), "0/1"),
+    ] {
+        let mut cluster = cluster("m", 10);
+        cluster["metadata"]["labels"] = labels.clone();
+        let got = outcome(&spec, std::slice::from_ref(&cluster));
+        assert!(got.starts_with(expected), "{labels}: {got}");
+    }
+}
+
+#[test]
 fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     let placement = with(
         dynamic(),
@@ -327,6 +344,7 @@ fn each_rule_holds_until_it_is_switched_off_by_name() {
     blind["status"]["apiEnablements"] = json!([]);
     let only_other = config_map(&json!({ "clusterAffinity": { "clusterNames": ["other"] } }));
     let failed = leaving(plain(), "m", "ApplicationFailure");
+    let by_region = json!({ "spreadConstraints": [{ "spreadByField": "region", "minGroups": 1 }] });
     let recovered = leaving(plain(), "m", TAINT_UNTOLERATED);
     let decided = |spec: &ResourceBindingSpec, cluster: &Value, plugins: &str| {
         let options = Options::default()
@@ -354,6 +372,14 @@ fn each_rule_holds_until_it_is_switched_off_by_name() {
         assert_eq!(refused.kind(), Kind::NoClusterFit, "{rule}");
         let without = decided(&spec, &cluster, &format!("*,-{rule}"));
         assert_eq!(text(without), "m:0", "{rule}");
+    }
+    // Without its filter a constraint is still met, or nothing is placed.
+    for (plugins, kind) in [
+        ("*", Kind::NoClusterFit),
+        ("*,-SpreadConstraint", Kind::SchedulerError),
+    ] {
+        let refused = decided(&config_map(&by_region), &cluster("m", 10), plugins).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{plugins}");
     }
     // Named, the filter for evictions is Karmada's.
     assert_eq!(text(decided(&recovered, &cluster("m", 10), "*")), "m:0");
