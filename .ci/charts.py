@@ -444,6 +444,16 @@ def bundled():
     kinds = [each["kind"] for each in yaml.safe_load_all(asked) if each]
     check(f"{path}: a bundled fleet API is told to ask about policies", sorted(kinds) == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"], str(kinds))
     check(f"{path}: and this cluster is not", not [each for each in objects if "Webhook" in each["kind"]])
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    objects = rendered(path, {"networkPolicy": {"enabled": True, "metricsFrom": peers}})
+    policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "NetworkPolicy"}
+    guarded = {"muster", "muster-fleet-api", "muster-fleet-etcd", "muster-fleet-manager", "muster-fleet-certificates"}
+    check(f"{path}: every part of a fleet API is guarded", set(policies) == guarded, str(set(policies)))
+    admitted = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in policies["muster-fleet-etcd"]["ingress"][0]["from"]]
+    check(f"{path}: etcd admits its API server, its members and its jobs", admitted == ["muster-fleet-api", "muster-fleet-etcd", "muster-fleet-etcd-jobs"], str(admitted))
+    labels = {each["metadata"]["name"]: (each["spec"].get("jobTemplate") or each)["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] for each in objects if each["kind"] in ("Deployment", "StatefulSet", "CronJob")}
+    check(f"{path}: and they bear these names", set(admitted) <= set(labels.values()), str(labels))
+    check(f"{path}: nobody connects to kube-controller-manager", policies["muster-fleet-manager"]["ingress"] == [], str(policies["muster-fleet-manager"]))
     objects = external(path, {})
     check(f"{path}: an external fleet API brings nothing of its own", not [each for each in objects if "fleet" in each["metadata"]["name"]], str([each["metadata"]["name"] for each in objects]))
     deployment, _ = container(objects)

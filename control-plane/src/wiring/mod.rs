@@ -5,6 +5,7 @@
 
 pub mod controllers;
 mod election;
+mod fitness;
 mod namespaces;
 
 use std::sync::Arc;
@@ -80,6 +81,7 @@ pub async fn run_over(
         webhook::keep_certificate(&fleet, certificate, &health, &mut tasks);
     }
     fleet.follow(&mut tasks);
+    tasks.spawn("fitness", fitness::watch(Arc::clone(&fleet)));
     tasks.spawn("readiness", {
         let (fleet, shutdown) = (Arc::clone(&fleet), shutdown.clone());
         async move {

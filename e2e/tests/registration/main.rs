@@ -6,6 +6,7 @@
 
 mod bench;
 mod bootstrap;
+mod helm;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};

@@ -1,0 +1,125 @@
+//! Warns of a fleet API that would start the templates itself: one with nodes or with controllers
+//! of workloads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Api, ListParams, PartialObjectMeta};
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Node, ReplicaSet, ResourceExt as _};
+use muster_shared::names::SYSTEM_NAMESPACE;
+
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+
+/// Pause before the first look, in which the caches are filled.
+const FIRST: Duration = Duration::from_secs(5);
+/// Interval of further looks: a cluster that joins its nodes to the wrong API is found the same
+/// day, and an API that is well is asked rarely.
+const AGAIN: Duration = Duration::from_hours(1);
+/// Number of ReplicaSets that are looked at: a controller of Deployments makes one for each.
+const SAMPLE: u32 = 20;
+/// Reason of the event.
+const REASON: &str = "UnfitFleetAPI";
+
+/// Looks at the fleet API until shutdown.
+pub(super) async fn watch(fleet: Arc<Fleet>) {
+    let mut pause = FIRST;
+    loop {
+        tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            () = tokio::time::sleep(pause) => pause = AGAIN,
+        }
+        if !fleet.leadership.is_current() {
+            continue;
+        }
+        match look(&fleet).await {
+            Ok(Some(why)) => tell(&fleet, &why),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "could not look at the fleet API"),
+        }
+    }
+}
+
+fn tell(fleet: &Fleet, why: &str) {
+    let note = format!(
+        "This is no API for a fleet: {why}. Templates would be started here as well as in the members. Use an API server of its own \
+         (chart value fleetApi.mode=bundled)."
+    );
+    tracing::warn!(reason = REASON, "{note}");
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        name: Some(SYSTEM_NAMESPACE.to_owned()),
+        ..ObjectReference::default()
+    };
+    let events = &fleet.events;
+    events.publish_about(about, EventType::Warning, REASON, note);
+}
+
+async fn look(fleet: &Fleet) -> Result<Option<String>, ApiError> {
+    let nodes: Api<Node> = Api::all(fleet.client.clone());
+    let nodes = nodes.list_metadata(&ListParams::default().limit(1)).await;
+    let nodes = nodes.map_err(ApiError::of("list", &"nodes"))?;
+    let sets: Api<ReplicaSet> = Api::all(fleet.client.clone());
+    let sets = sets
+        .list_metadata(&ListParams::default().limit(SAMPLE))
+        .await;
+    let sets = sets.map_err(ApiError::of("list", &"ReplicaSets"))?;
+    Ok(unfit(&nodes.items, &sets.items))
+}
+
+/// Returns what makes an API unfit, if anything does. ReplicaSets may be templates; those that a
+/// Deployment controls are not.
+fn unfit(
+    nodes: &[PartialObjectMeta<Node>],
+    sets: &[PartialObjectMeta<ReplicaSet>],
+) -> Option<String> {
+    if let Some(node) = nodes.first() {
+        return Some(format!("it has nodes, such as {:?}", node.name_any()));
+    }
+    let is_made = |set: &&PartialObjectMeta<ReplicaSet>| {
+        let mut owners = set.owner_references().iter();
+        owners.any(|it| it.kind == "Deployment" && it.controller == Some(true))
+    };
+    let made = sets.iter().find(is_made)?;
+    Some(format!(
+        "a controller of Deployments runs there, which made ReplicaSet {:?}",
+        made.name_any()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_and_controllers_of_workloads_make_an_api_unfit_and_templates_do_not() {
+        let node = || serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
+        let set = |owners: serde_json::Value| {
+            let set = json!({"metadata": {"name": "web-1", "ownerReferences": owners}});
+            serde_json::from_value(set).unwrap()
+        };
+        let owner = |kind: &str, controller: bool| json!([{"apiVersion": "v1", "kind": kind, "name": "web", "uid": "1", "controller": controller}]);
+        for (nodes, sets, expected) in [
+            (vec![], vec![], None),
+            (vec![], vec![set(json!([]))], None),
+            (vec![], vec![set(owner("Deployment", false))], None),
+            (vec![], vec![set(owner("Application", true))], None),
+            (
+                vec![],
+                vec![set(json!([])), set(owner("Deployment", true))],
+                Some("web-1"),
+            ),
+            (vec![node()], vec![], Some("nodes")),
+        ] {
+            match (unfit(&nodes, &sets), expected) {
+                (Some(why), Some(words)) => assert!(why.contains(words), "{why}"),
+                (found, expected) => assert_eq!(found.as_deref(), expected),
+            }
+        }
+    }
+}

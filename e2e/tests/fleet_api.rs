@@ -1,0 +1,277 @@
+//! The fleet API that the chart brings along: its Secrets in a host cluster, and what the API is
+//! given before anybody uses it.
+
+// The lints know test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use muster_control_plane::fleet_api::{self, Settings};
+use muster_control_plane::settings::Settings as ControlPlane;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::test_bed::{Scratch, Task, until};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{
+    Api, ByteString, Client, ConfigMap, CustomResourceDefinition, ResourceExt as _, Secret, Service,
+};
+use muster_shared::serve::Health;
+use muster_shared::settings::BindAddress;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+const NAMESPACE: &str = "muster-system";
+
+/// A host cluster.
+struct Host {
+    server: Running,
+    client: Client,
+    scratch: Scratch,
+}
+
+impl Host {
+    async fn start(name: &str) -> Self {
+        muster_shared::tls::install_provider();
+        let options = Options {
+            name: "host".to_owned(),
+            ..Options::default()
+        };
+        let server = ApiServer::start(options).await.unwrap();
+        let client = server.client().await.unwrap();
+        let scratch = Scratch::new(name).unwrap();
+        let file = scratch.path().join("host");
+        kubeconfig::write(&server.admin_kubeconfig().unwrap(), &file).unwrap();
+        let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(client.clone());
+        let namespace = json!({"metadata": {"name": NAMESPACE}});
+        let (params, namespace) = (PostParams::default(), serde_json::from_value(namespace));
+        let made = namespaces.create(&params, &namespace.unwrap()).await;
+        made.unwrap();
+        Self {
+            server,
+            client,
+            scratch,
+        }
+    }
+
+    /// One pass of `muster-control-plane fleet-api --once`.
+    async fn pass(&self) -> anyhow::Result<()> {
+        let settings = Settings {
+            kubeconfig: Some(self.scratch.path().join("host")),
+            once: true,
+            ..Settings::default()
+        };
+        fleet_api::run(settings, Health::default(), CancellationToken::new()).await
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    async fn all(&self) -> BTreeMap<String, Secret> {
+        let found = self.secrets().list(&ListParams::default()).await.unwrap();
+        let named = found.items.into_iter().map(|it| (it.name_any(), it));
+        named.collect()
+    }
+
+    async fn change(&self, name: &str, patch: serde_json::Value) {
+        let (secrets, params) = (self.secrets(), PatchParams::default());
+        let patch = Patch::Merge(patch);
+        secrets.patch(name, &params, &patch).await.unwrap();
+    }
+}
+
+fn text<'a>(secret: &'a Secret, key: &str) -> &'a str {
+    std::str::from_utf8(&secret.data.as_ref().unwrap()[key].0).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_certificates_are_made_once_and_nothing_is_written_afterwards() {
+    let host = Host::start("made-once").await;
+    host.pass().await.unwrap();
+    let made = host.all().await;
+    let names: Vec<_> = made.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "muster-fleet-accounts",
+            "muster-fleet-admin",
+            "muster-fleet-api-tls",
+            "muster-fleet-ca",
+            "muster-fleet-control-plane",
+            "muster-fleet-etcd-ca",
+            "muster-fleet-etcd-client",
+            "muster-fleet-etcd-tls",
+            "muster-fleet-manager",
+        ]
+    );
+    host.server.audit().begin();
+    host.pass().await.unwrap();
+    let writes = host.server.audit().end();
+    assert!(writes.is_empty(), "{writes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_stays() {
+    let host = Host::start("balanced").await;
+    host.pass().await.unwrap();
+    let before = host.all().await;
+    let services: Api<Service> = Api::namespaced(host.client.clone(), NAMESPACE);
+    let service = json!({
+        "metadata": {"name": "muster-fleet-api"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 6443}]},
+    });
+    let service = serde_json::from_value(service).unwrap();
+    services
+        .create(&PostParams::default(), &service)
+        .await
+        .unwrap();
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
+    let (params, status) = (PatchParams::default(), Patch::Merge(status));
+    let given = services.patch_status("muster-fleet-api", &params, &status);
+    given.await.unwrap();
+    host.pass().await.unwrap();
+    let after = host.all().await;
+    for name in [
+        "muster-fleet-ca",
+        "muster-fleet-etcd-tls",
+        "muster-fleet-control-plane",
+    ] {
+        assert_eq!(before[name].data, after[name].data, "{name}");
+    }
+    let name = "muster-fleet-api-tls";
+    assert_ne!(
+        text(&before[name], "tls.crt"),
+        text(&after[name], "tls.crt")
+    );
+    // An administrator and the members go through the load balancer, and the control plane does not.
+    assert!(text(&after["muster-fleet-admin"], "kubeconfig").contains("https://192.0.2.9:6443"));
+    let own = text(&after["muster-fleet-control-plane"], "kubeconfig");
+    assert!(
+        own.contains("https://muster-fleet-api.muster-system.svc:6443"),
+        "{own}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_corrupt_or_somebody_elses_is_left_as_it_is_and_named() {
+    let host = Host::start("refused").await;
+    host.pass().await.unwrap();
+    let key = ByteString(b"rubbish".to_vec());
+    let corrupt = json!({"data": {"tls.key": key}});
+    let foreign = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}});
+    host.change("muster-fleet-etcd-tls", corrupt).await;
+    host.change("muster-fleet-manager", foreign).await;
+    // A neighbour that is missing is made nevertheless.
+    let (secrets, params) = (host.secrets(), kube::api::DeleteParams::default());
+    secrets.delete("muster-fleet-admin", &params).await.unwrap();
+    let before = host.all().await;
+    let error = host.pass().await.unwrap_err().to_string();
+    for words in [
+        "\"muster-fleet-etcd-tls\": tls.key is not the private key of tls.crt",
+        "\"muster-fleet-manager\": somebody else made it",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    let after = host.all().await;
+    for (name, secret) in &before {
+        assert_eq!(secret.data, after[name].data, "{name}");
+    }
+    assert!(after.contains_key("muster-fleet-admin"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_authority_is_not_replaced_by_another() {
+    let host = Host::start("lost").await;
+    host.pass().await.unwrap();
+    let (secrets, params) = (host.secrets(), kube::api::DeleteParams::default());
+    secrets.delete("muster-fleet-ca", &params).await.unwrap();
+    host.server.audit().begin();
+    let error = host.pass().await.unwrap_err().to_string();
+    assert!(error.contains("\"muster-fleet-ca\": it is gone"), "{error}");
+    let writes = host.server.audit().end();
+    assert!(writes.is_empty(), "{writes:?}");
+}
+
+/// An API that knows nothing of fleets yet.
+async fn bare() -> (Running, Client) {
+    muster_shared::tls::install_provider();
+    let options = Options {
+        name: "fleet".to_owned(),
+        ..Options::default()
+    };
+    let server = ApiServer::start(options).await.unwrap();
+    let client = server.client().await.unwrap();
+    (server, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_api_becomes_a_fleet_api_in_which_the_control_plane_has_its_rights() {
+    let (server, client) = bare().await;
+    let scratch = Scratch::new("bare").unwrap();
+    let address = "https://fleet.example.com:6443";
+    let prepared = fleet_api::prepare(&client, address, server.ca(), None).await;
+    prepared.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    let told = maps.get("cluster-info").await.unwrap().data.unwrap();
+    assert!(told["kubeconfig"].contains(address), "{told:?}");
+
+    // The user of the certificate that the chart's Secret holds.
+    let file = scratch.path().join("control-plane");
+    let identity = server.kubeconfig("system:muster:control-plane", &[]);
+    kubeconfig::write(&identity.unwrap(), &file).unwrap();
+    let settings = ControlPlane {
+        kubeconfig: Some(file),
+        leader_elect: true,
+        metrics_bind_address: BindAddress(None),
+        health_probe_bind_address: BindAddress(None),
+        ..ControlPlane::default()
+    };
+    let _control_plane =
+        Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown));
+    let clusters: Api<Cluster> = Api::all(client.clone());
+    let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    let cluster = serde_json::from_value(cluster).unwrap();
+    clusters
+        .create(&PostParams::default(), &cluster)
+        .await
+        .unwrap();
+    until(&clusters, "m1", "the control plane has it", |it| {
+        !it.finalizers().is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
+    const VERSION: &str = "failover.muster.io/version";
+    const NAME: &str = "clusters.cluster.karmada.io";
+    let (server, client) = bare().await;
+    let prepare = || fleet_api::prepare(&client, "https://a", server.ca(), None);
+    prepare().await.unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mark = async |version: &str| {
+        let patch = json!({"metadata": {"annotations": {VERSION: version}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        definitions.patch(NAME, &params, &patch).await.unwrap();
+    };
+    mark("999.0.0").await;
+    let error = prepare().await.unwrap_err().to_string();
+    assert!(error.contains(NAME) && error.contains("999.0.0"), "{error}");
+    let version = async || definitions.get(NAME).await.unwrap().annotations()[VERSION].clone();
+    assert_eq!(version().await, "999.0.0");
+
+    mark("0.0.1").await;
+    prepare().await.unwrap();
+    assert_eq!(version().await, env!("CARGO_PKG_VERSION"));
+    let all = async || {
+        let found = definitions.list(&ListParams::default()).await.unwrap();
+        found
+            .iter()
+            .map(|it| (it.name_any(), it.resource_version()))
+            .collect::<Vec<_>>()
+    };
+    let before = all().await;
+    prepare().await.unwrap();
+    assert_eq!(all().await, before, "what is there is not changed again");
+}
