@@ -1,9 +1,9 @@
 //! Conditions and events about evictions, one for each change of state.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, Time};
 
 use super::judge::Stay;
 use super::rate::FleetHealth;
@@ -192,9 +192,12 @@ impl Note {
     }
 }
 
+/// First word of the story of an eviction.
+const LEFT: &str = "left ";
+
 /// How the story of an eviction begins.
 pub fn left(cluster: &str) -> String {
-    format!("left {cluster} for ")
+    format!("{LEFT}{cluster} for ")
 }
 
 /// Clusters that a condition speaks of at most.
@@ -244,7 +247,8 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
 
 /// The conditions of a binding with the one that these notes make of it, or nothing when that is
 /// known. Each eviction is a change, although the status may be the same before and after it: its
-/// time is the condition's.
+/// time is the condition's. So is what is said after it: by its later time the next process knows
+/// that the eviction was told.
 pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec<Condition>> {
     let observation = condition(notes, now)?;
     let known = conditions::get(before, CONDITION);
@@ -260,7 +264,27 @@ pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec
         let others = before.iter().filter(|known| known.type_ != CONDITION);
         return Some(others.cloned().chain([observation]).collect());
     }
+    if let Some(known) = known.filter(|known| tells_of_eviction(known))
+        && !tells_of_eviction(&observation)
+    {
+        let told = known.last_transition_time.0;
+        // Conditions have whole seconds.
+        let later = told.saturating_add(SignedDuration::from_secs(1));
+        let at = now.max(later.unwrap_or(told));
+        let observation = Condition {
+            last_transition_time: Time(at),
+            ..observation
+        };
+        let others = before.iter().filter(|known| known.type_ != CONDITION);
+        return Some(others.cloned().chain([observation]).collect());
+    }
     conditions::merge(before, [observation])
+}
+
+/// Whether a condition tells that the workload left a cluster, beside what else it says.
+fn tells_of_eviction(condition: &Condition) -> bool {
+    let mut stories = condition.message.split("; ");
+    stories.any(|story| story.starts_with(LEFT))
 }
 
 fn evicted_at(notes: &[Note]) -> Option<Timestamp> {
@@ -293,6 +317,7 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Record;
     use super::*;
 
     #[test]
@@ -414,6 +439,28 @@ mod tests {
             ("False", at(500))
         );
         assert_eq!(merge(&second, &[evicted("m9", 500)], at(502)), None);
+    }
+
+    #[test]
+    fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_the_same() {
+        let record = Record::new("m1", "m2", "Gracefully", "taint", at(100));
+        let stays = [note(
+            "m2",
+            Turn::Stays {
+                rule: Stay::NotAsked,
+                taints: "down:PreferNoExecute".into(),
+            },
+        )];
+        let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+        for (now, expected) in [(900, 900), (100, 101)] {
+            let second = merge(&first, &stays, at(now)).unwrap();
+            assert_eq!(second[0].last_transition_time.0, at(expected));
+            assert!(record.is_told(&second), "{}", second[0].message);
+            assert_eq!(merge(&second, &stays, at(950)), None, "said once");
+        }
+        let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], at(101)).unwrap();
+        let one = merge(&both, &[nowhere("m2")], at(900)).unwrap();
+        assert!(record.is_told(&one), "{}", one[0].message);
     }
 
     #[test]
