@@ -115,7 +115,7 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
             continue;
         };
         if objects::is_deleting(work) {
-            if end.reachable.contains(cluster) {
+            if end.reachable.contains(cluster) && !is_kept(scene, cluster, work) {
                 tell(key, "is being deleted and does not end");
             }
             continue;
@@ -131,6 +131,19 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
             Some(_) => {}
         }
     }
+}
+
+/// Whether something in the member keeps an object of a Work: a finalizer that is not the fleet's.
+fn is_kept(scene: &Scene, cluster: &str, work: &Value) -> bool {
+    let api = Api::Member(cluster.to_owned());
+    let mut manifests = objects::items(work, "/spec/workload/manifests");
+    manifests.any(|manifest| {
+        let object = objects::referent(&api, manifest).and_then(|key| scene.objects.get(&key));
+        object.is_some_and(|object| {
+            objects::is_deleting(object)
+                && objects::items(object, "/metadata/finalizers").next().is_some()
+        })
+    })
 }
 
 fn copies(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {

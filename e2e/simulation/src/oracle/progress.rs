@@ -108,9 +108,10 @@ fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
     {
         return None;
     }
-    // One without replicas is placed only where the flag asks for it.
-    let counts = spec["replicas"].as_i64() == Some(0) && !spec["replicaRequirements"].is_null();
-    let refuge = refuge(scene, binding, "").filter(|_| !counts)?;
+    // One that asks for no replicas is placed only where the flag says so.
+    let template = binding.template().and_then(|it| scene.objects.get(&it));
+    let asks_for_none = template.is_some_and(|it| it.pointer("/spec/replicas") == Some(&0.into()));
+    let refuge = refuge(scene, binding, "").filter(|_| !asks_for_none)?;
     Some(format!("is nowhere, and {refuge} could take it"))
 }
 

@@ -1,9 +1,15 @@
 //! Safety contract 10: a fleet at rest writes nothing but leases, nor does one that is started
 //! anew.
+//!
+//! A workload that waits to leave its cluster is not at rest when it is started anew: it is tried
+//! once more, and what it waits for is told.
 
+use serde_json::Value;
+
+use super::objects;
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Entry, Outcome, Phase};
+use crate::history::{Actor, Api, Entry, Outcome, Phase};
 
 const NAME: &str = "rest";
 
@@ -25,6 +31,10 @@ impl Oracle for Rest {
         if scene.phase < Phase::Rest || !by_product || is_lease {
             return Vec::new();
         }
+        let waits = waits(request.after.as_deref(), scene);
+        if scene.phase == Phase::Fresh && waits {
+            return Vec::new();
+        }
         let what = match request.outcome {
             Outcome::Committed => "changes",
             Outcome::Unchanged => "writes without a change to",
@@ -44,14 +54,67 @@ impl Oracle for Rest {
     }
 }
 
+/// Whether an object is a binding that waits for an eviction, or an event of such a wait.
+fn waits(object: Option<&Value>, scene: &Scene) -> bool {
+    let Some(object) = object else {
+        return false;
+    };
+    let pending = |binding: &Value| {
+        objects::condition(binding, "EvictionPending").is_some_and(|it| it["status"] == "True")
+    };
+    if object["kind"] != "Event" {
+        return pending(object);
+    }
+    let about = &object["involvedObject"];
+    match about["kind"].as_str() {
+        Some("Cluster") => {
+            let name = objects::text(about, "/name");
+            objects::text(object, "/reason").starts_with("Evict")
+                && scene.evicts_for(name) > jiff::SignedDuration::ZERO
+        }
+        Some("ResourceBinding" | "ClusterResourceBinding") => {
+            let binding = objects::referent(&Api::Fleet, about);
+            binding.is_some_and(|key| scene.objects.get(&key).is_some_and(|it| pending(it)))
+        }
+        _ => {
+            let template = objects::referent(&Api::Fleet, about);
+            let mut bindings = scene.bindings();
+            bindings.any(|(_, binding)| binding.template() == template && pending(binding.0))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::objects;
     use super::super::testing::*;
     use super::*;
-    use crate::history::{Api, World};
+    use crate::history::World;
+
+    #[test]
+    fn who_waits_to_leave_is_tried_and_told_once_more_after_a_fresh_start() {
+        let event = |name: &str| {
+            let kind = "Deployment";
+            let about = json!({"apiVersion": "apps/v1", "kind": kind, "namespace": "default", "name": name});
+            json!({"kind": "Event", "reason": "WaitingForRate", "involvedObject": about})
+        };
+        let condition = json!([{"type": "EvictionPending", "status": "True"}]);
+        let mut waiting = binding(&["m1"]);
+        waiting["status"] = json!({"conditions": condition});
+        let key = objects::key(&Api::Fleet, "", "events", "default", "e");
+        for (phase, about, is_kept) in [
+            (Phase::Rest, "web", false),
+            (Phase::Fresh, "web", true),
+            (Phase::Fresh, "api", false),
+        ] {
+            let mut story = Story::new(Rest);
+            story.write(control_plane(), &binding_key("web"), waiting.clone());
+            story.world(World::Phase(phase));
+            story.write(control_plane(), &key, event(about));
+            assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {about}");
+        }
+    }
 
     #[test]
     fn a_fleet_at_rest_writes_leases_and_nothing_else() {

@@ -3,6 +3,7 @@
 //! Each target has a Work; each Work's manifests are in its member as written; what a member runs
 //! is what its Work, its binding and the template report.
 
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::objects::{self, Binding, WORK};
@@ -52,8 +53,7 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
     if suspension["dispatching"] == true || !suspension["dispatchingOnClusters"].is_null() {
         return;
     }
-    // New copies wait for the end of an old one, which is told.
-    if objects::condition(binding.0, "RemovalPending").is_some_and(|it| it["status"] == "True") {
+    if waits_for_removal(scene, binding) {
         return;
     }
     let template = binding.template().and_then(|it| scene.objects.get(&it));
@@ -83,6 +83,18 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
             }
         }
     }
+}
+
+/// Whether new copies may still wait for the end of an old one: for the grace period of a task
+/// `Directly`, or ten minutes.
+fn waits_for_removal(scene: &Scene, binding: Binding<'_>) -> bool {
+    let mut tasks = binding.tasks().filter(|it| it.purge_mode() == "Directly");
+    tasks.any(|task| {
+        let seconds = objects::number(task.0, "/gracePeriodSeconds").unwrap_or(600);
+        let longest = SignedDuration::from_secs(seconds) + scene.rules.prompt;
+        let since = objects::time(task.0, "/creationTimestamp");
+        since.is_none_or(|since| scene.now.duration_since(since) <= longest)
+    })
 }
 
 /// The manifests of a Work are in its member as written.
@@ -146,7 +158,12 @@ fn reported(
         else {
             continue;
         };
-        let status = binding.report(cluster).map(|report| &report["status"]);
+        let report = binding.report(cluster);
+        // Something else has the name there, which is told.
+        if report.is_some_and(|report| report["applied"] != true) {
+            continue;
+        }
+        let status = report.map(|report| &report["status"]);
         for field in [
             "readyReplicas",
             "availableReplicas",
@@ -198,7 +215,7 @@ mod tests {
         story.patch(person(), &template, &image("a"));
         let mut placed = binding(&["m1"]);
         placed["status"] = json!({"aggregatedStatus":
-            [{"clusterName": "m1", "status": {"readyReplicas": 2}}]});
+            [{"clusterName": "m1", "applied": true, "status": {"readyReplicas": 2}}]});
         story.write(control_plane(), &binding_key("web"), placed);
         let mut sent = work();
         sent["metadata"]["annotations"] = json!({
