@@ -11,7 +11,7 @@ use crate::random::Random;
 pub struct Scale {
     /// Members, workloads and steps.
     pub size: Size,
-    /// What people do.
+    /// What people do in one plan of three; in the others they do less.
     pub mix: Mix,
     /// Faults.
     pub faults: u64,
@@ -61,7 +61,10 @@ impl Scale {
 
 /// Draws a plan from a seed.
 pub fn plan(seed: u64, scale: Scale) -> Plan {
-    let script = Script::random(&mut Random::new(seed, "people"), scale.size, scale.mix);
+    // The less people wish for, the less the oracles excuse.
+    let mixes = [Mix::DRAINS, Mix::OPERATIONS, scale.mix];
+    let mix = *Random::new(seed, "mix").one(&mixes);
+    let script = Script::random(&mut Random::new(seed, "people"), scale.size, mix);
     let mut random = Random::new(seed, "faults");
     let replicas = if random.percent(50) { 2 } else { 1 };
     let faults = (1..=scale.faults)

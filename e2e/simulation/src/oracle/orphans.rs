@@ -28,7 +28,10 @@ impl Oracle for Orphans {
         NAME
     }
 
-    fn observe(&mut self, entry: &Entry, _: &Scene) -> Vec<Violation> {
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        if let Some(end) = scene.before_fresh_start(entry) {
+            return self.end(&end, scene);
+        }
         let Some(request) = entry.commit().filter(|request| request.api == Api::Fleet) else {
             return Vec::new();
         };
@@ -133,16 +136,16 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
-/// Whether something in the member keeps an object of a Work: a finalizer that is not the fleet's.
+/// Whether something in the member keeps an object of a Work: a finalizer that is not the fleet's,
+/// or admission.
 fn is_kept(scene: &Scene, cluster: &str, work: &Value) -> bool {
     let api = Api::Member(cluster.to_owned());
     let mut manifests = objects::items(work, "/spec/workload/manifests");
     manifests.any(|manifest| {
-        let object = objects::referent(&api, manifest).and_then(|key| scene.objects.get(&key));
-        object.is_some_and(|object| {
-            objects::is_deleting(object)
-                && objects::items(object, "/metadata/finalizers").next().is_some()
-        })
+        let key = objects::referent(&api, manifest);
+        let object = key.as_ref().and_then(|key| scene.objects.get(key));
+        object.is_some_and(|object| objects::is_deleting(object))
+            || key.is_some_and(|key| scene.is_refused(&key))
     })
 }
 
@@ -161,7 +164,9 @@ fn copies(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         let is_ours = namespace == format!("{}{cluster}", objects::EXECUTION);
         // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its marks.
         let is_made = object["metadata"]["ownerReferences"].is_array();
-        if !is_ours || is_made || !end.reachable.contains(cluster) {
+        // What is being deleted there waits for somebody else's finalizer.
+        let ends = objects::is_deleting(object);
+        if !is_ours || is_made || ends || !end.reachable.contains(cluster) {
             continue;
         }
         match scene.fleet(WORK, "works", namespace, name) {

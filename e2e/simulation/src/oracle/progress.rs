@@ -318,6 +318,26 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_ends_by_itself_again_and_again_is_no_excuse() {
+        for (killed, is_kept) in [(false, false), (true, true)] {
+            let silent = |since: &str| serving("Unknown", &[], since);
+            let mut story = story(silent, binding(&["m3"]));
+            let process = Process::Agent("m2".to_owned());
+            story.world(World::Started(process.clone()));
+            for _ in 0..6 {
+                let stopped = World::Stopped {
+                    process: process.clone(),
+                    killed,
+                };
+                story.wait(100).world(stopped);
+                story.world(World::Started(process.clone()));
+            }
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{killed}: {told:?}");
+        }
+    }
+
+    #[test]
     fn nothing_is_expected_while_nothing_runs_or_a_fault_lasts() {
         let well = |since: &str| serving("True", &[], since);
         let mut stopped = story(well, binding(&["m1"]));

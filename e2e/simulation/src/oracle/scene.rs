@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{self, Binding, Cluster};
-use super::{Rules, Violation};
-use crate::history::{Actor, Api, Entry, Event, Key, Phase, Process, Request, World};
+use super::{End, Rules, Violation};
+use crate::history::{Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
 
 /// The state of the world after the last entry, with what was true shortly before.
 #[derive(Debug)]
@@ -28,10 +28,13 @@ pub struct Scene {
     pub cut_off: BTreeMap<String, Timestamp>,
     /// Clusters that are down, with the time since when.
     pub down: BTreeMap<String, Timestamp>,
-    /// Processes that run, with the time since when.
+    /// Processes that run, or that ended by themselves and are started again, with the time since
+    /// when.
     pub running: BTreeMap<Process, Timestamp>,
     /// Faults that last, by their numbers.
     pub faults: BTreeSet<u64>,
+    /// When a member last refused to have an object changed.
+    refused: BTreeMap<Key, Timestamp>,
     /// When the last fault ended, or began.
     pub disturbed: Timestamp,
     /// Former states of objects, with the time at which each ended.
@@ -90,6 +93,7 @@ impl Scene {
             down: BTreeMap::new(),
             running: BTreeMap::new(),
             faults: BTreeSet::new(),
+            refused: BTreeMap::new(),
             disturbed: Timestamp::UNIX_EPOCH,
             recent: BTreeMap::new(),
             evicting: BTreeMap::new(),
@@ -101,7 +105,11 @@ impl Scene {
     pub fn apply(&mut self, entry: &Entry) {
         self.now = entry.at;
         match &entry.event {
-            Event::Request(_) => {
+            Event::Request(request) => {
+                let is_refused = matches!(request.outcome, Outcome::Refused(403 | 422));
+                if is_refused && request.api != Api::Fleet {
+                    self.refused.insert(request.key(), self.now);
+                }
                 if let Some(request) = entry.commit() {
                     self.commit(request);
                 }
@@ -175,12 +183,17 @@ impl Scene {
                 self.disturbed = now;
             }
             World::Started(process) => {
-                self.running.insert(process.clone(), now);
-                self.disturbed = now;
+                // What ends by itself is no disturbance from outside.
+                if !self.running.contains_key(process) {
+                    self.running.insert(process.clone(), now);
+                    self.disturbed = now;
+                }
             }
-            World::Stopped { process, .. } => {
-                self.running.remove(process);
-                self.disturbed = now;
+            World::Stopped { process, killed } => {
+                if *killed {
+                    self.running.remove(process);
+                    self.disturbed = now;
+                }
             }
             World::CutOff(cluster) => {
                 self.cut_off.entry(cluster.clone()).or_insert(now);
@@ -201,6 +214,26 @@ impl Scene {
             World::Phase(phase) => self.phase = *phase,
             World::Step { .. } | World::Mark(_) => {}
         }
+    }
+
+    /// The end state as it is now, and whether it is to be judged before a fresh start mends it.
+    pub fn before_fresh_start(&self, entry: &Entry) -> Option<End> {
+        let begins = matches!(entry.world(), Some(World::Phase(Phase::Fresh)));
+        begins.then(|| End {
+            at: self.now,
+            objects: self.objects.clone(),
+            reachable: self
+                .clusters()
+                .map(|(name, _)| name.to_owned())
+                .filter(|name| self.is_reachable(name))
+                .collect(),
+        })
+    }
+
+    /// Whether a member lately refused to have an object changed: its own admission is in the way.
+    pub fn is_refused(&self, key: &Key) -> bool {
+        let at = self.refused.get(key);
+        at.is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
     }
 
     /// A violation that the last entry completed.

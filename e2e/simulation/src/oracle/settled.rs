@@ -22,8 +22,9 @@ impl Oracle for Settled {
         NAME
     }
 
-    fn observe(&mut self, _: &Entry, _: &Scene) -> Vec<Violation> {
-        Vec::new()
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let end = scene.before_fresh_start(entry);
+        end.map_or_else(Vec::new, |end| self.end(&end, scene))
     }
 
     fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
@@ -201,6 +202,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
+    use crate::history::{Phase, World};
 
     fn image(name: &str) -> Value {
         json!({"spec": {"template": {"spec": {"containers": [{"image": name}]}}}})
@@ -252,6 +254,14 @@ mod tests {
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
         }
+    }
+
+    #[test]
+    fn what_a_fresh_start_would_mend_is_told_before_it() {
+        let mut story = story();
+        story.patch(person(), &member_key("m1"), &image("b"));
+        story.world(World::Phase(Phase::Fresh));
+        assert_eq!(story.told().len(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 
 use super::process::parsed;
 use crate::faults::{Fault, FaultKind};
+use crate::history::{Actor, Api, Process};
 use crate::oracle::Rules;
 use crate::plan::Plan;
 
@@ -31,11 +32,20 @@ pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
     })
 }
 
-/// Milliseconds for which a fault may keep a process from what others committed.
+/// Milliseconds after which a connection that says nothing is given up, so that what happened
+/// meanwhile is heard of.
+const GIVEN_UP: u64 = 75_000;
+
+/// Milliseconds for which a fault may keep the control plane from what others committed. An agent
+/// that is cut off writes nothing in the fleet, and has no excuse for what it does in its member.
 fn delay(fault: &Fault) -> i64 {
     let lasts = fault.until.saturating_sub(fault.from);
     let millis = match &fault.kind {
-        FaultKind::Partition { .. } | FaultKind::Down { .. } => lasts,
+        FaultKind::Partition {
+            actor: Actor::Process(Process::ControlPlane(_)),
+            api: Api::Fleet,
+            ..
+        } => lasts.min(GIVEN_UP),
         FaultKind::Slow { delay, .. } => *delay,
         FaultKind::Lag { lag, .. } => *lag,
         FaultKind::Miss { pause, .. } => *pause,
