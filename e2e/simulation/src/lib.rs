@@ -10,11 +10,13 @@
 //! * [`generate`] draws whole plans from seeds.
 //! * [`plan`] says what a simulation is made of, [`faults`] what can go wrong, [`world`] lives it,
 //!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
+//! * [`found`] holds plans that find bugs which were fixed.
 //! * [`network`] carries requests in memory, and [`recorder`] writes the history.
 
 pub mod child;
 pub mod clock;
 pub mod faults;
+pub mod found;
 pub mod generate;
 pub mod history;
 pub mod network;

@@ -68,6 +68,13 @@ pub enum Act {
         /// Key of the taints.
         key: String,
     },
+    /// Gives a cluster the id of another one's member, as a stolen agent may.
+    Claim {
+        /// The cluster that claims.
+        cluster: String,
+        /// The cluster whose id it claims.
+        victim: String,
+    },
     /// Lets the copies go that eviction tasks of a binding keep until a person says so.
     Release {
         /// Namespace of the binding.
@@ -145,6 +152,7 @@ impl Act {
                 taints.retain(|it| it["key"] != *key);
                 (taints.len() < all).then_some(())
             }),
+            Self::Claim { cluster, victim } => claim(cluster, victim, read),
             Self::Release { namespace, name } => release(namespace, name, read),
         };
         request.into_iter().collect()
@@ -217,16 +225,29 @@ fn retaint(
     read: &dyn Fn(&Key) -> Option<Arc<Value>>,
     change: impl FnOnce(&mut Vec<Value>) -> Option<()>,
 ) -> Option<Submission> {
-    let reference = json!({
-        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "metadata": {"name": cluster},
-    });
+    let reference = cluster_named(cluster);
     let there = read(&key(&reference)?)?;
     let mut taints: Vec<Value> = objects::items(&there, "/spec/taints").cloned().collect();
     change(&mut taints)?;
     let mut object = reference;
     object["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
     object["spec"] = json!({ "taints": taints });
+    patch(&object, "")
+}
+
+fn cluster_named(name: &str) -> Value {
+    json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": name}})
+}
+
+fn claim(
+    cluster: &str,
+    victim: &str,
+    read: &dyn Fn(&Key) -> Option<Arc<Value>>,
+) -> Option<Submission> {
+    let there = read(&key(&cluster_named(victim))?)?;
+    let mut object = cluster_named(cluster);
+    object["spec"] = json!({"id": there["spec"]["id"]});
     patch(&object, "")
 }
 
@@ -312,6 +333,18 @@ mod tests {
         );
         assert_eq!(asked(&taint("a"), there()), []);
         assert_eq!(asked(&taint("b"), None), []);
+    }
+
+    #[test]
+    fn an_id_is_claimed_as_its_holder_has_it() {
+        let act = Act::Claim {
+            cluster: "m1".to_owned(),
+            victim: "m2".to_owned(),
+        };
+        assert_eq!(asked(&act, None), []);
+        let requests = asked(&act, Some(json!({"spec": {"id": "7"}})));
+        assert_eq!(requests[0].body["spec"]["id"], "7");
+        assert!(requests[0].path.ends_with("/clusters/m1"));
     }
 
     #[test]
