@@ -22,6 +22,7 @@ use super::tasks::Made;
 use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
+use crate::settings::Settings;
 
 /// Interval at which the thread of the leases shows that it runs, and time without that after which
 /// it counts as stuck. The kubelet restarts the agent then, so the time is long enough for a slow
@@ -51,7 +52,6 @@ struct Leases {
 pub(super) fn leases(context: &Context) -> Made {
     let base = &context.base;
     let settings = &base.settings;
-    let duration = *settings.cluster_lease_duration;
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: format!("karmada-agent-{}", settings.cluster_name),
@@ -64,11 +64,7 @@ pub(super) fn leases(context: &Context) -> Made {
     };
     let leases = Leases {
         fleet: Arc::clone(&base.fleet),
-        heartbeat: Heartbeat {
-            cluster: settings.cluster_name.clone(),
-            duration,
-            interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
-        },
+        heartbeat: heartbeat(settings),
         candidate: settings.leader_elect.then_some(candidate),
         leadership: base.leadership.clone(),
         clusters: context.clusters.clone(),
@@ -85,6 +81,17 @@ pub(super) fn leases(context: &Context) -> Made {
     Ok(Box::pin(
         thread.context("start the thread that renews the leases")?,
     ))
+}
+
+/// The member's lease as the flags have it: renewed each time that a fraction of its duration has
+/// passed.
+fn heartbeat(settings: &Settings) -> Heartbeat {
+    let duration = *settings.cluster_lease_duration;
+    Heartbeat {
+        cluster: settings.cluster_name.clone(),
+        duration,
+        interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
+    }
 }
 
 /// Fails liveness when the thread of the leases is stuck.
@@ -224,6 +231,23 @@ fn last_known(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lease_is_renewed_when_a_fraction_of_its_duration_has_passed() {
+        let of = |duration: &str, fraction| {
+            let settings = Settings {
+                cluster_lease_duration: duration.parse().unwrap(),
+                cluster_lease_renew_interval_fraction: fraction,
+                ..Settings::default()
+            };
+            let heartbeat = heartbeat(&settings);
+            (heartbeat.duration.as_secs(), heartbeat.interval.as_secs())
+        };
+        assert_eq!(of("40s", 0.25), (40, 10));
+        assert_eq!(of("60s", 0.5), (60, 30));
+        let by_default = heartbeat(&Settings::default());
+        assert_eq!(by_default.interval, Duration::from_secs(10));
+    }
 
     #[test]
     fn the_lease_goes_on_while_the_cluster_is_there_and_cannot_be_read() {

@@ -29,6 +29,7 @@ use crate::eviction::reason::application;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::settings::PROPAGATE_DEPS;
 use muster_shared::queue::until;
 
 mod report;
@@ -219,7 +220,8 @@ impl Controller {
             written: History::of(binding.as_ref()),
             now: self.fleet.clock.now(),
         };
-        match duty(binding.as_ref(), &self.fleet.interpreters) {
+        let propagates_deps = self.fleet.settings.gate(&PROPAGATE_DEPS);
+        match duty(binding.as_ref(), &self.fleet.interpreters, propagates_deps) {
             Duty::Follow(behavior) => self.follow(&case, behavior, paid).await,
             Duty::Wait => {
                 self.turns.leave(&key);

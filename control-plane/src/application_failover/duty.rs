@@ -20,8 +20,12 @@ pub enum Duty<'a> {
 
 /// What the policy says, where it can be followed: the health of the kind is known, and what the
 /// application needs goes with it (the rules of Karmada; it does not ask the latter of resources
-/// without a namespace, K55).
-pub fn duty<'a, B: Binding>(binding: &'a B, interpreters: &Interpreters) -> Duty<'a> {
+/// without a namespace, K55, nor for the gate). `propagates_deps`: the gate `PropagateDeps`.
+pub fn duty<'a, B: Binding>(
+    binding: &'a B,
+    interpreters: &Interpreters,
+    propagates_deps: bool,
+) -> Duty<'a> {
     let spec = binding.spec();
     if binding.meta().deletion_timestamp.is_some() {
         return Duty::Wait;
@@ -31,6 +35,9 @@ pub fn duty<'a, B: Binding>(binding: &'a B, interpreters: &Interpreters) -> Duty
     };
     if !spec.propagate_deps {
         return Duty::Forget(Some(Unfollowed::Dependencies));
+    }
+    if !propagates_deps {
+        return Duty::Forget(Some(Unfollowed::DependenciesOff));
     }
     let resource = &spec.resource;
     let hook = Operation::InterpretHealth;
@@ -66,18 +73,23 @@ mod tests {
     }
 
     /// The duty in one word.
-    fn of<B: Binding + serde::de::DeserializeOwned>(edit: impl Fn(&mut Value)) -> &'static str {
+    fn of<B: Binding + serde::de::DeserializeOwned>(
+        edit: impl Fn(&mut Value),
+        propagates_deps: bool,
+    ) -> &'static str {
         let customization = Customization {
             name: "jobs".to_owned(),
             api_version: "example.com/v1".to_owned(),
             kind: "Training".to_owned(),
             scripts: vec![(Operation::InterpretHealth, "x".to_owned())],
         };
-        match duty(&binding::<B>(edit), &Interpreters::of(&[customization])) {
+        let interpreters = Interpreters::of(&[customization]);
+        match duty(&binding::<B>(edit), &interpreters, propagates_deps) {
             Duty::Follow(_) => "follow",
             Duty::Wait => "wait",
             Duty::Forget(None) => "forget",
             Duty::Forget(Some(Unfollowed::Dependencies)) => "dependencies",
+            Duty::Forget(Some(Unfollowed::DependenciesOff)) => "gate",
             Duty::Forget(Some(Unfollowed::Health)) => "health",
         }
     }
@@ -112,8 +124,23 @@ mod tests {
                 let (parent, field) = path.rsplit_once('/').unwrap();
                 binding.pointer_mut(parent).unwrap()[field] = value.clone();
             };
-            assert_eq!(of::<ResourceBinding>(edit), expected, "{path}");
-            assert_eq!(of::<ClusterResourceBinding>(edit), expected, "{path}");
+            assert_eq!(of::<ResourceBinding>(edit, true), expected, "{path}");
+            assert_eq!(of::<ClusterResourceBinding>(edit, true), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn without_the_gate_for_dependencies_no_application_is_moved() {
+        let cases = [
+            ("propagateDeps", json!(true), "gate"),
+            ("propagateDeps", json!(false), "dependencies"),
+            ("failover", json!(null), "forget"),
+        ];
+        for (field, value, expected) in cases {
+            let edit = |binding: &mut Value| binding["spec"][field] = value.clone();
+            assert_eq!(of::<ResourceBinding>(edit, false), expected, "{field}");
+            let of_cluster = of::<ClusterResourceBinding>(edit, false);
+            assert_eq!(of_cluster, expected, "{field}");
         }
     }
 }

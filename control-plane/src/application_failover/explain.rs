@@ -78,6 +78,9 @@ pub enum Unfollowed {
         "its policy does not say propagateDeps: true, so that it would arrive without what it needs"
     )]
     Dependencies,
+    /// The feature gate `PropagateDeps` is off, so that dependencies would stay behind.
+    #[error("the feature gate PropagateDeps is off, so that it would arrive without what it needs")]
+    DependenciesOff,
     /// The kind has no health rule.
     #[error("there is no rule that tells the health of its kind")]
     Health,
@@ -176,7 +179,9 @@ impl Turn {
             },
             Self::Left { .. } => "ApplicationMoved",
             Self::Recovered => "ApplicationRecovered",
-            Self::NotFollowed(Unfollowed::Dependencies) => DEPENDENCIES,
+            Self::NotFollowed(Unfollowed::Dependencies | Unfollowed::DependenciesOff) => {
+                DEPENDENCIES
+            }
             Self::NotFollowed(Unfollowed::Health) => HEALTH,
             Self::Followed => "Followed",
             Self::Withdrawn => "NotAsked",

@@ -12,7 +12,9 @@ use crate::fleet::scope::{Scope, is_reserved};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::Standing;
-use crate::settings::{FAILOVER, GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
+use crate::settings::{
+    FAILOVER, GRACEFUL_EVICTION, PROPAGATE_DEPS, STATEFUL_FAILOVER_INJECTION, Settings,
+};
 
 /// Findings of one policy that are told; of the others the number is.
 const MOST_TOLD: usize = 8;
@@ -93,7 +95,8 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
     bounded(found)
 }
 
-/// Findings about parts of a policy's failover that have no effect, because a feature gate is off.
+/// Findings about parts of a policy, of its failover above all, that have no effect, because a
+/// feature gate is off.
 pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
     let (application, cluster) = spec.failover.as_ref().map_or((None, None), |it| {
         (it.application.as_ref(), it.cluster.as_ref())
@@ -106,6 +109,15 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
     if cluster.is_some() && !settings.gate(&FAILOVER) {
         let note = "spec.failover.cluster: the feature gate Failover is off, so no taint of a cluster moves anything";
         add("FailoverOff", note);
+    }
+    if spec.propagate_deps && !settings.gate(&PROPAGATE_DEPS) {
+        let note = "spec.propagateDeps: the feature gate PropagateDeps is off, so what a workload needs does not go with it";
+        let stays = if application.is_some() {
+            ", and an application that fails stays where it is"
+        } else {
+            ""
+        };
+        add("DependenciesStayBehind", &format!("{note}{stays}"));
     }
     let is_graceful = |mode: Option<&PurgeMode>| {
         mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)

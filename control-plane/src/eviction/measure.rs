@@ -73,11 +73,11 @@ pub fn describe() {
     );
     metrics::describe_histogram!(
         "evict_processing_latency_seconds",
-        "Time from when a workload was to leave until it left, by cluster_name (proposal)"
+        "Time from when a workload was to leave, its toleration over, until it left, by cluster_name (proposal)"
     );
     metrics::describe_histogram!(
         "eviction_processing_latency_seconds",
-        "Time from when a workload was to leave until it left, by name of the queue (Karmada)"
+        "Time from when a workload was to leave, its toleration over, until it left, by name of the queue (Karmada)"
     );
 }
 

@@ -214,6 +214,31 @@ mod tests {
         );
     }
 
+    /// The proposal's example of a ClusterTaintPolicy adds a taint of the same key.
+    #[test]
+    fn a_taint_of_a_policy_stays_beside_the_automatic_one_of_the_same_key() {
+        let own = taint(NOT_READY, NO_SCHEDULE, Some(1));
+        let of_policy = taint(NOT_READY, PREFER_NO_EXECUTE, Some(301));
+        let both = vec![own.clone(), of_policy.clone()];
+        let judge = |present: &[Taint], status, classic| {
+            let ready = ready(status, 0);
+            wanted(present, Some(&ready), false, classic, |_| false, at(302)).taints
+        };
+        let classic = Some(Duration::from_mins(60));
+        for mode in [None, classic] {
+            assert_eq!(judge(&both, "False", mode), None);
+            // Windows end after the condition, and the policy itself takes its taint away.
+            assert_eq!(judge(&both, "True", mode), Some(vec![of_policy.clone()]));
+            assert_eq!(
+                judge(std::slice::from_ref(&of_policy), "False", mode),
+                Some(vec![
+                    of_policy.clone(),
+                    taint(NOT_READY, NO_SCHEDULE, Some(302))
+                ])
+            );
+        }
+    }
+
     #[test]
     fn no_workload_comes_to_a_second_registration_as_long_as_it_is_one() {
         let judge = |present: &[Taint], is_duplicate| {

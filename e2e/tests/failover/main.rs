@@ -139,6 +139,8 @@ async fn nothing_moves_while_failover_is_off() {
     scenario(setting, async |story: &Story| {
         story.cut()?;
         story.until_unknown().await?;
+        // The taint that would evict comes with the gate off as well.
+        story.until_tainted().await?;
         story.nothing_moves_for(LONG_ENOUGH).await?;
         story.heal()?;
         story.until_back().await?;

@@ -231,9 +231,10 @@ impl Bench {
     /// The same with failover on and the taint manager: taints are the test's.
     pub fn evicting_control_plane(&self, settings: Settings) -> Task {
         let controllers = "*,-cluster,-clustertaintpolicy";
+        let gates = format!("Failover=true,{}", settings.feature_gates);
         let settings = Settings {
             controllers: controllers.parse().unwrap(),
-            feature_gates: "Failover=true".parse().unwrap(),
+            feature_gates: gates.parse().unwrap(),
             resource_eviction_rate: 50.0,
             ..settings
         };

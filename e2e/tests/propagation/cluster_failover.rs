@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, merge, shares};
 
+mod recovery;
+
 /// Drives the workload out of the cluster that it runs in, with a policy that says this of the
 /// failover of clusters, and waits until it is placed in the other; gives the cluster that was
 /// left, and the other.
@@ -137,6 +139,57 @@ async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
     }
 }
 
+/// The seed of the classic mode has a gate for it; in the proposal's the purge mode alone decides.
+#[tokio::test]
+async fn gracefully_is_what_the_policy_says_whatever_the_gate_for_graceful_eviction_says() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings {
+        feature_gates: "GracefulEviction=false".parse().unwrap(),
+        ..Settings::default()
+    });
+    let (here, there) = evict(&bench, &asks("Gracefully")).await;
+    let tasks = tasks(&bench).await;
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    settled(&bench, there).await;
+    is_kept(&bench, here).await;
+    bench.report(there, "web", 4).await;
+    bench.withdrawn(here, "Deployment", "web").await;
+}
+
+#[tokio::test]
+async fn gracefully_without_a_grace_period_no_time_out_removes_the_old_copy() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings {
+        graceful_eviction_timeout: "1s".parse().unwrap(),
+        ..Settings::default()
+    });
+    // Another workload measures the time: its own grace period is longer than the time-out.
+    let (first, second) = ("m1", "m2");
+    bench.deploy("brief").await;
+    let behavior =
+        json!({ "purgeMode": "Gracefully", "tolerationSeconds": 0, "gracePeriodSeconds": 3 });
+    let brief = json!({
+        "failover": { "cluster": behavior },
+        "placement": { "clusterAffinities": [
+            { "affinityName": "home", "clusterNames": [first] },
+            { "affinityName": "away", "clusterNames": [second] },
+        ] },
+    });
+    bench.place("brief", brief).await;
+    bench.sent(first, "Deployment", "brief", |_| true).await;
+    bench.report(first, "brief", 4).await;
+    let (here, there) = evict(&bench, &asks("Gracefully")).await;
+    assert_eq!((here, there), (first, second));
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    bench.sent(there, "Deployment", "brief", |_| true).await;
+    // Neither of the new copies is ever reported healthy.
+    bench.withdrawn(here, "Deployment", "brief").await;
+    is_kept(&bench, here).await;
+    let tasks = tasks(&bench).await;
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+}
+
 #[tokio::test]
 async fn gracefully_with_a_grace_period_the_old_copy_waits_no_longer_than_that() {
     let bench = Bench::start().await;
@@ -243,54 +296,4 @@ async fn default_tolerations_reach_the_binding_beside_those_that_the_policy_has(
         tolerations(&bench, "own").await,
         [(not_ready, Some(7)), (unreachable, Some(200))]
     );
-}
-
-/// The proposal's table of outcomes, rows 5 and 6: no cluster is left for the workload, and the
-/// first cluster recovers.
-#[tokio::test]
-async fn a_workload_that_has_nowhere_to_go_returns_to_its_first_cluster_when_that_recovers() {
-    let bench = Bench::start().await;
-    // Clusters that the policy does not choose: most of the fleet is well.
-    for other in ["m3", "m4", "m5"] {
-        bench.join(other).await;
-    }
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let (here, there) = evict(&bench, &asks("Gracefully")).await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    // The second cluster fails before the new copy is healthy.
-    taint(&bench, there).await;
-    bench
-        .bound("web-deployment", "it has nowhere to go", |binding| {
-            let pending = pending(binding);
-            pending == Some("NowhereToGo")
-        })
-        .await;
-    is_kept(&bench, here).await;
-    merge::<Cluster>(&bench.all(), here, json!({ "spec": { "taints": null } })).await;
-    bench
-        .bound("web-deployment", "it is placed where it was", |binding| {
-            shares(binding) == [(here, 4)]
-                && binding
-                    .spec
-                    .graceful_eviction_tasks
-                    .iter()
-                    .all(|task| task.from_cluster == there)
-        })
-        .await;
-    is_kept(&bench, here).await;
-    bench.report(here, "web", 4).await;
-    bench
-        .bound("web-deployment", "no task is left", |binding| {
-            binding.spec.graceful_eviction_tasks.is_empty()
-        })
-        .await;
-    bench.withdrawn(there, "Deployment", "web").await;
-    is_kept(&bench, here).await;
-}
-
-/// Reason why the eviction of a workload waits.
-fn pending(binding: &ResourceBinding) -> Option<&str> {
-    let mut conditions = binding.status().conditions.iter();
-    let pending = conditions.find(|condition| condition.type_ == "EvictionPending")?;
-    (pending.status == "True").then_some(pending.reason.as_str())
 }

@@ -17,6 +17,8 @@ use tokio::time::timeout;
 
 use crate::bench::{Bench, create, merge, shares};
 
+mod dependencies;
+
 const HISTORY: &str = "failover.muster.io/record";
 
 /// Runs the workload in one cluster, with a policy that says what is to happen when it fails there;
@@ -299,43 +301,6 @@ async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
     )
     .await;
     bench.withdrawn(here, "Deployment", "web").await;
-}
-
-#[tokio::test]
-async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let (here, there) = running(
-        &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
-    )
-    .await;
-    let alone = json!({ "spec": { "propagateDeps": false } });
-    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", alone).await;
-    binding(&bench, "the policy is followed", |binding| {
-        !binding.spec.propagate_deps
-    })
-    .await;
-    fails(&bench, here).await;
-    binding(&bench, "the failure is known", |binding| {
-        binding.status().aggregated_status.iter().any(|report| {
-            report
-                .health
-                .as_ref()
-                .is_some_and(|health| *health == "Unhealthy".into())
-        })
-    })
-    .await;
-    let rest = binding(&bench, "it says why it stays", |binding| {
-        says(binding, "False", "DependenciesStayBehind")
-    })
-    .await;
-    assert!(is_in(&rest, here));
-    assert!(told(&rest).unwrap().2.contains("propagateDeps"));
-    let dependencies_too = json!({ "spec": { "propagateDeps": true } });
-    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", dependencies_too)
-        .await;
-    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
 }
 
 #[tokio::test]

@@ -248,8 +248,8 @@ async fn a_custom_resource_with_a_rule_of_health_is_moved_when_it_stays_unhealth
 
 const FLINK: &str = "flink.apache.org/v1beta1";
 
-/// The policy of Karmada's documentation. Its own lacks `propagateDeps`, which admission fills in
-/// where it runs.
+/// The policy of Karmada's documentation with `propagateDeps`, which it lacks: without, admission
+/// refuses it, and the application stays.
 const SEED: &str = r#"
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy

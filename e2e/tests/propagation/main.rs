@@ -7,6 +7,7 @@
 
 mod bench;
 mod cluster_failover;
+mod cluster_wide;
 mod conflict;
 mod detector;
 mod evict_plugins;

@@ -226,7 +226,38 @@ impl<'a> Grades<'a> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// The table of Karmada's documentation of resource models.
+    #[test]
+    fn the_default_models_are_those_of_the_documentation() {
+        let table = [
+            (0, ("0", "1"), ("0", "4Gi")),
+            (1, ("1", "2"), ("4Gi", "16Gi")),
+            (2, ("2", "4"), ("16Gi", "32Gi")),
+            (3, ("4", "8"), ("32Gi", "64Gi")),
+            (4, ("8", "16"), ("64Gi", "128Gi")),
+            (5, ("16", "32"), ("128Gi", "256Gi")),
+            (6, ("32", "64"), ("256Gi", "512Gi")),
+            (7, ("64", "128"), ("512Gi", "1Ti")),
+            (
+                8,
+                ("128", "9223372036854775807"),
+                ("1Ti", "9223372036854775807"),
+            ),
+        ];
+        let range =
+            |name: &str, (min, max): (&str, &str)| json!({ "name": name, "min": min, "max": max });
+        let documented: Vec<Value> = table
+            .into_iter()
+            .map(|(grade, cpu, memory)| {
+                json!({ "grade": grade, "ranges": [range("cpu", cpu), range("memory", memory)] })
+            })
+            .collect();
+        assert_eq!(json!(default_models()), json!(documented));
+    }
 
     #[test]
     fn the_default_models_are_valid_and_standard() {

@@ -232,3 +232,28 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
         assert_eq!(reasons(&found), expected, "{failover} with {gates}");
     }
 }
+
+#[test]
+fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
+    let application = json!({ "application": { "decisionConditions": {} } });
+    for (propagate_deps, failover, gates, expected) in [
+        (true, json!(null), "PropagateDeps=false", Some(false)),
+        (true, application.clone(), "PropagateDeps=false", Some(true)),
+        (false, application.clone(), "PropagateDeps=false", None),
+        (true, application, "", None),
+    ] {
+        let spec = spec(json!({ "propagateDeps": propagate_deps, "failover": failover }));
+        let settings = Settings {
+            feature_gates: gates.parse().unwrap(),
+            ..Settings::default()
+        };
+        let found = switched_off(&spec, &settings);
+        let told = found.first().map(|finding| {
+            assert_eq!(finding.reason, "DependenciesStayBehind");
+            assert!(finding.note.contains("PropagateDeps"), "{finding:?}");
+            finding.note.contains("stays where it is")
+        });
+        assert_eq!(told, expected, "{propagate_deps} {failover} {gates:?}");
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{found:?}");
+    }
+}

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod proposed_example;
 mod several_conditions;
 
 fn at(second: i64) -> Timestamp {

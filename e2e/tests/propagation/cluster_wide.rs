@@ -1,0 +1,175 @@
+//! Failover that a ClusterPropagationPolicy asks for: of applications, and of resources without a
+//! namespace, which have a ClusterResourceBinding.
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{Patch, PatchParams};
+use muster_control_plane::settings::Settings;
+use muster_e2e::harness::test_bed::until;
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::ClusterPropagationPolicy;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::Api;
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, create, merge, shares};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A policy that places one object in one of both clusters.
+async fn place(bench: &Bench, selector: Value, failover: Value) {
+    let policy = json!({
+        "metadata": { "name": "wide" },
+        "spec": {
+            "resourceSelectors": [selector],
+            "propagateDeps": true,
+            "failover": failover,
+            "placement": {
+                "clusterAffinity": { "clusterNames": ["m1", "m2"] },
+                "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
+            },
+        },
+    });
+    create::<ClusterPropagationPolicy>(&bench.all(), policy).await;
+}
+
+/// The cluster that a binding is in, and the other.
+fn clusters(binding: &impl Binding) -> (&'static str, &'static str) {
+    match binding.spec().clusters[0].name.as_str() {
+        "m1" => ("m1", "m2"),
+        _ => ("m2", "m1"),
+    }
+}
+
+fn is_in(binding: &impl Binding, cluster: &str) -> bool {
+    let clusters = &binding.spec().clusters;
+    matches!(&clusters[..], [target] if target.name == cluster)
+}
+
+#[tokio::test]
+async fn an_application_moves_by_a_cluster_wide_policy_as_well() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web",
+    });
+    let application = json!({ "decisionConditions": { "tolerationSeconds": 1 } });
+    place(&bench, web, json!({ "application": application })).await;
+    let bindings: Api<ResourceBinding> = bench.here();
+    let what = "it is placed";
+    let placed = until(&bindings, "web-deployment", what, |it: &ResourceBinding| {
+        shares(it).len() == 1
+    })
+    .await;
+    let (here, there) = clusters(&placed);
+    bench.sent(here, "Deployment", "web", |_| true).await;
+    bench.report(here, "web", 4).await;
+    let status = json!({ "replicas": 4, "readyReplicas": 0 });
+    bench.report_that(here, "web", "Unhealthy", status).await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    let moved = bindings.get("web-deployment").await.unwrap();
+    assert!(is_in(&moved, there));
+    let tasks = &moved.spec.graceful_eviction_tasks;
+    assert!(
+        matches!(&tasks[..], [task] if task.from_cluster == here && task.reason == "ApplicationFailure"),
+        "{tasks:?}"
+    );
+    bench.report(there, "web", 4).await;
+    bench.withdrawn(here, "Deployment", "web").await;
+}
+
+/// Reports a ClusterRole as an agent would: applied, and without a status.
+async fn report_role(bench: &Bench, member: &str) {
+    let status = json!({ "status": {
+        "conditions": [{
+            "type": "Applied", "status": "True", "reason": "AppliedSuccessful",
+            "message": "Manifest has been successfully applied",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+        "manifestStatuses": [{
+            "identifier": {
+                "ordinal": 0, "group": RBAC, "version": "v1", "kind": "ClusterRole",
+                "resource": "clusterroles", "name": "reader",
+            },
+            "health": "Healthy",
+        }],
+    } });
+    bench
+        .works(member)
+        .patch_status(
+            &role_work(),
+            &PatchParams::default(),
+            &Patch::Merge(&status),
+        )
+        .await
+        .unwrap();
+}
+
+fn role_work() -> String {
+    names::work("ClusterRole", "reader", "")
+}
+
+#[tokio::test]
+async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_replaced() {
+    let bench = Bench::start().await;
+    let kinds = json!([{
+        "groupVersion": format!("{RBAC}/v1"),
+        "resources": [{ "name": "clusterroles", "kind": "ClusterRole" }],
+    }]);
+    for member in ["m1", "m2"] {
+        let status = json!({ "status": { "apiEnablements": kinds } });
+        let clusters: Api<Cluster> = bench.all();
+        clusters
+            .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let role = json!({ "metadata": { "name": "reader" }, "rules": [] });
+    create::<ClusterRole>(&bench.all(), role).await;
+    let selector = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "name": "reader",
+    });
+    let behavior = json!({ "purgeMode": "Gracefully", "tolerationSeconds": 0 });
+    place(&bench, selector, json!({ "cluster": behavior })).await;
+    let bindings: Api<ClusterResourceBinding> = bench.all();
+    let name = "reader-clusterrole";
+    let placed = until(&bindings, name, "it is placed", |binding| {
+        binding.spec().clusters.len() == 1
+    })
+    .await;
+    let (here, there) = clusters(&placed);
+    let (old, new) = (bench.works(here), bench.works(there));
+    until(&old, &role_work(), "it arrives", |_: &Work| true).await;
+    report_role(&bench, here).await;
+
+    let taints = json!([{ "key": "example.com/failed", "effect": "PreferNoExecute" }]);
+    merge::<Cluster>(&bench.all(), here, json!({ "spec": { "taints": taints } })).await;
+    let moved = until(&bindings, name, "it is placed elsewhere", |binding| {
+        is_in(binding, there)
+    })
+    .await;
+    let tasks = &moved.spec.graceful_eviction_tasks;
+    assert!(
+        matches!(&tasks[..], [task] if task.from_cluster == here && task.producer == "TaintManager"),
+        "{tasks:?}"
+    );
+    until(&new, &role_work(), "it arrives", |_: &Work| true).await;
+    // What would remove the old copy has been done by then.
+    let namespace = json!({ "metadata": { "name": "shop" } });
+    create::<muster_shared::k8s::Namespace>(&bench.all(), namespace).await;
+    let shop = names::work("Namespace", "shop", "");
+    until(&new, &shop, "it arrives", |_: &Work| true).await;
+    let kept = old.get(&role_work()).await.unwrap();
+    assert!(kept.metadata.deletion_timestamp.is_none());
+
+    report_role(&bench, there).await;
+    let leaving = |work: &Work| work.metadata.deletion_timestamp.is_some();
+    until(&old, &role_work(), "it is being removed", leaving).await;
+    until(&bindings, name, "the task is over", |binding| {
+        is_in(binding, there) && binding.spec.graceful_eviction_tasks.is_empty()
+    })
+    .await;
+}
