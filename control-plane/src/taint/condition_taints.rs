@@ -224,7 +224,7 @@ mod tests {
             let ready = ready(status, 0);
             wanted(present, Some(&ready), false, classic, |_| false, at(302)).taints
         };
-        let classic = Some(Duration::from_mins(60));
+        let classic = Some(Duration::from_hours(1));
         for mode in [None, classic] {
             assert_eq!(judge(&both, "False", mode), None);
             // Windows end after the condition, and the policy itself takes its taint away.

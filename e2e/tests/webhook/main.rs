@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod certificate;
+mod kinds;
 mod server;
 
 use certificate::{SelfSigned, free_port};
