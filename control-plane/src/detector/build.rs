@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{
-    Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
+    Binding, Component, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
 };
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::interpreter::{self, Interpreters, Replicas};
@@ -22,6 +22,18 @@ use crate::taint::default_tolerations::DefaultTolerations;
 /// template's status makes a new version of it, so versions do not tell whether the template
 /// changed, and memory does not outlive the process.
 pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
+
+/// Longest name of a component, by the schema of bindings.
+const LONGEST_COMPONENT: usize = 32;
+
+/// How the pods of a workload are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// In replicas.
+    Replicas,
+    /// In components, where the kind has a rule for them (gate MultiplePodTemplatesScheduling).
+    Components,
+}
 
 /// Reason why a binding cannot be built or must not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +63,14 @@ pub enum Error {
         binding: String,
         /// API version, kind and name of the owner.
         owner: String,
+    },
+    /// The name of a component cannot be stored.
+    #[error(
+        "its component {name:?} has a name that is empty, longer than {LONGEST_COMPONENT} characters, or another component's"
+    )]
+    Component {
+        /// The invalid name.
+        name: String,
     },
     /// The name of the binding or Work is invalid.
     #[error(
@@ -93,8 +113,23 @@ pub struct Wanted<'a> {
     claim: &'a Claim,
     policy: &'a PropagationSpec,
     replicas: Option<Replicas>,
+    components: Vec<Component>,
     schedule_priority: Option<i32>,
     tolerations: DefaultTolerations,
+}
+
+/// Refuses components that a binding cannot hold, or that cannot be told apart.
+fn check_names(components: &[Component]) -> Result<(), Error> {
+    let is_bad = |(at, one): (usize, &Component)| {
+        let before = &components[..at];
+        let fits = (1..=LONGEST_COMPONENT).contains(&one.name.chars().count());
+        !fits || before.iter().any(|other| other.name == one.name)
+    };
+    let bad = components.iter().enumerate().find(|it| is_bad(*it));
+    bad.map_or(Ok(()), |(_, one)| {
+        let name = one.name.clone();
+        Err(Error::Component { name })
+    })
 }
 
 impl<'a> Wanted<'a> {
@@ -106,12 +141,23 @@ impl<'a> Wanted<'a> {
         claim: &'a Claim,
         policy: &'a PropagationSpec,
         schedule_priority: Option<i32>,
-        interpreters: &Interpreters,
+        (interpreters, counting): (&Interpreters, Counting),
     ) -> Result<Self, Error> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = sound_name(&key.kind.kind, namespace, &key.name)
             .map_err(|name| Error::Name { name })?;
-        let replicas = interpreters.replicas(&template.object(&key.kind))?;
+        let object = template.object(&key.kind);
+        let components = match counting {
+            Counting::Components => interpreters.components(&object)?,
+            Counting::Replicas => None,
+        };
+        // Either the one or the other, as in Karmada.
+        let replicas = match components {
+            Some(_) => None,
+            None => interpreters.replicas(&object)?,
+        };
+        let components = components.unwrap_or_default();
+        check_names(&components)?;
         Ok(Self {
             template: key,
             metadata: template.metadata(),
@@ -120,6 +166,7 @@ impl<'a> Wanted<'a> {
             claim,
             policy,
             replicas,
+            components,
             schedule_priority,
             tolerations: DefaultTolerations::default(),
         })
@@ -293,7 +340,7 @@ impl<'a> Wanted<'a> {
         };
         spec.replicas = replicas;
         spec.replica_requirements = requirements.map(Arc::new);
-        spec.components = Vec::new();
+        spec.components.clone_from(&self.components);
         spec.propagate_deps = policy.propagate_deps;
         spec.scheduler_name = Some(
             policy

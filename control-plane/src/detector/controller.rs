@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::arrivals::Arrivals;
 use super::audits::Audits;
 use super::bound::Bound;
-use super::build::{self, Wanted};
+use super::build::{self, Counting, Wanted};
 use super::candidates::Candidates;
 use super::error::Error;
 use super::lazy::{Made, activates};
@@ -32,7 +32,7 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
-use crate::settings::PROPAGATE_DEPS;
+use crate::settings::{MULTIPLE_POD_TEMPLATES_SCHEDULING, PROPAGATE_DEPS};
 use crate::taint::default_tolerations::DefaultTolerations;
 
 /// How long to wait where a change that ends the wait is heard of.
@@ -376,8 +376,14 @@ impl Detector {
                 });
             }
         };
-        let interpreters = &self.fleet.interpreters;
-        let wanted = Wanted::new(key, template, &claim, spec, priority, interpreters)?
+        let by_components = self.fleet.settings.gate(&MULTIPLE_POD_TEMPLATES_SCHEDULING);
+        let counting = if by_components {
+            Counting::Components
+        } else {
+            Counting::Replicas
+        };
+        let asking = (&*self.fleet.interpreters, counting);
+        let wanted = Wanted::new(key, template, &claim, spec, priority, asking)?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
         // The binding controller of another program follows the version that the binding names, and
         // nothing else.

@@ -62,8 +62,16 @@ pub const GRACEFUL_EVICTION: Gate = Gate {
     stage: Stage::Beta,
 };
 
+/// Schedules workloads with several pod templates by their components: a cluster needs room for all
+/// of them. If off, such workloads count as their kind's number of replicas says.
+pub const MULTIPLE_POD_TEMPLATES_SCHEDULING: Gate = Gate {
+    name: "MultiplePodTemplatesScheduling",
+    default: false,
+    stage: Stage::Alpha,
+};
+
 /// Gates that `--feature-gates` accepts.
-pub const GATES: [Gate; 7] = [
+pub const GATES: [Gate; 8] = [
     FAILOVER,
     PROPAGATE_DEPS,
     PRIORITY_BASED_SCHEDULING,
@@ -71,6 +79,7 @@ pub const GATES: [Gate; 7] = [
     CUSTOMIZED_CLUSTER_RESOURCE_MODELING,
     STATEFUL_FAILOVER_INJECTION,
     GRACEFUL_EVICTION,
+    MULTIPLE_POD_TEMPLATES_SCHEDULING,
 ];
 
 /// Names that `--controllers` accepts, with the task of each.

@@ -158,8 +158,9 @@ pub struct ResourceBindingSpec {
     pub replicas: i32,
 
     /// Groups of pods of a template that has more than one pod template, such as the job manager
-    /// and the task managers of a Flink cluster. Muster does not fill this field in and does not
-    /// divide by it.
+    /// and the task managers of a Flink cluster. Filled in by feature gate
+    /// `MultiplePodTemplatesScheduling`, instead of `replicas`, where the kind has a rule for it. A
+    /// workload that goes to exactly one cluster goes where all of them have room.
     #[serde(skip_serializing_if = "absent")]
     pub components: Vec<Component>,
 
@@ -323,7 +324,8 @@ pub struct TargetCluster {
     /// placement duplicates, every cluster has the total of the template.
     #[serde(skip_serializing_if = "absent")]
     pub replicas: i32,
-    /// Replicas for this cluster by component. Muster does not write this field.
+    /// Replicas for this cluster by component, where a workload with several components goes to
+    /// exactly one cluster.
     #[serde(skip_serializing_if = "absent")]
     pub components: Vec<TargetComponent>,
 }

@@ -20,7 +20,9 @@ use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, health, hook_enabled,
     interpret_replica, retain, revise_replica, status,
 };
-use crate::api::binding::{AggregatedStatusItem, ReplicaRequirements};
+use crate::api::binding::{
+    AggregatedStatusItem, Component, ComponentReplicaRequirements, NodeClaim, ReplicaRequirements,
+};
 
 /// Time for which the failure of a script is not told again to the listeners of failures.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
@@ -223,10 +225,28 @@ impl Interpreters {
         match found {
             Some(found) => Ok(Some(Replicas {
                 replicas: found.replicas,
-                requirements: found.requirements.as_ref().map(requirements),
+                requirements: found.requirements.map(requirements),
             })),
             None => interpret_replica(object),
         }
+    }
+
+    /// Returns the components of a workload with several pod templates; `None` for kinds without a
+    /// rule. No kind of Kubernetes has one.
+    ///
+    /// # Errors
+    /// The interpreter gave no answer.
+    pub fn components(&self, object: &Value) -> Result<Option<Vec<Component>>, Error> {
+        let question = Question::new(Operation::InterpretComponent, object);
+        let found = self.asked(
+            &question,
+            |engine, rules| engine.interpret_component(rules, object),
+            |reply| match reply {
+                Reply::Components(list) => Some(list),
+                _ => None,
+            },
+        )?;
+        Ok(found.map(|list| list.into_iter().map(component).collect()))
     }
 
     /// Returns the object with the number of replicas of one cluster.
@@ -449,10 +469,36 @@ fn kind_of(object: &Value) -> (&str, &str) {
     (text("apiVersion"), text("kind"))
 }
 
-/// The type of the API has the same fields as that of the engine, which has been checked.
-fn requirements(found: &muster_interpreter::Requirements) -> ReplicaRequirements {
-    let json = serde_json::to_value(found).unwrap_or_default();
-    serde_json::from_value(json).unwrap_or_default()
+/// The requirements of one replica as the API has them.
+fn requirements(found: muster_interpreter::Requirements) -> ReplicaRequirements {
+    ReplicaRequirements {
+        node_claim: found.node_claim.map(node_claim),
+        resource_request: found.resource_request,
+        namespace: found.namespace,
+        priority_class_name: found.priority_class_name,
+    }
+}
+
+fn node_claim(found: muster_interpreter::NodeClaim) -> NodeClaim {
+    NodeClaim {
+        hard_node_affinity: found.hard_node_affinity,
+        node_selector: found.node_selector,
+        tolerations: found.tolerations,
+    }
+}
+
+/// A component as the API has it: its namespace is that of the workload.
+fn component(found: muster_interpreter::Component) -> Component {
+    let needs = found.replica_requirements;
+    Component {
+        name: found.name,
+        replicas: found.replicas,
+        replica_requirements: needs.map(|needs| ComponentReplicaRequirements {
+            node_claim: needs.node_claim.map(node_claim),
+            resource_request: needs.resource_request,
+            priority_class_name: needs.priority_class_name,
+        }),
+    }
 }
 
 /// Runs a call that may take long. On a runtime with several threads, other tasks go on meanwhile.

@@ -39,7 +39,15 @@ fn claim() -> Claim {
 
 fn made_of(template: &Template) -> ResourceBinding {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    let wanted = Wanted::new(&key, template, &claim, &policy, None, &interpreters()).unwrap();
+    let wanted = Wanted::new(
+        &key,
+        template,
+        &claim,
+        &policy,
+        None,
+        (&interpreters(), Counting::Replicas),
+    )
+    .unwrap();
     let mut binding: ResourceBinding = serde_json::from_value(wanted.create(|_| None)).unwrap();
     binding.metadata.resource_version = Some("7".into());
     binding
@@ -55,7 +63,15 @@ fn patch_taken_for(
     changed: bool,
 ) -> Result<Option<Value>, Error> {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    Wanted::new(&key, template, &claim, &policy, None, &interpreters())?.patch(held, changed)
+    Wanted::new(
+        &key,
+        template,
+        &claim,
+        &policy,
+        None,
+        (&interpreters(), Counting::Replicas),
+    )?
+    .patch(held, changed)
 }
 
 #[test]
@@ -141,11 +157,77 @@ fn a_template_whose_binding_no_api_server_takes_is_told() {
         &claim,
         &policy,
         None,
-        &interpreters(),
+        (&interpreters(), Counting::Replicas),
     )
     .unwrap_err();
     assert!(
         told.to_string().contains("under_score-deployment"),
         "{told}"
     );
+}
+
+const FLINK: &str = "flink.apache.org/v1beta1";
+
+#[test]
+fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate_is_on() {
+    let key = TemplateKey {
+        kind: Arc::new(Kind::new(FLINK, "FlinkDeployment")),
+        ..key()
+    };
+    let flink = json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
+        "spec": {
+            "jobManager": { "replicas": 1, "resource": { "cpu": 1, "memory": "2048m" } },
+            "taskManager": { "replicas": 3, "resource": { "cpu": 2, "memory": "4096m" } },
+        },
+    });
+    let template = Template::new(flink).unwrap();
+    let (claim, policy) = (claim(), PropagationSpec::default());
+    let spec = |counting| {
+        let asking = (&interpreters(), counting);
+        let wanted = Wanted::new(&key, &template, &claim, &policy, None, asking).unwrap();
+        let binding = wanted.create(|_| None);
+        serde_json::from_value::<ResourceBinding>(binding)
+            .unwrap()
+            .spec
+    };
+    let counted = spec(Counting::Components);
+    let parts: Vec<_> = counted
+        .components
+        .iter()
+        .map(|one| {
+            let needs = one.replica_requirements.as_ref().unwrap();
+            (
+                one.name.as_str(),
+                one.replicas,
+                needs.resource_request["cpu"].0.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(parts, [("jobmanager", 1, "1"), ("taskmanager", 3, "2")]);
+    assert_eq!((counted.replicas, counted.replica_requirements), (0, None));
+    let counted = spec(Counting::Replicas);
+    assert!(counted.components.is_empty() && counted.replicas > 0);
+}
+
+#[test]
+fn components_that_cannot_be_told_apart_or_stored_are_refused() {
+    let named = |names: &[&str]| {
+        let component = |name: &&str| Component {
+            name: (*name).to_owned(),
+            ..Component::default()
+        };
+        let all: Vec<Component> = names.iter().map(component).collect();
+        check_names(&all).is_ok()
+    };
+    let long = "x".repeat(LONGEST_COMPONENT + 1);
+    for (names, expected) in [
+        (&["a", "b"][..], true),
+        (&[], true),
+        (&["a", ""], false),
+        (&["a", "b", "a"], false),
+        (&[&long], false),
+    ] {
+        assert_eq!(named(names), expected, "{names:?}");
+    }
 }

@@ -1,12 +1,14 @@
 //! One schedule of a binding: its affinity groups in order, each through filters, selection and
 //! division.
 
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{
+    Component, ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent,
+};
 use muster_shared::api::policy::Placement;
 
 use super::affinity::{Affinity, groups};
 use super::candidate::{Candidate, Held, LOCALITY_SCORE};
-use super::capacity::{Demand, Estimate, MAX_REPLICAS};
+use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::Filters;
 use super::fit_error::{FitError, Kind, Refusals, Strangers};
@@ -120,6 +122,27 @@ pub fn is_reschedule_requested(spec: &ResourceBindingSpec, status: &ResourceBind
     }
 }
 
+/// Whether a placement asks for exactly one cluster.
+fn is_for_one_cluster(placement: &Placement) -> bool {
+    placement.spread_constraints.iter().any(|constraint| {
+        let field = constraint.spread_by_field.as_ref();
+        let by_cluster = match field {
+            Some(field) => field.as_str() == "cluster",
+            None => constraint.spread_by_label.is_none(),
+        };
+        by_cluster && constraint.min_groups == 1 && constraint.max_groups == 1
+    })
+}
+
+/// The components as the one cluster has them.
+fn assigned(components: &[Component]) -> Vec<TargetComponent> {
+    let assigned = components.iter().map(|component| TargetComponent {
+        name: component.name.clone(),
+        replicas: component.replicas,
+    });
+    assigned.collect()
+}
+
 /// One attempt: a binding under one of its affinity groups.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::scheduler) struct Trial<'a> {
@@ -215,7 +238,15 @@ impl<'a> Trial<'a> {
         };
         laps.lap(Step::Select);
         let shares = self.divide(&selected?, affinity);
-        let targets = shares.map(|shares| shares.iter().map(Share::target).collect());
+        let parts = self.parts().filter(|parts| parts.len() > 1);
+        let target = |share: &Share<'_>| {
+            let mut target = share.target();
+            if parts.is_some() {
+                target.components = assigned(&self.spec.components);
+            }
+            target
+        };
+        let targets = shares.map(|shares| shares.iter().map(target).collect());
         laps.lap(Step::AssignReplicas);
         targets
     }
@@ -306,11 +337,16 @@ impl<'a> Trial<'a> {
 
     /// Finds out how much room the candidates have.
     fn measure(&self, candidates: &mut [Candidate<'a>]) {
-        let demand = self.demand();
+        let (demand, parts) = (self.demand(), self.parts());
         let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
         for candidate in candidates {
             candidate.allocatable = if candidate.closed {
                 0
+            } else if let Some(parts) = &parts {
+                let capacity = candidate.cluster.capacity();
+                let sets = capacity.map_or(0, |capacity| capacity.sets(parts));
+                // What is there takes its own room.
+                sets.max(i64::from(candidate.held.is_some()))
             } else if self.spec.replicas <= 0 {
                 // Nobody asks for what is not counted in replicas, so it fits anywhere.
                 MAX_REPLICAS
@@ -356,6 +392,14 @@ impl<'a> Trial<'a> {
             .map(|requirements| Demand::new(&requirements.resource_request))
     }
 
+    /// The components of which a cluster needs room for a complete set: those of a workload that
+    /// goes to exactly one cluster. Of others it is not known what each cluster would get.
+    fn parts(&self) -> Option<Vec<Part>> {
+        let is_one = self.options.components && is_for_one_cluster(self.placement);
+        let components = &self.spec.components;
+        (is_one && !components.is_empty()).then(|| components.iter().map(Part::of).collect())
+    }
+
     /// Whether the workload is counted in replicas.
     fn is_counted(&self) -> bool {
         self.spec.replicas > 0 || self.spec.replica_requirements.is_some()
@@ -368,10 +412,15 @@ impl<'a> Trial<'a> {
         } else {
             self.spread()
         };
+        let is_set = self.parts().is_some();
         let load = Load {
-            replicas: i64::from(self.spec.replicas),
+            replicas: if is_set {
+                1
+            } else {
+                i64::from(self.spec.replicas)
+            },
             fresh: self.fresh,
-            duplicated: !is_divided(self.placement),
+            duplicated: !is_set && !is_divided(self.placement),
             replacing: !self.spec.graceful_eviction_tasks.is_empty(),
         };
         Ok(select(candidates, &spread, load, self.options.spreading)?)

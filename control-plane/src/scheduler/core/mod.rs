@@ -27,7 +27,9 @@ pub(in crate::scheduler) mod unknown;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::settings::{Error, Words};
 
-use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
+use crate::settings::{
+    CUSTOMIZED_CLUSTER_RESOURCE_MODELING, MULTIPLE_POD_TEMPLATES_SCHEDULING, Settings,
+};
 
 pub use super::core::cycle::{Attempt, Cycle};
 pub use super::core::fit_error::{FitError, Kind, Refusals};
@@ -55,6 +57,9 @@ pub struct Options {
     /// Whether a workload without replicas keeps its selected clusters
     /// (`--enable-empty-workload-propagation`).
     pub keep_empty: bool,
+    /// Whether a workload with components goes where all of them have room (gate
+    /// MultiplePodTemplatesScheduling).
+    pub components: bool,
     /// In which order a result names its clusters.
     pub listing: Listing,
     /// What becomes of targets that are neither there nor seen leaving.
@@ -72,6 +77,7 @@ impl Options {
                 GradeRule::Ignored
             },
             keep_empty: settings.enable_empty_workload_propagation,
+            components: settings.gate(&MULTIPLE_POD_TEMPLATES_SCHEDULING),
             ..Self::default()
         };
         options.with_plugins(&settings.plugins).unwrap_or(options)
@@ -109,6 +115,7 @@ impl Options {
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,
             keep_empty: false,
+            components: false,
             listing: Listing::Ranked,
             absent: Absent::Removed,
         }

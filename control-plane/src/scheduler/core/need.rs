@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
 use muster_shared::watch::Presence;
 
@@ -102,6 +102,9 @@ pub(in crate::scheduler) fn is_divided(placement: &Placement) -> bool {
 }
 
 fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    if !spec.components.is_empty() {
+        return spec.clusters.is_empty() || spec.clusters.iter().any(|it| is_outdated(spec, it));
+    }
     if is_divided(placement) {
         let placed: i64 = spec
             .clusters
@@ -116,6 +119,14 @@ fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> boo
                 .iter()
                 .any(|target| target.replicas != spec.replicas)
     }
+}
+
+/// Whether a cluster has components in other numbers than the template asks for.
+fn is_outdated(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
+    let pairs = || spec.components.iter().zip(&target.components);
+    !target.components.is_empty()
+        && (target.components.len() != spec.components.len()
+            || pairs().any(|(one, it)| one.name != it.name || one.replicas != it.replicas))
 }
 
 fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {

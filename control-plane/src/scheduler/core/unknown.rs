@@ -95,7 +95,7 @@ pub(in crate::scheduler) fn rest(
         kept: kept.iter().map(|target| (*target).clone()).collect(),
     };
     rest.spec.clusters.retain(|target| !is_kept(target));
-    if spec.is_workload() && is_divided(placement) {
+    if spec.components.is_empty() && spec.is_workload() && is_divided(placement) {
         let held: i64 = kept.iter().map(|target| i64::from(target.replicas)).sum();
         let left = i64::from(spec.replicas) - held;
         if left == 0 && rest.spec.clusters.is_empty() {

@@ -1,5 +1,6 @@
 //! The scheduler as a whole: worked examples, properties, and recorded decisions.
 
+pub mod components;
 pub mod conformance;
 pub mod fixtures;
 pub mod properties;

@@ -1,0 +1,105 @@
+//! Workloads with several pod templates: one cluster has room for all components, or there is none.
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use serde_json::{Value, json};
+
+use super::fixtures::{cluster, placed, snapshot, text};
+use crate::scheduler::core::need::{Need, need};
+use crate::scheduler::core::{Decision, FitError, Options, schedule};
+
+/// A job manager of one core and so many task managers of two.
+fn job(tasks: i32, constraint: &Value) -> ResourceBindingSpec {
+    let component = |name: &str, replicas: i32, cores: &str| {
+        json!({ "name": name, "replicas": replicas,
+            "replicaRequirements": { "resourceRequest": { "cpu": cores } } })
+    };
+    serde_json::from_value(json!({
+        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "job" },
+        "components": [component("manager", 1, "1"), component("task", tasks, "2")],
+        "placement": { "spreadConstraints": [constraint] },
+    }))
+    .unwrap()
+}
+
+fn one_cluster() -> Value {
+    json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })
+}
+
+fn decide(
+    spec: &ResourceBindingSpec,
+    clusters: &[Value],
+    gate: bool,
+) -> Result<Decision, FitError> {
+    let options = Options {
+        components: gate,
+        ..Options::default()
+    };
+    let status = ResourceBindingStatus::default();
+    schedule(spec, &status, &snapshot(clusters), &options)
+}
+
+#[test]
+fn a_workload_goes_to_the_cluster_that_has_room_for_all_its_components() {
+    let clusters = [cluster("m1", 4), cluster("m2", 9)];
+    for (tasks, gate, expected) in [
+        (3, true, "m2:0"),
+        (5, true, "no cluster"),
+        (3, false, "m1:0"),
+        (5, false, "m1:0"),
+    ] {
+        let spec = job(tasks, &one_cluster());
+        let found = decide(&spec, &clusters, gate);
+        match (&found, expected) {
+            (Err(error), "no cluster") => {
+                assert!(error.to_string().contains("no enough resource"), "{error}");
+            }
+            _ => assert_eq!(text(found), expected, "{tasks} tasks, {gate}"),
+        }
+    }
+    // Of several clusters nobody knows what each would get.
+    let two = json!({ "spreadByField": "cluster", "minGroups": 2, "maxGroups": 2 });
+    let found = decide(&job(5, &two), &clusters, true);
+    assert_eq!(text(found), "m1:0 m2:0");
+}
+
+#[test]
+fn the_cluster_has_the_numbers_of_the_components_and_keeps_what_it_has() {
+    let full = [cluster("m1", 0), cluster("m2", 9)];
+    let held = placed(job(3, &one_cluster()), &[("m1", 0)]);
+    let decision = decide(&held, &full, true).unwrap();
+    assert_eq!(decision.clusters[0].name, "m1", "its room is its own");
+    let assigned: Vec<_> = decision.clusters[0]
+        .components
+        .iter()
+        .map(|it| (it.name.as_str(), it.replicas))
+        .collect();
+    assert_eq!(assigned, [("manager", 1), ("task", 3)]);
+}
+
+#[test]
+fn a_workload_is_scheduled_when_it_has_no_cluster_or_its_components_change() {
+    let divided = |mut spec: ResourceBindingSpec, components: Value| {
+        let mut placement = json!(spec.placement);
+        placement["replicaScheduling"] = json!({ "replicaSchedulingType": "Divided" });
+        spec.placement = serde_json::from_value(placement).unwrap();
+        spec.clusters = serde_json::from_value(components).unwrap();
+        spec
+    };
+    let has = |tasks: i32| {
+        json!([{ "name": "m1", "components": [
+            { "name": "manager", "replicas": 1 }, { "name": "task", "replicas": tasks }] }])
+    };
+    let clusters = snapshot(&[cluster("m1", 10)]);
+    for (components, expected) in [
+        (json!([]), Some(Need::ReplicasChanged)),
+        (has(3), None),
+        (has(2), Some(Need::ReplicasChanged)),
+        (json!([{ "name": "m1" }]), None),
+    ] {
+        let spec = divided(job(3, &one_cluster()), components.clone());
+        let applied = serde_json::to_string(&spec.placement).unwrap();
+        let status = ResourceBindingStatus::default();
+        let found = need(&spec, &status, Some(&applied), &applied, &clusters);
+        assert_eq!(found, expected, "{components}");
+    }
+}
