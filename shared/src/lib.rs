@@ -27,6 +27,7 @@ pub mod clock;
 pub mod conditions;
 pub mod customizations;
 pub mod events;
+pub mod fencing;
 pub mod fleet_id;
 mod http_server;
 pub mod https;

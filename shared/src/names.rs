@@ -47,6 +47,9 @@ pub mod label {
     /// Name of the Cluster that a Secret has the credentials of, on a Secret of another name than
     /// the Cluster's.
     pub const SECRET_OF_CLUSTER: &str = "failover.muster.io/cluster";
+    /// `true` on an object in a member that its agent stops when the member is cut off (Muster's
+    /// own).
+    pub const FENCED: &str = "failover.muster.io/fenced";
     /// Identity of a ResourceBinding, on it, its Works and their manifests.
     pub const RESOURCE_BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
     /// Identity of a ClusterResourceBinding, on it, its Works and their manifests.
@@ -112,6 +115,14 @@ pub mod annotation {
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
     /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
+    /// On a manifest and its object in a member (Muster's own): when and how the agent stops it, as
+    /// JSON.
+    pub const FENCING: &str = "failover.muster.io/fencing";
+    /// On an object in a member (Muster's own): the merge patch that undoes the stop by its agent.
+    pub const STOPPED: &str = "failover.muster.io/stopped";
+    /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
+    /// stops workloads. Another time than that of the lease is a remainder of another agent.
+    pub const FENCES: &str = "failover.muster.io/fences";
     /// On an object in a member (Muster's own): the id of the fleet whose agent made it.
     pub const FLEET: &str = "work.muster.io/fleet";
     /// On the namespace `karmada-cluster` of the fleet API (Muster's own): the id of the fleet.
@@ -156,6 +167,9 @@ pub mod condition {
     pub const APPLIED: &str = "Applied";
     /// Of a Work: dispatching is not suspended.
     pub const DISPATCHING: &str = "Dispatching";
+    /// Of a Work (Muster's own): its agent stops the objects when the member is cut off. Set if the
+    /// policy asks for that.
+    pub const FENCED: &str = "Fenced";
     /// Of a Work (Muster's own): another field manager keeps changing its objects. Set if there was
     /// such a conflict.
     pub const CONTENDED: &str = "Contended";

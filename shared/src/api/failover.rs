@@ -133,6 +133,57 @@ pub struct ClusterFailoverBehavior {
     /// cannot be read, the resource is not moved. If absent, no labels are added.
     #[serde(skip_serializing_if = "absent")]
     pub state_preservation: Option<StatePreservation>,
+
+    /// Stop of a copy whose cluster is cut off, before another copy is made (Muster's own). For
+    /// workloads that must not run twice. If absent, the copy in a cluster that is cut off goes on
+    /// while its replacement starts.
+    ///
+    /// The agent in the cluster stops the copy when it has not been able to renew the lease of its
+    /// cluster for `afterSeconds`, by its own monotonic clock: Deployments, StatefulSets,
+    /// ReplicaSets and custom resources whose rules can set replicas are scaled to zero; Jobs and
+    /// CronJobs are suspended; DaemonSets, Pods and other custom resources with replicas are
+    /// deleted. Other kinds, such as ConfigMaps, Secrets and Services, are no workloads: they are
+    /// never stopped, and move as without fencing. The annotation `failover.muster.io/stopped` of
+    /// the object remembers what it was.
+    ///
+    /// No other copy is made before the old one is removed by its agent, or `afterSeconds`, the
+    /// flag `--fencing-margin` and the `terminationGracePeriodSeconds` of its pods have passed
+    /// since the control plane last saw the lease renewed; whatever asks for the move. Until then
+    /// the conditions `EvictionPending` and `RemovalPending` of the binding tell the reason.
+    /// When the lease is renewed again, the agent first reads whether its copy is still wanted:
+    /// then it runs again, otherwise it is removed. `purgeMode` `Gracefully` acts as `Directly`,
+    /// and `Never` is rejected, because with both two copies would run.
+    ///
+    /// Guaranteed: two copies do not run at once, if the agent runs and reaches the API server of
+    /// its cluster, if that one's controllers and kubelets carry out within the margin what it
+    /// says, and if the two clocks run at rates that differ by less than one percent. Steps of the
+    /// time of day do not matter. An agent that is restarted on its node continues to count; one
+    /// that is started on another node, and cannot renew the lease, stops the copy a lease duration
+    /// after its start.
+    ///
+    /// Not guaranteed: a copy whose agent is dead, or whose nodes or API server are cut off from
+    /// the agent, goes on, and is not stopped. A person who deletes the Cluster, or removes
+    /// finalizers of a Work, answers for the copy there. An outage of the fleet API that lasts
+    /// `afterSeconds` stops the workload in every cluster. Shares of a workload that is divided
+    /// over several clusters are each fenced; clusters that keep a share are not waited for when
+    /// shares change.
+    ///
+    /// A cluster whose agent does not confirm that it fences, and every cluster of sync mode Push,
+    /// is waited for until it is ready and has removed its copy.
+    #[serde(skip_serializing_if = "absent")]
+    pub fencing: Option<Fencing>,
+}
+
+/// Stop of the copy in a cluster that is cut off, so that at most one copy runs. Muster's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["afterSeconds"]))]
+pub struct Fencing {
+    /// Seconds without a renewal of the lease after which the agent stops the copy. At least the
+    /// flag `--cluster-monitor-grace-period`, and the duration of the agent's lease: else a short
+    /// trouble of the network would stop it. At most 86,400 (a day).
+    #[schemars(extend("minimum" = 1, "maximum" = 86_400))]
+    pub after_seconds: i32,
 }
 
 /// Labels of the new copy whose values come from the status of the old copy.
