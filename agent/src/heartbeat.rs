@@ -4,12 +4,13 @@
 //! applier, slow comparisons or a slow member do not delay it. The time in the lease is that of the
 //! agent's clock; the control plane does not compare it with its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use muster_shared::queue::jittered;
 use muster_shared::remind::Reminder;
 use muster_shared::write::Verbs;
@@ -40,18 +41,21 @@ impl Heartbeat {
     /// `karmada-cluster`, whatever `--cluster-namespace` says (as in Karmada). `owner` returns the
     /// owner reference that ties the lease to its Cluster, or `None` while there is no Cluster or
     /// another agent leads; then nothing is renewed. `returned` is notified when a renewal succeeds
-    /// after failures.
+    /// after failures. `acknowledged` is called after each success with the time at which the
+    /// renewal was sent, and whether the one before it succeeded in its turn.
     pub async fn run(
         &self,
         client: Client,
         owner: impl Fn() -> Option<OwnerReference> + Send + Sync,
         returned: Arc<Notify>,
+        acknowledged: impl Fn(Instant, bool) + Send + Sync,
         retire: CancellationToken,
     ) {
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
         let verbs = Verbs::default();
         let mut failing = false;
         let mut renewed = Instant::now();
+        let mut sent_before = None;
         let mut reminder = Reminder::at_once();
         loop {
             let Some(owner) = owner() else {
@@ -61,6 +65,7 @@ impl Heartbeat {
                     () = tokio::time::sleep(self.pause(false)) => continue,
                 }
             };
+            let sent = Instant::now();
             let outcome = timeout(self.deadline(), self.renew(&api, &owner, &verbs))
                 .await
                 .unwrap_or(Err(Error::Deadline {
@@ -69,6 +74,10 @@ impl Heartbeat {
             let pause = self.pause(outcome.is_ok());
             match outcome {
                 Ok(()) => {
+                    let in_turn =
+                        sent_before.is_some_and(|before| sent < before + 2 * self.interval);
+                    acknowledged(sent, in_turn && !failing);
+                    sent_before = Some(sent);
                     if failing {
                         returned.notify_one();
                         tracing::info!(silent_for = ?renewed.elapsed(), "the lease is renewed again");
@@ -124,7 +133,13 @@ impl Heartbeat {
             renew_time: Some(MicroTime(calendar())),
             ..LeaseSpec::default()
         };
-        let patch = json!({ "spec": spec });
+        // An older agent renews the time alone, and leaves the annotation behind.
+        let fences = json!(spec.renew_time)
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let fences = BTreeMap::from([(annotation::FENCES.to_owned(), fences)]);
+        let patch = json!({ "metadata": { "annotations": fences }, "spec": spec });
         let renewed = within(
             "renew the lease",
             verbs.merge(api, &self.cluster, None, &patch, Some(FIELD_MANAGER)),
@@ -138,6 +153,7 @@ impl Heartbeat {
                         name: Some(self.cluster.clone()),
                         namespace: Some(CLUSTER_NAMESPACE.into()),
                         owner_references: Some(vec![owner.clone()]),
+                        annotations: Some(fences),
                         ..ObjectMeta::default()
                     },
                     spec: Some(spec),

@@ -44,6 +44,10 @@
 //!   writes `status.manifestStatuses` of Works.
 //! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`) and [`apply`]
 //!   (`outcome`); writes objects in the member, conditions and finalizers of Works.
+//! * `fencing` watches the times of renewals and the record of them in the member; decides in
+//!   [`fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
+//!   record, and stops workloads in the member. The one task that does not ask for leadership: of
+//!   agents that are cut off none leads.
 //! * `change of the fleet id` watches the id of the fleet; decides that all objects are marked
 //!   anew; writes the queue of `applier`.
 //! * `retries` watches whether an API answers again; decides which Works failed meanwhile; writes
@@ -72,6 +76,7 @@ mod certificate;
 mod credentials;
 mod digest;
 mod discovery;
+mod fencing;
 mod fleet_id;
 mod health;
 mod heartbeat;

@@ -105,6 +105,18 @@ pub fn describe() {
         "Attempts to renew the certificate for the fleet API, by result: renewed, refused, unanswered, useless or error."
     );
     describe_gauge!(
+        "muster_fenced_objects",
+        "Objects that are stopped because the member is cut off, of policies that ask for fencing."
+    );
+    describe_counter!(
+        "muster_fenced_objects_total",
+        "Objects of policies that ask for fencing, by kind and result: stopped, deleted, released or error."
+    );
+    describe_counter!(
+        "muster_fencing_failures_total",
+        "Rounds in which objects to be stopped could not be listed in the member."
+    );
+    describe_gauge!(
         "muster_watched_kinds",
         "Kinds of objects that are watched in the member."
     );

@@ -219,6 +219,12 @@ impl Settings {
         self.controllers.enabled(controller, off_by_default)
     }
 
+    /// Returns the pause between renewals of the cluster's lease.
+    pub fn lease_interval(&self) -> std::time::Duration {
+        self.cluster_lease_duration
+            .mul_f64(self.cluster_lease_renew_interval_fraction)
+    }
+
     /// Returns the credentials to report to the fleet.
     pub fn reports(&self) -> Result<Vec<Report>, Error> {
         accounts::chosen(&self.report_secrets)

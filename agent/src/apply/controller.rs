@@ -10,9 +10,11 @@ use std::time::Duration;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
+use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
+use muster_shared::fencing::{Orders, Times};
 use muster_shared::interpreter::Interpreters;
-use muster_shared::k8s::{Api, ResourceExt};
+use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change as Seen, Expectations, Informer};
 use serde_json::{Value, json};
@@ -20,6 +22,8 @@ use tokio::time::Instant;
 
 use self::telling::is_news;
 use super::outcome::{self, Failures};
+use crate::fencing::orders::{self, Fenced};
+use crate::fencing::{Fencer, Permission};
 use crate::fleet_id;
 use crate::reflect::{Look, ObjectStatuses};
 use crate::work::CachedWork;
@@ -33,6 +37,11 @@ use crate::write::{self, within};
 /// After a namespace or a definition was created, Works that wait for one are tried again; a
 /// definition takes a moment to be served.
 const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Pause of a Work that could not be confirmed as fenced.
+const UNCONFIRMED: Duration = Duration::from_secs(30);
+/// Pause of a fenced Work while the member counts as cut off.
+const CUT_OFF: Next = Next::After(Duration::from_secs(1));
 
 /// Reason why a Work has to be reconciled again.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +88,9 @@ pub struct Applier {
     pub queue: Queue<String>,
     /// The id of the fleet.
     pub fleet: fleet_id::Known,
+    /// Stops objects while the member is cut off; `None` where nothing does, because the member
+    /// has no lease.
+    pub fencer: Option<Arc<Fencer>>,
     /// State between two reconciliations.
     pub state: State,
 }
@@ -157,8 +169,12 @@ impl Applier {
         if let Some(wait) = self.objects.drift.wait(name, cached.kinds()) {
             return Ok(Next::After(wait));
         }
+        let fenced = Fenced::of(&work);
+        if !self.may_start(&work, fenced.as_ref()).await? {
+            return Ok(CUT_OFF);
+        }
         let begun = Instant::now();
-        let outcome = self.apply(work).await;
+        let outcome = self.apply(work, fenced).await;
         let result = if outcome.is_ok() { "success" } else { "error" };
         metrics::counter!("muster_works_applied_total", "result" => result).increment(1);
         metrics::histogram!("work_sync_workload_duration_seconds", "result" => result)
@@ -166,11 +182,57 @@ impl Applier {
         outcome
     }
 
-    async fn apply(&self, work: Arc<Work>) -> Result<Next, Error> {
+    /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
+    /// afterwards the Work is read first, because the control plane may have withdrawn it and
+    /// placed the workload elsewhere.
+    async fn may_start(&self, work: &Work, fenced: Option<&Fenced>) -> Result<bool, Error> {
+        let (Some(silence), Some(fenced)) = (&self.fencer, fenced) else {
+            return Ok(true);
+        };
         let name = work.name_any();
+        match silence.permission(&name, fenced) {
+            Permission::Granted => return Ok(true),
+            Permission::Refused => return Ok(false),
+            Permission::Verify => {}
+        }
+        let asked = Instant::now();
+        let fresh = self.read(&name).await?;
+        let is_wanted = fresh.is_some_and(|fresh| {
+            fresh.metadata.uid == work.metadata.uid && fresh.metadata.deletion_timestamp.is_none()
+        });
+        if is_wanted {
+            silence.verify(&name, asked);
+        }
+        Ok(is_wanted)
+    }
+
+    /// Returns the condition that tells the control plane whether the objects of a Work are
+    /// stopped when the member is cut off.
+    async fn confirm(&self, fenced: &Fenced) -> Condition {
+        let now = self.clock.now();
+        let Some(record) = &self.fencer else {
+            let why = "the cluster has sync mode Push: no agent in it could stop the objects";
+            return orders::refusal("PushMode", why, now);
+        };
+        match record.arm(fenced).await {
+            Ok(()) => orders::confirmation(fenced.longest, now),
+            Err((reason, why)) => {
+                tracing::warn!(reason, why, "does not fence");
+                orders::refusal(reason, &why, now)
+            }
+        }
+    }
+
+    async fn apply(&self, work: Arc<Work>, fenced: Option<Fenced>) -> Result<Next, Error> {
+        let name = work.name_any();
+        let known = work.status.as_ref();
+        let confirmed = known.and_then(|status| Times::confirmed(&status.conditions));
+        if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
+            self.conclude(Arc::clone(&work), vec![first]).await?;
+        }
         let total = work.spec.workload.manifests.len();
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
-        let mut is_asked = false;
+        let (mut is_asked, mut unconfirmed) = (false, false);
         let mut first: HashMap<_, usize> = HashMap::new();
         for (ordinal, manifest) in in_order(&work) {
             if !self.objects.member.may_act() {
@@ -223,6 +285,11 @@ impl Applier {
         let news = changed || is_news(&work, &applied);
         let mut conditions = vec![outcome::dispatching(false, now), applied];
         conditions.extend(contended);
+        if let Some(fenced) = fenced.filter(|_| failures.unapplied.is_empty() && !is_asked) {
+            let condition = self.confirm(&fenced).await;
+            unconfirmed = condition.status != TRUE && self.fencer.is_some();
+            conditions.push(condition);
+        }
         self.conclude(Arc::clone(&work), conditions).await?;
         if failures.is_empty() {
             if news {
@@ -234,7 +301,8 @@ impl Applier {
                 self.events
                     .publish(&*work, EventType::Normal, "SyncSucceed", note);
             }
-            return Ok(again.map_or(Next::Done, Next::After));
+            let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
+            return Ok(again.min().map_or(Next::Done, Next::After));
         }
         let failure = failures.message();
         if news {
@@ -267,7 +335,9 @@ impl Applier {
     ) -> Result<Change, object::Error> {
         let fleet = self.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
-        if !self.objects.drift.needs_read(key, &wanted) {
+        // A list shows an object as desired that was stopped where the member decides its replicas.
+        let may_be_stopped = Orders::of(&wanted).is_some();
+        if !may_be_stopped && !self.objects.drift.needs_read(key, &wanted) {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
@@ -334,6 +404,9 @@ impl Applier {
 
     /// Forgets a Work that is gone.
     fn forget(&self, name: &str) {
+        if let Some(fencer) = &self.fencer {
+            fencer.forget(name);
+        }
         self.state.expectations.forget(name);
         self.repairs.forget(name);
         self.objects.drift.forget_work(name);

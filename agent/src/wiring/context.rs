@@ -24,6 +24,7 @@ use super::Threads;
 use crate::census::Census;
 use crate::certificate::Bootstrap;
 use crate::discovery::Discovery;
+use crate::fencing::{self, Fencer, Silence};
 use crate::fleet_id;
 use crate::health;
 use crate::health::deeper::Lookup;
@@ -120,6 +121,10 @@ pub(super) struct Context {
     pub(super) feeds: Option<(Customizations, InterpreterWebhooks)>,
     /// Last seen statuses of objects.
     pub(super) statuses: Arc<ObjectStatuses>,
+    /// Times of the renewals of the cluster's lease.
+    pub(super) silence: Silence,
+    /// Stops fenced workloads; `None` for a member without a lease.
+    pub(super) fencer: Option<Arc<Fencer>>,
     /// Works to apply.
     pub(super) to_apply: Queue<String>,
     /// Works to report.
@@ -150,12 +155,32 @@ impl Context {
         let to_report = Queue::new("work-status");
         let (found_fleet_id, fleet_id) = fleet_id::channel();
         // The watches list the kinds of the Works, and the applier uses the lists.
+        let is_hosted = feeds.is_none();
+        let to_apply = Queue::ranked("works", move |work: &String| ranks.rank(work));
+        let (works, discovery) = (
+            works(&base)?,
+            Discovery::new(base.member_client(Profile::Write)?),
+        );
+        let silence = Silence::begin(*base.settings.cluster_lease_duration);
+        let fencer = Fencer::new(fencing::Setup {
+            cluster: base.settings.cluster_name.clone(),
+            namespace: base.settings.karmada_kubeconfig_namespace.clone(),
+            member: base.member.client(Profile::Write, Limits::NONE)?,
+            discovery: discovery.clone(),
+            silence: silence.clone(),
+            lease: *base.settings.cluster_lease_duration,
+            interval: base.settings.lease_interval(),
+            works: works.clone(),
+            to_apply: to_apply.clone(),
+        });
         let lists_come = base.runs("workStatus") && base.runs("execution");
         Ok(Self {
             events,
             clusters: cluster(&base)?,
-            works: works(&base)?,
-            discovery: Discovery::new(base.member_client(Profile::Write)?),
+            works,
+            discovery,
+            silence,
+            fencer: (!is_hosted).then(|| Arc::new(fencer)),
             standing: watch::Sender::new(Standing::Unregistered),
             refused,
             fleet_id,
@@ -169,7 +194,7 @@ impl Context {
             drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
             interpreters,
             feeds,
-            to_apply: Queue::ranked("works", move |work: &String| ranks.rank(work)),
+            to_apply,
             repairs,
             statuses: Arc::new(ObjectStatuses::new(to_report.clone())),
             to_report,

@@ -20,6 +20,7 @@ use super::Threads;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
+use crate::fencing::Silence;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 use crate::settings::Settings;
@@ -41,6 +42,7 @@ struct Leases {
     clusters: Informer<Cluster>,
     standing: watch::Receiver<Standing>,
     returned: Arc<Notify>,
+    silence: Silence,
     shutdown: CancellationToken,
     /// Time at which the thread last showed that it runs, by a clock that all threads share.
     pulse: watch::Sender<Instant>,
@@ -70,6 +72,7 @@ pub(super) fn leases(context: &Context) -> Made {
         clusters: context.clusters.clone(),
         standing: context.standing.subscribe(),
         returned: Arc::clone(&context.returned),
+        silence: context.silence.clone(),
         shutdown: base.shutdown.clone(),
         pulse: context.pulse.clone(),
         retire: base.retire.clone(),
@@ -169,7 +172,11 @@ impl Leases {
             last_known(&known, owner).filter(|_| self.leadership.is_current())
         };
         let (returned, retire) = (Arc::clone(&self.returned), self.retire.clone());
-        self.heartbeat.run(client, owner, returned, retire).await;
+        let acknowledged = |sent, in_turn| self.silence.acknowledged(sent, in_turn);
+        let beat = self
+            .heartbeat
+            .run(client, owner, returned, acknowledged, retire);
+        beat.await;
     }
 }
 

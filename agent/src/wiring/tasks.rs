@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 22] = [
+const TASKS: [Task; 23] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -173,6 +173,14 @@ const TASKS: [Task; 22] = [
         phase: Phase::Identified,
         hosted: Some(Phase::Identified),
         make: works::applier,
+    },
+    // From the start: an agent that is restarted while its member is cut off cannot register.
+    Task {
+        name: "fencing",
+        runs: |settings| settings.runs("execution"),
+        phase: Phase::Start,
+        hosted: None,
+        make: works::fencing,
     },
     Task {
         name: "change of the fleet id",
@@ -348,13 +356,14 @@ mod tests {
                 "*,-clusterStatus",
                 &["census", "collector", "probe", "status report"][..],
             ),
-            ("*,-execution", &["applier"]),
+            ("*,-execution", &["applier", "fencing"]),
             ("*,-workStatus", &["member watches", "work status"]),
             (
                 "*,-execution,-workStatus",
                 &[
                     "applier",
                     "change of the fleet id",
+                    "fencing",
                     "interpreters",
                     "member watches",
                     "retries",

@@ -7,12 +7,13 @@ use futures::future::BoxFuture;
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
 use muster_shared::customizations::FAILED;
-use muster_shared::events::EventType;
+use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;
 
 use super::context::Context;
 use super::tasks::Made;
+use crate::COMPONENT;
 use crate::apply::{self, Applier};
 use crate::join::Standing;
 use crate::reflect::{Reporter, Watches};
@@ -87,6 +88,7 @@ pub(super) fn applier(context: &Context) -> Made {
         clock: Arc::clone(&context.clock),
         queue: context.to_apply.clone(),
         fleet: context.fleet_id.clone(),
+        fencer: context.fencer.clone(),
         state: apply::State::default(),
     };
     let applier = applier.listen();
@@ -112,6 +114,20 @@ pub(super) fn applier(context: &Context) -> Made {
             () = shutdown.cancelled() => {}
             () = known => queue.run(workers, shutdown.clone(), work).await,
         }
+    }))
+}
+
+/// Stops fenced workloads while the member is cut off.
+pub(super) fn fencing(context: &Context) -> Made {
+    let base = &context.base;
+    let shutdown = base.shutdown.clone();
+    let Some(fencer) = context.fencer.clone() else {
+        return Ok(Box::pin(async move { shutdown.cancelled().await }));
+    };
+    let client = base.member.client(Profile::Write, Limits::NONE)?;
+    let (events, delivery) = Events::new(client, COMPONENT, shutdown.clone());
+    Ok(Box::pin(async move {
+        tokio::join!(delivery, fencer.run(events, shutdown));
     }))
 }
 

@@ -113,17 +113,18 @@ impl Member {
         whole("patch", key, raw)
     }
 
-    /// Deletes the object with this uid and version, its dependents in the background. Succeeds if
-    /// the object is gone already.
+    /// Deletes the object with this uid and version, its dependents in the background afterwards or
+    /// in the foreground before it. Succeeds if the object is gone already.
     pub async fn delete(
         &self,
         key: &ObjectKey,
         uid: Option<&str>,
         version: Option<&str>,
+        dependents: PropagationPolicy,
     ) -> Result<(), Error> {
         let api = self.api(key).await?;
         let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
+            propagation_policy: Some(dependents),
             preconditions: Some(Preconditions {
                 uid: uid.map(str::to_owned),
                 resource_version: version.map(str::to_owned),

@@ -1,12 +1,16 @@
 //! Applies one object of a Work to the member, keeping the fields that the member sets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use muster_shared::fencing::{self, Orders};
 use muster_shared::fleet_id::FleetId;
 use muster_shared::interpreter;
-use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
+use muster_shared::k8s::PropagationPolicy;
+use muster_shared::names::{CLUSTER_NAMESPACE, annotation, label};
 use muster_shared::queue::Queue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::desired::ObjectKey;
 use super::drift::{Difference, Drift};
@@ -17,6 +21,9 @@ use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
 const ATTEMPTS: usize = 4;
+
+/// Time for which one attempt waits for the end of a fenced object.
+const DEPARTURE: Duration = Duration::from_secs(5);
 
 /// A resourceVersion that no object has, because it is that of an empty store.
 const NO_VERSION: &str = "1";
@@ -82,6 +89,12 @@ pub enum Error {
         /// Step that failed.
         step: &'static str,
         /// Object to apply or remove.
+        object: String,
+    },
+    /// The object, or a pod of it, is not gone yet.
+    #[error("{object} is being deleted and waits for its pods to end")]
+    Terminating {
+        /// Object to remove.
         object: String,
     },
     /// An earlier manifest of the Work is about the same object.
@@ -217,6 +230,7 @@ impl Objects {
             Some(takeover) => self.member.patch(key, &takeover).await?,
             None => observed,
         };
+        let observed = self.release(key, desired, observed).await?;
         let why = self.drift.needs_apply(key, desired, &observed);
         let why = why.map_err(|source| Error::Retain {
             object: key.to_string(),
@@ -226,6 +240,26 @@ impl Objects {
             Some(why) => Ok((Change::Updated, self.update(key, observed, why).await?)),
             None => Ok((Change::None, observed)),
         }
+    }
+
+    /// Releases an object that the agent stopped while its member was cut off.
+    async fn release(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        observed: Value,
+    ) -> Result<Value, Error> {
+        let retains = desired
+            .pointer("/metadata/labels")
+            .is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true");
+        let Some(mut patch) = fencing::release(&observed, desired, retains) else {
+            return Ok(observed);
+        };
+        patch["metadata"]["resourceVersion"] = json!(version_of(&observed));
+        tracing::info!(object = %key, "released: its cluster is not cut off any more");
+        metrics::counter!("muster_fenced_objects_total", "kind" => key.kind.kind.clone(), "result" => "released")
+            .increment(1);
+        Ok(self.member.patch(key, &patch).await?)
     }
 
     async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
@@ -294,6 +328,23 @@ impl Objects {
         retry_on_conflict("remove", key, || self.attempt_removal(key, removal)).await
     }
 
+    /// Waits until a fenced object is gone, and with it its pods: another cluster may run a copy
+    /// then.
+    async fn gone(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            let left = self.member.get(key).await?;
+            if left.as_ref().is_none_or(|left| uid_of(left) != uid) {
+                return Ok(());
+            }
+            if begun.elapsed() > DEPARTURE {
+                let object = key.to_string();
+                return Err(Error::Terminating { object });
+            }
+            tokio::time::sleep(DEPARTURE / 20).await;
+        }
+    }
+
     async fn attempt_removal(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
         let Some(observed) = self.member.get(key).await? else {
             return Ok(());
@@ -316,7 +367,18 @@ impl Objects {
         // version that was read.
         let version = version_of(&observed);
         if !removal.preserve {
-            return Ok(self.member.delete(key, uid, version).await?);
+            let policy = if Orders::of(&observed).is_some() {
+                PropagationPolicy::Foreground
+            } else {
+                PropagationPolicy::Background
+            };
+            let waits = policy == PropagationPolicy::Foreground;
+            self.member.delete(key, uid, version, policy).await?;
+            return if waits {
+                self.gone(key, uid).await
+            } else {
+                Ok(())
+            };
         }
         if let Some(mut patch) = ownership::without_marks(&observed) {
             patch["metadata"]["resourceVersion"] = json!(version);

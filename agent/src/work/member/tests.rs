@@ -47,7 +47,9 @@ async fn whether_we_may_act_is_asked_before_each_write() {
     assert_eq!(writes.load(Ordering::Relaxed), 1);
     assert!(dismissed(member.apply(&key, &object, true).await));
     assert!(dismissed(member.patch(&key, &json!({})).await));
-    let deleted = member.delete(&key, None, None).await;
+    let deleted = member
+        .delete(&key, None, None, PropagationPolicy::Background)
+        .await;
     assert!(deleted.is_err_and(|it| it.is_dismissal() && !it.is_silence()));
     assert_eq!(writes.load(Ordering::Relaxed), 1);
 }

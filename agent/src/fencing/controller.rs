@@ -1,0 +1,279 @@
+//! Keeps the record of renewals, stops what is due, and answers the applier.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_shared::events::Events;
+use muster_shared::k8s::{Client, ResourceExt};
+use muster_shared::queue::Queue;
+use muster_shared::remind::Reminder;
+use muster_shared::watch::Informer;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::objects::{Objects, Round};
+use super::orders::{Fenced, kind_of};
+use super::record::{Machine, Record, Store};
+use super::silence::{Permission, Silence};
+use crate::discovery::Discovery;
+use crate::work::CachedWork;
+
+/// Interval at which renewals are recorded, and at which it is asked whether something is due.
+const TICK: Duration = Duration::from_secs(1);
+/// Interval at which objects that are due are looked at again: a write that was under way may have
+/// started them after they were stopped.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Parameters of a [`Fencer`].
+pub struct Setup {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Namespace of the record in the member.
+    pub namespace: String,
+    /// Client of the member.
+    pub member: Client,
+    /// Kinds that the member serves.
+    pub discovery: Discovery,
+    /// Times of renewals.
+    pub silence: Silence,
+    /// Duration of the cluster's lease: the shortest time that can be confirmed.
+    pub lease: Duration,
+    /// Pause between renewals of it.
+    pub interval: Duration,
+    /// Cache of Works.
+    pub works: Informer<CachedWork>,
+    /// Works to apply.
+    pub to_apply: Queue<String>,
+}
+
+/// Stops the fenced workloads of a member that is cut off.
+pub struct Fencer {
+    setup: Setup,
+    objects: Objects,
+    store: Store,
+    kept: tokio::sync::Mutex<Kept>,
+    /// Sending of the last read of each fenced Work from the fleet API.
+    verified: Mutex<HashMap<String, Instant>>,
+}
+
+/// What is known of the record.
+#[derive(Default)]
+struct Kept {
+    /// The record as it was read or written last; `None` before the first read.
+    record: Option<Record>,
+    /// Sending of the renewal that was recorded last.
+    recorded: Option<Instant>,
+    /// Time of the last read.
+    read: Option<Instant>,
+    /// Time of the last read that showed another renewal than the one after it.
+    changed: Option<Instant>,
+}
+
+/// State of the task.
+struct Rounds {
+    /// Time of the last round over the objects.
+    last: Option<Instant>,
+    /// Whether objects were due in it.
+    is_stopping: bool,
+    reminder: Reminder,
+}
+
+impl Fencer {
+    /// Makes it; nothing is sent before [`run`](Self::run).
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            objects: Objects {
+                client: setup.member.clone(),
+                discovery: setup.discovery.clone(),
+            },
+            store: Store::new(setup.member.clone(), &setup.namespace, &setup.cluster),
+            setup,
+            kept: tokio::sync::Mutex::default(),
+            verified: Mutex::default(),
+        }
+    }
+
+    /// Records renewals, and stops what is due, until shutdown.
+    pub async fn run(self: Arc<Self>, events: Events, shutdown: CancellationToken) {
+        let mut rounds = Rounds {
+            last: None,
+            is_stopping: false,
+            reminder: Reminder::at_once(),
+        };
+        let rounds = async {
+            loop {
+                self.keep().await;
+                self.enforce(&mut rounds, &events).await;
+                tokio::time::sleep(TICK).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = rounds => {}
+        }
+    }
+
+    /// Returns whether a fenced Work may be applied.
+    pub fn permission(&self, work: &str, fenced: &Fenced) -> Permission {
+        let verified = self.verified().get(work).copied();
+        let silence = &self.setup.silence;
+        silence.permission(fenced.after(), verified, Instant::now())
+    }
+
+    /// Records that a Work was read from the fleet API by a request that was sent at a time.
+    pub fn verify(&self, work: &str, asked: Instant) {
+        self.verified().insert(work.to_owned(), asked);
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, work: &str) {
+        self.verified().remove(work);
+    }
+
+    /// Makes sure that the objects of a Work would be stopped, also by the next process.
+    ///
+    /// # Errors
+    /// The reason why they would not, in one word and in a sentence.
+    pub async fn arm(&self, fenced: &Fenced) -> Result<(), (&'static str, String)> {
+        let lease = self.setup.lease;
+        if fenced.after() < lease {
+            let message = format!(
+                "afterSeconds is {} and must be at least {} s, the duration of the lease of this cluster (--cluster-lease-duration)",
+                fenced.shortest,
+                lease.as_secs_f64()
+            );
+            return Err(("TooShort", message));
+        }
+        let mut kept = self.kept.lock().await;
+        let unrecorded = |why: &str| {
+            let namespace = &self.setup.namespace;
+            (
+                "NotRecorded",
+                format!(
+                    "the agent cannot keep its record in namespace {namespace} of the member: {why}"
+                ),
+            )
+        };
+        let Some(record) = &kept.record else {
+            return Err(unrecorded("it has not been read yet"));
+        };
+        if fenced.kinds.is_subset(&record.kinds) {
+            return Ok(());
+        }
+        let mut kinds = record.kinds.clone();
+        kinds.extend(fenced.kinds.iter().cloned());
+        self.write(&mut kept, kinds)
+            .await
+            .map_err(|why| unrecorded(&why))
+    }
+
+    /// Brings the record up to date, or learns from it.
+    async fn keep(&self) {
+        let mut kept = self.kept.lock().await;
+        let (now, own) = (Instant::now(), self.setup.silence.own());
+        let renews = own.is_some_and(|own| now < own + 2 * self.setup.interval);
+        let kinds = kept.record.as_ref().map(|record| record.kinds.clone());
+        let outcome = match kinds {
+            Some(kinds) if renews && (kinds.is_empty() || own <= kept.recorded) => return,
+            Some(kinds) if renews => self.write(&mut kept, kinds).await,
+            Some(_) => {
+                let pause = self.setup.interval / 2;
+                if kept.read.is_some_and(|read| now < read + pause) {
+                    return;
+                }
+                self.learn(&mut kept).await
+            }
+            None => self.learn(&mut kept).await,
+        };
+        if let Err(error) = outcome {
+            tracing::debug!(error, "the record of renewals");
+        }
+    }
+
+    async fn write(&self, kept: &mut Kept, kinds: BTreeSet<String>) -> Result<(), String> {
+        let Some(sent) = self.setup.silence.own() else {
+            return Err("the lease has not been renewed yet".to_owned());
+        };
+        let record = Record::of(sent, Instant::now(), &Machine::now(), kinds);
+        self.store.write(&record).await?;
+        kept.record = Some(record);
+        kept.recorded = Some(sent);
+        Ok(())
+    }
+
+    /// Reads the record of another process.
+    async fn learn(&self, kept: &mut Kept) -> Result<(), String> {
+        let asked = Instant::now();
+        let found = self.store.read().await?;
+        let mut record = found.clone().unwrap_or_default();
+        if let Some(known) = &kept.record {
+            if !known.is_of_same_renewal(&record) && kept.read.is_some() {
+                kept.changed = kept.read;
+            }
+            record.kinds.extend(known.kinds.iter().cloned());
+        }
+        kept.read = Some(asked);
+        let bound = record.bound(&Machine::now(), kept.changed, Instant::now());
+        if let Some(bound) = bound {
+            self.setup.silence.learned(bound);
+        }
+        kept.record = Some(record);
+        Ok(())
+    }
+
+    /// Stops what is due. When nothing is due any more, all Works are applied again.
+    async fn enforce(&self, rounds: &mut Rounds, events: &Events) {
+        let kinds = {
+            let kept = self.kept.lock().await;
+            kept.record.as_ref().map(|record| record.kinds.clone())
+        };
+        let (now, silence) = (Instant::now(), &self.setup.silence);
+        let is_due = |after| silence.is_due(after, Instant::now());
+        if !is_due(self.setup.lease) {
+            if std::mem::take(&mut rounds.is_stopping) {
+                tracing::info!("the lease is renewed again: what was stopped is looked at");
+                metrics::gauge!("muster_fenced_objects").set(0.0);
+                for work in self.setup.works.list() {
+                    self.setup.to_apply.add(work.name_any());
+                }
+            }
+            return;
+        }
+        if rounds.last.is_some_and(|last| now < last + AGAIN) {
+            return;
+        }
+        rounds.last = Some(now);
+        let mut sum = Round::default();
+        let mut trouble = None;
+        for kind in kinds.iter().flatten().filter_map(|kind| kind_of(kind)) {
+            match self.objects.stop(&kind, &is_due, events).await {
+                Ok(round) => {
+                    sum.stopped += round.stopped;
+                    sum.failed += round.failed;
+                }
+                Err(error) => trouble = Some(format!("{}: {error}", kind.kind)),
+            }
+        }
+        if let Some(error) = trouble {
+            if rounds.reminder.trouble(now).is_some() {
+                let lasts = silence.lasts(now);
+                tracing::error!(
+                    error,
+                    ?lasts,
+                    "cannot look for workloads to stop while the member is cut off; they may run twice"
+                );
+            }
+            metrics::counter!("muster_fencing_failures_total").increment(1);
+        } else {
+            rounds.reminder.over(now);
+        }
+        rounds.is_stopping |= sum.stopped + sum.failed > 0;
+        #[expect(clippy::cast_precision_loss, reason = "a count of objects")]
+        metrics::gauge!("muster_fenced_objects").set(sum.stopped as f64);
+    }
+
+    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

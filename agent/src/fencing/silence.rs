@@ -1,0 +1,202 @@
+//! Decides from the times of renewals whether the member counts as cut off. Pure, apart from the
+//! lock.
+//!
+//! The time counts from the *sending* of the last renewal that was acknowledged. The control plane
+//! counts from the moment at which it saw the last renewal, which is that one or a later one whose
+//! acknowledgement was lost: its count never begins before the agent's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time of the last renewal, shared between the thread of the leases and the other tasks.
+#[derive(Clone, Debug)]
+pub struct Silence {
+    times: Arc<Mutex<Times>>,
+    learning: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// Start of the process.
+    begun: Instant,
+    /// Sending of the last renewal of this process that was acknowledged.
+    own: Option<Instant>,
+    /// Time at or before the last renewal of another process, as far as that is known.
+    learned: Option<Instant>,
+    /// Acknowledgement that ended the last interruption.
+    resumed: Option<Instant>,
+}
+
+/// Whether a fenced Work may be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// The member counts as cut off, or this process has not renewed the lease yet.
+    Refused,
+    /// The Work has to be read from the fleet API first: it may have been withdrawn during an
+    /// interruption.
+    Verify,
+    /// It may be applied.
+    Granted,
+}
+
+impl Silence {
+    /// Begins now. A process that does not know when the lease was renewed last counts as cut off
+    /// after `learning`.
+    pub fn begin(learning: Duration) -> Self {
+        let times = Times {
+            begun: Instant::now(),
+            own: None,
+            learned: None,
+            resumed: None,
+        };
+        Self {
+            times: Arc::new(Mutex::new(times)),
+            learning,
+        }
+    }
+
+    /// Records a renewal of this process, by the time at which it was sent. `in_turn` says whether
+    /// the renewal before it succeeded in its turn; otherwise an interruption ends now.
+    pub fn acknowledged(&self, sent: Instant, in_turn: bool) {
+        let mut times = self.lock();
+        times.own = times.own.max(Some(sent));
+        if !in_turn || times.resumed.is_none() {
+            times.resumed = Some(Instant::now());
+        }
+    }
+
+    /// Records that some process renewed the lease at this time or later.
+    pub fn learned(&self, at: Instant) {
+        let mut times = self.lock();
+        times.learned = times.learned.max(Some(at));
+    }
+
+    /// Returns the sending of the last renewal of this process.
+    pub fn own(&self) -> Option<Instant> {
+        self.lock().own
+    }
+
+    /// Returns the time since the last known renewal, or since the start of the process.
+    pub fn lasts(&self, now: Instant) -> Duration {
+        let times = *self.lock();
+        now.saturating_duration_since(times.renewed().unwrap_or(times.begun))
+    }
+
+    /// Returns whether a workload is stopped that may run for a time without a renewal.
+    pub fn is_due(&self, after: Duration, now: Instant) -> bool {
+        self.lock().due(after, self.learning) <= now
+    }
+
+    /// Returns whether a fenced Work may be applied that was last read from the fleet API by a
+    /// request that was sent at `verified`.
+    pub fn permission(
+        &self,
+        after: Duration,
+        verified: Option<Instant>,
+        now: Instant,
+    ) -> Permission {
+        let times = *self.lock();
+        let Some(resumed) = times.resumed else {
+            return Permission::Refused;
+        };
+        if times.due(after, self.learning) <= now {
+            Permission::Refused
+        } else if verified.is_some_and(|verified| verified >= resumed) {
+            Permission::Granted
+        } else {
+            Permission::Verify
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Times {
+    fn renewed(&self) -> Option<Instant> {
+        self.own.max(self.learned)
+    }
+
+    fn due(&self, after: Duration, learning: Duration) -> Instant {
+        match self.renewed() {
+            Some(renewed) => renewed + after,
+            None => self.begun + learning,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+    const AFTER: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_due_so_long_after_the_last_acknowledged_renewal_was_sent() {
+        let silence = Silence::begin(40 * S);
+        let start = Instant::now();
+        silence.acknowledged(start, true);
+        tokio::time::advance(5 * S).await;
+        // A renewal whose answer is lost does not count, wherever it got to.
+        for (seconds, due) in [(5, false), (59, false), (60, true), (600, true)] {
+            assert_eq!(silence.is_due(AFTER, start + seconds * S), due, "{seconds}");
+        }
+        silence.acknowledged(start + 61 * S, false);
+        assert!(!silence.is_due(AFTER, start + 120 * S));
+        assert!(silence.is_due(AFTER, start + 121 * S));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_knows_nothing_counts_as_cut_off_after_a_while() {
+        let silence = Silence::begin(40 * S);
+        let start = Instant::now();
+        assert!(!silence.is_due(AFTER, start + 39 * S));
+        assert!(silence.is_due(AFTER, start + 40 * S));
+        let before = start.checked_sub(50 * S).unwrap();
+        silence.learned(before);
+        assert!(!silence.is_due(AFTER, start + 9 * S));
+        assert!(
+            silence.is_due(AFTER, start + 10 * S),
+            "its predecessor's renewal counts"
+        );
+        silence.learned(before.checked_sub(S).unwrap());
+        assert!(!silence.is_due(AFTER, start + 9 * S), "older news is none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_interruption_a_work_is_applied_only_as_it_was_read_afterwards() {
+        let silence = Silence::begin(40 * S);
+        let ask = |verified| silence.permission(AFTER, verified, Instant::now());
+        assert_eq!(
+            ask(None),
+            Permission::Refused,
+            "the lease was never renewed"
+        );
+        let start = Instant::now();
+        silence.acknowledged(start, false);
+        assert_eq!(ask(None), Permission::Verify);
+        let read = Instant::now();
+        assert_eq!(ask(Some(read)), Permission::Granted);
+        tokio::time::advance(10 * S).await;
+        silence.acknowledged(Instant::now(), true);
+        assert_eq!(
+            ask(Some(read)),
+            Permission::Granted,
+            "nothing was interrupted"
+        );
+        tokio::time::advance(AFTER).await;
+        assert_eq!(ask(Some(read)), Permission::Refused);
+        tokio::time::advance(AFTER).await;
+        silence.acknowledged(Instant::now(), false);
+        assert_eq!(
+            ask(Some(read)),
+            Permission::Verify,
+            "it may have been withdrawn"
+        );
+        assert_eq!(ask(Some(Instant::now())), Permission::Granted);
+    }
+}
