@@ -26,8 +26,8 @@
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
 //!   `build`) and [`fleet`] (`claim`); writes bindings, claims on templates, and dependencies.
-//! * `binding` watches bindings, templates and Works; decides in [`binding`] (`render`, `hold`,
-//!   `owner`); writes Works.
+//! * `binding` watches bindings, templates, Works and leases; decides in [`binding`] (`render`,
+//!   `hold`, `owner`) and [`fencing`] (`decide`); writes Works.
 //! * `bindingStatus` watches Works; decides in [`status`] (`aggregate`); writes the status of
 //!   bindings and templates.
 //! * `namespace` watches namespaces and Clusters; decides in [`binding`] (`namespaces`); writes
@@ -100,6 +100,7 @@ mod detector;
 #[cfg(test)]
 mod deviations;
 pub mod eviction;
+mod fencing;
 pub mod fleet;
 pub mod fleet_api;
 mod graceful_eviction;

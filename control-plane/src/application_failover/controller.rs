@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::queue::{Next, Queue, again};
@@ -20,7 +20,9 @@ use super::explain::{Obstacle, Turn};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
-use crate::application_failover::evict::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
+use crate::application_failover::evict::{
+    Exit, Leaver, Outcome, Switches, obstacle, purge_mode_of,
+};
 use crate::eviction::backlog;
 use crate::eviction::fleet_view::{SOON, opens};
 use crate::eviction::pace::Pace;
@@ -281,7 +283,12 @@ impl Controller {
             .next
             .and_then(|until| tolerated_turn(&history, until, now));
         let wait = verdict.next.map(|next| after(next, now));
-        let (ready, held) = self.ready(behavior, &history, &verdict.leave, now);
+        let (ready, held) = self.ready(
+            (case.binding.spec(), behavior),
+            &history,
+            &verdict.leave,
+            now,
+        );
         let mut progress = Progress {
             turn,
             wait,
@@ -388,12 +395,13 @@ impl Controller {
     /// before.
     fn ready(
         &self,
-        behavior: &ApplicationFailoverBehavior,
+        (spec, behavior): (&ResourceBindingSpec, &ApplicationFailoverBehavior),
         history: &History,
         leave: &[String],
         now: Timestamp,
     ) -> (Option<String>, Vec<Held>) {
-        let (mode, switches) = (purge_mode(behavior), Switches::of(&self.fleet.settings));
+        let mode = purge_mode_of(spec, behavior);
+        let switches = Switches::of(&self.fleet.settings);
         let mut held = Vec::new();
         for cluster in leave {
             let heard = self.hearing.of(cluster);

@@ -16,6 +16,7 @@ use super::turns::Paid;
 use crate::eviction::execute::{carry_out, may_be_written};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
+use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::scheduler::controller::LiveSnapshot;
@@ -185,7 +186,7 @@ impl Exit {
             history,
             attempts,
         } = *leaver;
-        let (fleet, mode) = (&self.fleet, purge_mode(behavior));
+        let (fleet, mode) = (&self.fleet, purge_mode_of(binding.spec(), behavior));
         let spec = binding.spec();
         let since = history.since.get(cluster).copied().unwrap_or(now);
         let departure = Departure {
@@ -248,7 +249,18 @@ impl Exit {
     }
 }
 
-/// What becomes of the old copy.
+/// What becomes of the old copy of a workload: where two copies must not run, it goes first.
+pub fn purge_mode_of(
+    spec: &ResourceBindingSpec,
+    behavior: &ApplicationFailoverBehavior,
+) -> PurgeMode {
+    match purge_mode(behavior) {
+        PurgeMode::Gracefully if fencing::asked(spec).is_some() => PurgeMode::Directly,
+        mode => mode,
+    }
+}
+
+/// What the policy says about the old copy.
 pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
     let mode = behavior.purge_mode.as_ref().map(PurgeMode::canonical);
     mode.cloned().unwrap_or(PurgeMode::Gracefully)

@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 
 use super::absence::{self, Missing};
 use super::error::Error;
+use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
 use super::overriding;
@@ -195,8 +196,23 @@ async fn sync<B: BindingKind>(
         prepare(fleet, memory, key, binding.as_ref(), id, &works)
     };
     // A copy goes only for copies that can be made.
-    if replaces(&prepared, &scope, &works) {
+    let removed = replaces(&prepared, &scope, &works);
+    if removed {
         remove(fleet, &client, works.iter().filter(elsewhere)).await?;
+    }
+    let is_fenced = fence::held(
+        fleet,
+        &client,
+        key,
+        binding.as_ref(),
+        &scope,
+        &works,
+        removed,
+    );
+    if let Some(held) = is_fenced.await? {
+        let condition = held.condition(fleet.clock.now());
+        tell_of_hold(fleet, &client, key, binding.as_ref(), condition).await;
+        return Ok(Next::After(held.pause));
     }
     let is_there = |cluster: &str| {
         scope.purged_first.contains(cluster)
@@ -206,7 +222,8 @@ async fn sync<B: BindingKind>(
     // The clock that tasks are dated by.
     let now = fleet.clock.now();
     let held = hold::hold(&spec.graceful_eviction_tasks, &is_there, now);
-    let is_told = tell_of_hold(fleet, &client, key, binding.as_ref(), held.as_ref(), now).await;
+    let condition = hold::condition(held.as_ref(), &binding.status().conditions, now);
+    let is_told = tell_of_hold(fleet, &client, key, binding.as_ref(), condition).await;
     if let Some(held) = held {
         return Ok(Next::After(held.pause(now, LEAVING)));
     }
@@ -344,7 +361,7 @@ async fn identify<B: BindingKind>(
 }
 
 /// Whether a cluster is ready as far as the control plane hears, so that it can remove what it has.
-fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
+pub(super) fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
     let cluster = fleet.clusters.get(None, cluster);
     cluster.is_some_and(|cluster| availability::readiness(&cluster) == conditions::TRUE)
 }

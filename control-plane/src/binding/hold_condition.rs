@@ -1,6 +1,5 @@
 //! Reports why new Works are held back.
 
-use jiff::Timestamp;
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::client::brief;
@@ -9,7 +8,6 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use serde_json::json;
 
-use super::hold;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
@@ -20,11 +18,10 @@ pub async fn tell_of_hold<B: BindingKind>(
     client: &Client,
     key: &BindingKey,
     binding: &B,
-    held: Option<&hold::Hold<'_>>,
-    now: Timestamp,
+    condition: Option<Condition>,
 ) -> bool {
     let before = &binding.status().conditions;
-    let Some(condition) = hold::condition(held, before, now) else {
+    let Some(condition) = condition else {
         return true;
     };
     let Some(list) = conditions::merge(before, [condition.clone()]) else {
@@ -40,10 +37,13 @@ pub async fn tell_of_hold<B: BindingKind>(
     match written {
         Ok(_) => {
             let Condition {
-                reason, message, ..
+                reason,
+                message,
+                status,
+                ..
             } = condition;
             tracing::info!(binding = %key, reason, "{message}");
-            let kind = if held.is_some() {
+            let kind = if status == conditions::TRUE {
                 EventType::Warning
             } else {
                 EventType::Normal

@@ -5,6 +5,7 @@ pub(crate) mod absence;
 pub mod compare;
 mod controller;
 mod error;
+mod fence;
 pub mod hold;
 mod hold_condition;
 mod namespaces;

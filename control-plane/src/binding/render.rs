@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ConflictResolution, PurgeMode, ReplicaSchedulingType};
 use muster_shared::interpreter::{self, Interpreters, Operation, prune};
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
+use crate::fencing;
 use crate::fleet::binding::BindingKey;
 use crate::scheduler::core::divide::{Party, TieBreak, webster};
 
@@ -145,8 +146,7 @@ impl Scope {
         for task in &spec.graceful_eviction_tasks {
             // With no cluster chosen yet, which is how another scheduler finds it, nothing would be
             // left in the meantime.
-            let directly = !spec.clusters.is_empty()
-                && task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
+            let directly = !spec.clusters.is_empty() && goes_first(spec, task);
             if !directly {
                 expected.insert(task.from_cluster.clone());
             } else if !is_target(&task.from_cluster) {
@@ -165,16 +165,24 @@ impl Scope {
 /// without the lists.
 pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
     let among = |clusters: &[TargetCluster]| clusters.iter().any(|target| target.name == cluster);
-    let directly = |mode: &PurgeMode| *mode.canonical() == PurgeMode::Directly;
     among(&spec.clusters)
         || spec
             .required_by
             .iter()
             .any(|snapshot| among(&snapshot.clusters))
         || spec.graceful_eviction_tasks.iter().any(|task| {
-            task.from_cluster == cluster
-                && (spec.clusters.is_empty() || !task.purge_mode.as_ref().is_some_and(directly))
+            task.from_cluster == cluster && (spec.clusters.is_empty() || !goes_first(spec, task))
         })
+}
+
+/// Whether the copy that a task is about goes before new ones are made: with purge mode Directly,
+/// and where two copies must not run.
+fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
+    match task.purge_mode.as_ref().map(PurgeMode::canonical) {
+        Some(PurgeMode::Directly) => true,
+        Some(PurgeMode::Never) => false,
+        _ => task.suppress_deletion != Some(true) && fencing::asked(spec).is_some(),
+    }
 }
 
 /// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
@@ -232,6 +240,9 @@ pub fn render<E>(
             ),
         };
         stamp(&mut manifest, origin, template, &work, conflict, state);
+        if let Some(orders) = fencing::orders(spec, &manifest, interpreters)? {
+            orders.write(&mut manifest);
+        }
         annotations.insert(
             annotation::CONFLICT_RESOLUTION.to_owned(),
             conflict.to_owned(),

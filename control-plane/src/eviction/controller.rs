@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
+use super::fence::Fence;
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
 use super::pace::Pace;
@@ -49,7 +50,9 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     let settings = &fleet.settings;
     measure::describe();
     let controller = Arc::new(Controller {
-        evictor: Mutex::new(Evictor::sharing(Switches::of(settings), pace.clone())),
+        evictor: Mutex::new(
+            Evictor::sharing(Switches::of(settings), pace.clone()).with_fence(Fence::of(fleet)),
+        ),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),
         writer: ConditionWriter::start(fleet, tasks),

@@ -18,8 +18,9 @@ use tokio::time::Instant;
 use super::any_binding::AnyBinding;
 use super::backlog::{Backlog, Rank, Slot};
 use super::explain::Turn;
+use super::fence::{Fence, Gate};
 use super::fleet_view::{FleetView, evicts};
-use super::judge::{Judgement, Stay, Switches, judge, purge_mode};
+use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, FleetHealth, Rates};
 use super::record::bounded;
@@ -40,6 +41,7 @@ pub type Key = Arc<BindingKey>;
 pub struct Evictor {
     switches: Switches,
     fleet: FleetView,
+    fence: Fence,
     bindings: HashMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     backlog: Backlog<Key>,
@@ -66,6 +68,8 @@ pub struct Evictor {
 /// How many stranded workloads are tried at a time after a change that could help, and the pause
 /// before the next. For each that leaves, two more are tried at once.
 const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
+/// Pause before it is asked again whether a copy that nothing stops is fenced by now.
+const UNFENCED: Duration = Duration::from_secs(10);
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -81,6 +85,7 @@ impl Evictor {
             switches,
             pace,
             fleet: FleetView::default(),
+            fence: Fence::none(),
             bindings: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
@@ -95,6 +100,12 @@ impl Evictor {
             news: News::default(),
             tallies: HashMap::new(),
         }
+    }
+
+    /// Asks a fence before a workload leaves a cluster.
+    #[must_use]
+    pub fn with_fence(self, fence: Fence) -> Self {
+        Self { fence, ..self }
     }
 
     /// Everything there is has been told of: from now on it is judged. A queue that was lost comes
@@ -277,7 +288,9 @@ impl Evictor {
         let binding = self.bindings.get(&key)?.clone();
         binding.spec().target(cluster)?;
         match self.judge(cluster, &binding, now) {
-            Judgement::Leave { due, cause } if due <= now.wall => {
+            Judgement::Leave { due, cause }
+                if due <= now.wall && self.gate(cluster, &binding, now) == Gate::Open =>
+            {
                 self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Eviction {
                     cluster: Arc::clone(cluster),
@@ -376,7 +389,7 @@ impl Evictor {
             Judgement::Leave { due, cause } => {
                 let rank = Rank::new(binding.priority(), due);
                 if due <= now.wall {
-                    (self.turn_of_ready(&cause), Slot::Ready(rank))
+                    self.turn_of_due(cluster, binding, &cause, rank, now)
                 } else {
                     let turn = Turn::Tolerated {
                         cause: bounded(cause.to_string()),
@@ -394,6 +407,36 @@ impl Evictor {
         };
         self.note(key.clone(), cluster, turn);
         self.backlog.put(cluster, key.clone(), place);
+    }
+
+    /// What becomes of a workload whose time has come: it waits while its copy may run twice.
+    fn turn_of_due(
+        &self,
+        cluster: &str,
+        binding: &AnyBinding,
+        cause: &Cause,
+        rank: Rank,
+        now: Now,
+    ) -> (Turn, Slot) {
+        let waits = |turn: fn(String, String) -> Turn, why: String, until: Instant| {
+            let turn = turn(bounded(cause.to_string()), bounded(why));
+            (turn, Slot::Waiting { until, rank })
+        };
+        match self.gate(cluster, binding, now) {
+            Gate::Open => (self.turn_of_ready(cause), Slot::Ready(rank)),
+            Gate::Until(until, why) => waits(|cause, why| Turn::Fencing { cause, why }, why, until),
+            Gate::Shut(why) => {
+                let until = now.tick + UNFENCED;
+                waits(|cause, why| Turn::Unfenced { cause, why }, why, until)
+            }
+        }
+    }
+
+    fn gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Gate {
+        let known = self.fleet.get(cluster);
+        known.map_or(Gate::Open, |(_, cluster)| {
+            self.fence.ask(cluster, binding, now.tick)
+        })
     }
 
     fn is_on(&self, cluster: &str, key: &Key) -> bool {

@@ -43,6 +43,20 @@ pub enum Turn {
         /// Number of failed clusters, and of all.
         health: FleetHealth,
     },
+    /// The old copy may still run, and is stopped later.
+    Fencing {
+        /// Taint and rule.
+        cause: String,
+        /// What is waited for.
+        why: String,
+    },
+    /// The old copy may still run, and nothing stops it.
+    Unfenced {
+        /// Taint and rule.
+        cause: String,
+        /// Reason why not.
+        why: String,
+    },
     /// No other cluster can take the workload.
     Nowhere {
         /// Taint and rule.
@@ -104,6 +118,8 @@ impl Note {
             Turn::Tolerated { .. } => "WaitingForToleration",
             Turn::Queued { .. } => "WaitingForRate",
             Turn::Stopped { .. } => "StoppedByThreshold",
+            Turn::Fencing { .. } => "WaitingForFence",
+            Turn::Unfenced { .. } => "NotFenced",
             Turn::Nowhere { .. } => "NowhereToGo",
             Turn::Unpreserved { .. } => "StateNotPreserved",
             Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
@@ -136,6 +152,13 @@ impl Note {
                 "{cluster} has {cause}: it stays until enough clusters return, since {} of {} have failed",
                 health.failed, health.total
             ),
+            Turn::Fencing { cause, why } => format!(
+                "{cluster} has {cause}: it leaves when its copy there is stopped (failover.cluster.fencing): {why}"
+            ),
+            Turn::Unfenced { cause, why } => format!(
+                "has to leave {cluster} and stays until that is ready and can remove its copy, because nothing stops that \
+                 (failover.cluster.fencing): {why}; {cluster} has {cause}"
+            ),
             Turn::Nowhere { cause, why } => {
                 format!("has to leave {cluster} and stays: {why}; {cluster} has {cause}")
             }
@@ -165,6 +188,8 @@ impl Note {
             Turn::Tolerated { .. }
             | Turn::Queued { .. }
             | Turn::Stopped { .. }
+            | Turn::Fencing { .. }
+            | Turn::Unfenced { .. }
             | Turn::Nowhere { .. }
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. } => true,
@@ -180,6 +205,7 @@ impl Note {
     pub fn severity(&self) -> EventType {
         match self.turn {
             Turn::Stopped { .. }
+            | Turn::Unfenced { .. }
             | Turn::Nowhere { .. }
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
@@ -301,10 +327,12 @@ impl Turn {
     /// How much somebody has to know it: of several clusters the greatest gives the reason.
     fn weight(&self) -> u8 {
         match self {
-            Self::Failed { .. } => 9,
-            Self::Nowhere { .. } => 8,
-            Self::Unpreserved { .. } => 7,
-            Self::Stopped { .. } => 6,
+            Self::Failed { .. } => 11,
+            Self::Nowhere { .. } => 10,
+            Self::Unpreserved { .. } => 9,
+            Self::Unfenced { .. } => 8,
+            Self::Stopped { .. } => 7,
+            Self::Fencing { .. } => 6,
             Self::Queued { .. } => 5,
             Self::Tolerated { .. } => 4,
             Self::Evicted { .. } => 3,

@@ -13,6 +13,7 @@ use muster_shared::api::policy::{Placement, PurgeMode};
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, NO_EXECUTE, PREFER_NO_EXECUTE};
 
+use crate::fencing;
 use crate::settings::{FAILOVER, Settings};
 
 /// What governs all evictions.
@@ -214,6 +215,8 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches) -> PurgeMode 
     };
     match mode.canonical() {
         known @ (PurgeMode::Directly | PurgeMode::Never) => known.clone(),
+        // Two copies would run.
+        _ if fencing::asked(spec).is_some() => PurgeMode::Directly,
         // A word that we do not know must not cost anyone the old copy.
         _ => PurgeMode::Gracefully,
     }

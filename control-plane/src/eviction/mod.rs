@@ -8,6 +8,7 @@ pub mod evictor;
 pub mod execute;
 pub mod explain;
 mod feed;
+pub mod fence;
 pub mod fleet_view;
 pub mod judge;
 pub mod measure;

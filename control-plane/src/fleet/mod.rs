@@ -11,6 +11,7 @@ pub mod parked;
 pub mod policy;
 pub mod scope;
 pub mod selection;
+pub mod signs;
 pub mod template;
 pub mod template_event;
 pub mod templates;
@@ -44,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::intern::BindingInterner;
+use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;
 use crate::fleet::works::{CachedWork, WorkIndex};
@@ -91,6 +93,8 @@ pub struct Fleet {
     pub works: Informer<CachedWork>,
     /// The members' leases (namespace `karmada-cluster`).
     pub leases: Informer<Lease>,
+    /// When each lease was last seen to change.
+    pub signs: Signs,
     /// All namespaces.
     pub namespaces: Informer<Namespace>,
     /// The users' objects, of the kinds that are asked for.
@@ -138,6 +142,10 @@ impl Fleet {
         let common = Arc::new(BindingInterner::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         let interpreters = Arc::new(Interpreters::default());
+        let leases = Informer::new(
+            Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
+            everything(),
+        );
         Ok(Arc::new(Self {
             templates: Templates::new(
                 pool.background_client()?,
@@ -169,10 +177,8 @@ impl Fleet {
             override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            leases: Informer::new(
-                Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
-                everything(),
-            ),
+            signs: Signs::follow(&leases),
+            leases,
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,
             work_writer: pool.writer(Priority::Work)?,

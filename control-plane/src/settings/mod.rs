@@ -129,6 +129,9 @@ pub const SCHEDULER_PLUGINS: [&str; 6] = [
     "ClusterLocality",
 ];
 
+/// Shortest `--fencing-margin`: agents look every two seconds.
+const LEAST_FENCING_MARGIN: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// All settings of the control plane.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
@@ -244,6 +247,12 @@ pub struct Settings {
     /// Watch nodes and pods of clusters whose syncMode is Push, and report their capacity.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_cluster_resource_modeling: bool,
+
+    /// Time beyond failover.cluster.fencing.afterSeconds and the grace period of the pods for which
+    /// the control plane waits before it places a fenced workload anew: for the agent to notice
+    /// that the time is over and to write into its cluster, and for the kubelets to be told.
+    #[arg(long, default_value = "30s")]
+    pub fencing_margin: Duration,
 
     /// Time after a failure at which a cluster gets NoExecute taints, as in Karmada 1.3. If unset,
     /// no such taints are added automatically.
@@ -403,6 +412,13 @@ impl Settings {
             if duration.is_zero() {
                 return Err(Error::invalid(name, "must be longer than 0"));
             }
+        }
+        if *self.fencing_margin < LEAST_FENCING_MARGIN {
+            let problem = format!(
+                "must be at least {} s, in which an agent can notice the end of a time and stop something",
+                LEAST_FENCING_MARGIN.as_secs()
+            );
+            return Err(Error::invalid("fencing-margin", problem));
         }
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {

@@ -1,6 +1,8 @@
 //! Answers an `AdmissionReview`. Every request is answered: one that is not understood is rejected
 //! with the reason.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -15,7 +17,8 @@ use serde_json::{Value, json};
 use super::policy::Scope;
 use super::problem::Findings;
 use super::{
-    binding, cluster, customization, interpreter_webhook, override_policy, policy, taint_policy,
+    binding, cluster, customization, fencing, interpreter_webhook, override_policy, policy,
+    taint_policy,
 };
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
@@ -38,6 +41,8 @@ pub struct Rules {
     pub allow_no_execute: bool,
     /// Whether clusters have resource models.
     pub modeling: bool,
+    /// Time without a sign of life after which a cluster counts as silent.
+    pub monitor_grace: Duration,
 }
 
 impl Rules {
@@ -47,6 +52,7 @@ impl Rules {
             tolerations: DefaultTolerations::of(settings),
             allow_no_execute: settings.allow_no_execute_taint_policy,
             modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
+            monitor_grace: *settings.cluster_monitor_grace_period,
         }
     }
 }
@@ -268,7 +274,11 @@ fn check(
 ) -> Findings {
     match kind {
         Kind::Policy(scope) => {
-            let rule = |it: &policy::Policy| policy::check(it, scope);
+            let rule = |it: &policy::Policy| {
+                let mut found = policy::check(it, scope);
+                fencing::check(&it.spec, rules.monitor_grace, &mut found);
+                found
+            };
             let mut found = news(request, rule);
             if let (Some(old), Some(new)) = (before(request), read(&request.object)) {
                 let frozen = policy::check_change(&old, &new, scope);

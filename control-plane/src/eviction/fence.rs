@@ -1,0 +1,178 @@
+//! Asks whether the copy that an eviction leaves behind is removed or certainly stopped.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::{self, condition::READY};
+use tokio::time::Instant;
+
+use super::any_binding::AnyBinding;
+use super::fleet_view::evicts;
+use crate::fencing::{self, Verdict};
+use crate::fleet::Fleet;
+use crate::fleet::availability::readiness;
+
+/// Time for which a cluster that is ready again keeps fenced workloads: beyond the default of
+/// `removeOnMismatchSeconds` (180 s), after which the taints of its failure are gone.
+const SETTLING: Duration = Duration::from_mins(5);
+
+/// Whether a workload may leave a cluster as far as fencing is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It is not fenced, its cluster can remove the copy, or the copy is stopped.
+    Open,
+    /// The copy may run until this instant.
+    Until(Instant, String),
+    /// Nothing stops the copy.
+    Shut(String),
+}
+
+type Ask = dyn Fn(&Cluster, &AnyBinding, Instant) -> Gate + Send + Sync;
+
+/// The question. Cheap to clone.
+#[derive(Clone)]
+pub struct Fence(Arc<Ask>);
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fence")
+    }
+}
+
+impl Fence {
+    /// A fence that answers by a function.
+    pub fn new(
+        ask: impl Fn(&Cluster, &AnyBinding, Instant) -> Gate + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(ask))
+    }
+
+    /// A fence that is open for all.
+    pub fn none() -> Self {
+        Self::new(|_, _, _| Gate::Open)
+    }
+
+    /// The fence of the fleet.
+    pub fn of(fleet: &Arc<Fleet>) -> Self {
+        let fleet = Arc::downgrade(fleet);
+        Self::new(move |cluster, binding, now| {
+            fleet
+                .upgrade()
+                .map_or(Gate::Open, |fleet| gate(&fleet, cluster, binding, now))
+        })
+    }
+
+    /// Asks.
+    pub fn ask(&self, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
+        (self.0)(cluster, binding, now)
+    }
+}
+
+/// What is left of the time for which a cluster that has just become ready again keeps its
+/// workloads: a taint of its failure goes when it has been ready for a while, and what was released
+/// a moment ago would be stopped again. `None` if the time is over, or a taint came later.
+fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
+    let ready = cluster.condition(READY)?.last_transition_time.0;
+    let is_older = |taint: &Taint| {
+        taint
+            .time_added
+            .as_ref()
+            .is_some_and(|added| added.0 <= ready)
+    };
+    let mut evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
+    let rest = SETTLING.checked_sub(Duration::try_from(now.duration_since(ready)).ok()?)?;
+    (!rest.is_zero() && evicting.all(is_older)).then_some(rest)
+}
+
+fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
+    let spec = binding.spec();
+    let Some(after) = fencing::asked(spec) else {
+        return Gate::Open;
+    };
+    if spec.preserve_resources_on_deletion == Some(true) {
+        return Gate::Shut(
+            "preserveResourcesOnDeletion would keep the copy there running".to_owned(),
+        );
+    }
+    if readiness(cluster) == conditions::TRUE {
+        // Its agent removes the copy before another one is made.
+        return match settles(cluster, fleet.clock.now()) {
+            None => Gate::Open,
+            Some(rest) => {
+                let why = "the cluster is ready again, and the taint may go".to_owned();
+                Gate::Until(now + rest, why)
+            }
+        };
+    }
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let namespace = names::execution_namespace(name);
+    let works = fleet.work_index.of(&binding.key());
+    let work = works
+        .iter()
+        .find(|work| work.metadata.namespace.as_ref() == Some(&namespace));
+    let Some(work) = work else {
+        // The agent was never told of the workload.
+        return Gate::Open;
+    };
+    match fencing::of_work(fleet, name, Some(work), after, now).0 {
+        Verdict::Stopped => Gate::Open,
+        Verdict::Waits { until, time } => {
+            let why = format!(
+                "its copy may run until {} s after the last renewal of the cluster's lease",
+                time.as_secs()
+            );
+            Gate::Until(until, why)
+        }
+        Verdict::Unfenced(why) => Gate::Shut(why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_ready_again_keeps_its_workloads_while_the_taint_of_its_failure_goes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (what, added, effect, now, expected) in [
+            (
+                "it has just come back",
+                Some(900),
+                "NoExecute",
+                1_000,
+                Some(300),
+            ),
+            (
+                "a while ago",
+                Some(900),
+                "PreferNoExecute",
+                1_200,
+                Some(100),
+            ),
+            ("long ago", Some(900), "NoExecute", 1_300, None),
+            ("somebody drains it", Some(1_001), "NoExecute", 1_002, None),
+            ("a taint without time", None, "NoExecute", 1_002, None),
+            ("its clock is ahead", Some(900), "NoExecute", 990, None),
+        ] {
+            let cluster: Cluster = serde_json::from_value(json!({
+                "metadata": { "name": "m1" },
+                "spec": { "syncMode": "Pull", "taints": [
+                    { "key": "a", "effect": effect, "timeAdded": added.map(at) },
+                ] },
+                "status": { "conditions": [
+                    { "type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": at(1_000) },
+                ] },
+            }))
+            .unwrap();
+            let rest = settles(&cluster, at(now));
+            assert_eq!(rest.map(|rest| rest.as_secs()), expected, "{what}");
+        }
+    }
+}

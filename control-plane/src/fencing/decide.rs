@@ -1,0 +1,237 @@
+//! Decides whether the copy in a cluster is certainly stopped. Pure, apart from [`of_work`].
+
+use std::fmt;
+use std::time::Duration;
+
+use muster_shared::api::cluster::ClusterSyncMode;
+use muster_shared::conditions;
+use muster_shared::fencing::{CONFIRMED, Times};
+use tokio::time::Instant;
+
+use crate::fleet::Fleet;
+use crate::fleet::signs::Sign;
+use crate::fleet::works::CachedWork;
+
+/// Part of the time by which two clocks may differ: a hundredth. Crystals differ by less than a
+/// ten-thousandth, and NTP slews by at most 500 ppm.
+const DRIFT: u32 = 100;
+
+/// What is known of a copy whose cluster does not answer.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Time of the policy.
+    pub after: Duration,
+    /// Times that the agent has confirmed.
+    pub confirmed: Option<Times>,
+    /// Why the agent does not fence it, if it says so.
+    pub refused: Option<String>,
+    /// Whether the cluster has an agent.
+    pub has_agent: bool,
+    /// Last change of the cluster's lease.
+    pub sign: Option<Sign>,
+    /// `--fencing-margin`.
+    pub margin: Duration,
+}
+
+/// Decision about a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is stopped, provided that the lease was not renewed since the version that was seen.
+    Stopped,
+    /// It may run until this instant, or longer if the lease is renewed.
+    Waits {
+        /// When it is stopped.
+        until: Instant,
+        /// The same as time after the last renewal.
+        time: Duration,
+    },
+    /// Nothing stops it.
+    Unfenced(Unfenced),
+}
+
+/// Reason why nothing stops a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfenced {
+    /// The cluster has sync mode Push.
+    Push,
+    /// The cluster has no lease.
+    NoLease,
+    /// The agent that renewed the lease last does not fence.
+    OtherAgent,
+    /// The agent has not confirmed that it stops this workload.
+    Unconfirmed,
+    /// The agent says why it does not.
+    Refused(String),
+}
+
+impl fmt::Display for Unfenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Push => f.write_str("the cluster has sync mode Push, so that no agent in it could stop the copy"),
+            Self::NoLease => f.write_str("the cluster has no lease"),
+            Self::OtherAgent => f.write_str("the agent that renewed the lease last does not fence: it is an older one, or Karmada's"),
+            Self::Unconfirmed => f.write_str("its agent has not confirmed that it fences this workload"),
+            Self::Refused(why) => write!(f, "its agent does not fence this workload: {why}"),
+        }
+    }
+}
+
+/// Judges a copy.
+///
+/// The agent counts from the sending of the last renewal that was acknowledged, the control plane
+/// from when it saw the last change, which came later.
+pub fn judge(facts: &Facts, now: Instant) -> Verdict {
+    if !facts.has_agent {
+        return Verdict::Unfenced(Unfenced::Push);
+    }
+    let Some(sign) = &facts.sign else {
+        return Verdict::Unfenced(Unfenced::NoLease);
+    };
+    if !sign.fences {
+        return Verdict::Unfenced(Unfenced::OtherAgent);
+    }
+    let Some(confirmed) = facts.confirmed else {
+        let why = facts.refused.clone();
+        return Verdict::Unfenced(why.map_or(Unfenced::Unconfirmed, Unfenced::Refused));
+    };
+    let after = Duration::from_secs(confirmed.after.into()).max(facts.after);
+    let grace = Duration::from_secs(confirmed.grace.into());
+    let time = after + after / DRIFT + grace + facts.margin;
+    let until = sign.at + time;
+    if now >= until {
+        Verdict::Stopped
+    } else {
+        Verdict::Waits { until, time }
+    }
+}
+
+/// Judges the copy that a Work made in a cluster.
+pub fn of_work(
+    fleet: &Fleet,
+    cluster: &str,
+    work: Option<&CachedWork>,
+    after: Duration,
+    now: Instant,
+) -> (Verdict, Option<Sign>) {
+    let known = work
+        .map(|work| work.status().conditions)
+        .unwrap_or_default();
+    let refused =
+        conditions::get(&known, CONFIRMED).filter(|known| known.status != conditions::TRUE);
+    let pull = |mode: &ClusterSyncMode| *mode == ClusterSyncMode::Pull;
+    let sign = fleet.signs.of(cluster);
+    let facts = Facts {
+        after,
+        confirmed: Times::confirmed(&known),
+        refused: refused.map(|known| known.message.clone()),
+        has_agent: fleet
+            .clusters
+            .get(None, cluster)
+            .is_none_or(|cluster| pull(&cluster.spec.sync_mode)),
+        sign: sign.clone(),
+        margin: *fleet.settings.fencing_margin,
+    };
+    (judge(&facts, now), sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_stopped_when_its_agent_has_certainly_been_silent_for_long_enough() {
+        let start = Instant::now();
+        let s = Duration::from_secs;
+        let facts = Facts {
+            after: s(100),
+            confirmed: Some(Times {
+                after: 100,
+                grace: 30,
+            }),
+            refused: None,
+            has_agent: true,
+            sign: Some(Sign {
+                at: start,
+                version: Some("1".to_owned()),
+                fences: true,
+            }),
+            margin: s(30),
+        };
+        let waits = |time| Verdict::Waits {
+            until: start + s(time),
+            time: s(time),
+        };
+        // 100 s, 1 s of drift, 30 s for the pods, 30 s of margin.
+        for (now, expected) in [
+            (0, waits(161)),
+            (160, waits(161)),
+            (161, Verdict::Stopped),
+            (1_000, Verdict::Stopped),
+        ] {
+            assert_eq!(judge(&facts, start + s(now)), expected, "{now}");
+        }
+        let confirmed = |after, grace| Facts {
+            confirmed: Some(Times { after, grace }),
+            ..facts.clone()
+        };
+        for (what, facts, expected) in [
+            (
+                "the agent has a longer time yet",
+                confirmed(200, 30),
+                waits(262),
+            ),
+            (
+                "the policy has a longer time by now",
+                confirmed(50, 30),
+                waits(161),
+            ),
+            ("its pods take long", confirmed(100, 600), waits(731)),
+            (
+                "no agent",
+                Facts {
+                    has_agent: false,
+                    ..facts.clone()
+                },
+                Verdict::Unfenced(Unfenced::Push),
+            ),
+            (
+                "no lease",
+                Facts {
+                    sign: None,
+                    ..facts.clone()
+                },
+                Verdict::Unfenced(Unfenced::NoLease),
+            ),
+            (
+                "an older agent",
+                Facts {
+                    sign: facts.sign.clone().map(|sign| Sign {
+                        fences: false,
+                        ..sign
+                    }),
+                    ..facts.clone()
+                },
+                Verdict::Unfenced(Unfenced::OtherAgent),
+            ),
+            (
+                "not confirmed",
+                Facts {
+                    confirmed: None,
+                    ..facts.clone()
+                },
+                Verdict::Unfenced(Unfenced::Unconfirmed),
+            ),
+            (
+                "refused",
+                Facts {
+                    confirmed: None,
+                    refused: Some("too short".to_owned()),
+                    ..facts.clone()
+                },
+                Verdict::Unfenced(Unfenced::Refused("too short".to_owned())),
+            ),
+        ] {
+            assert_eq!(judge(&facts, start), expected, "{what}");
+        }
+    }
+}

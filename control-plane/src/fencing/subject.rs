@@ -1,0 +1,182 @@
+//! Decides which workloads are fenced, and how their objects are stopped. Pure.
+
+use std::time::Duration;
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::fencing::Orders;
+use muster_shared::interpreter::{self, Interpreters, Operation};
+use muster_shared::merge;
+use serde_json::{Value, json};
+
+/// Seconds that pods may take to end where they do not say (Kubernetes' default).
+const GRACE_SECONDS: u32 = 30;
+
+/// How the copy of a kind is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `spec.replicas` is set to 0.
+    Scaled,
+    /// `spec.suspend` is set to true.
+    Suspended,
+    /// The object is deleted.
+    Deleted,
+    /// As the rules for its replicas say, if it has replicas.
+    Custom,
+    /// It runs nothing.
+    NoWorkload,
+}
+
+impl Kind {
+    fn of(api_version: &str, kind: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        match (group, kind) {
+            ("apps", "Deployment" | "StatefulSet" | "ReplicaSet")
+            | ("", "ReplicationController") => Self::Scaled,
+            ("batch", "Job" | "CronJob") => Self::Suspended,
+            ("apps", "DaemonSet") | ("", "Pod") => Self::Deleted,
+            (group, _) if group.contains('.') && !group.ends_with(".k8s.io") => Self::Custom,
+            _ => Self::NoWorkload,
+        }
+    }
+}
+
+/// The time after which the copies of a workload are stopped; `None` if its policy asks for no
+/// fencing, or its resource is no workload.
+pub fn asked(spec: &ResourceBindingSpec) -> Option<Duration> {
+    let cluster = spec.failover.as_ref()?.cluster.as_ref()?;
+    let seconds = cluster.fencing.as_ref()?.after_seconds;
+    let seconds = u32::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
+    let is_subject = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
+        Kind::Scaled | Kind::Suspended | Kind::Deleted => true,
+        Kind::Custom => spec.is_workload(),
+        Kind::NoWorkload => false,
+    };
+    is_subject.then(|| Duration::from_secs(seconds.into()))
+}
+
+/// The orders for an object of a workload; `None` if it is not fenced.
+///
+/// # Errors
+/// The rule for the replicas of its kind gives no answer. It is not deleted in place of that.
+pub fn orders(
+    spec: &ResourceBindingSpec,
+    manifest: &Value,
+    interpreters: &Interpreters,
+) -> Result<Option<Orders>, interpreter::Error> {
+    let Some(after) = asked(spec) else {
+        return Ok(None);
+    };
+    let stop = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
+        Kind::Scaled => Some(json!({ "spec": { "replicas": 0 } })),
+        Kind::Suspended => Some(json!({ "spec": { "suspend": true } })),
+        Kind::Custom if interpreters.has_for(manifest, Operation::ReviseReplica) => {
+            let none = interpreters.revise_replica(manifest.clone(), 0)?;
+            // One that has no replicas is stopped already.
+            Some(merge::difference(manifest, &none).unwrap_or_else(|| json!({})))
+        }
+        Kind::Deleted | Kind::NoWorkload | Kind::Custom => None,
+    };
+    Ok(Some(Orders {
+        after_seconds: u32::try_from(after.as_secs()).unwrap_or(u32::MAX),
+        grace_seconds: grace(manifest).unwrap_or(GRACE_SECONDS),
+        stop,
+    }))
+}
+
+/// The longest `terminationGracePeriodSeconds` anywhere in a manifest, so that pod templates of
+/// custom resources count wherever they are.
+fn grace(manifest: &Value) -> Option<u32> {
+    match manifest {
+        Value::Object(fields) => {
+            let own = fields.get("terminationGracePeriodSeconds");
+            let own = own.and_then(Value::as_u64);
+            let own = own.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+            fields.values().filter_map(grace).chain(own).max()
+        }
+        Value::Array(items) => items.iter().filter_map(grace).max(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(api_version: &str, kind: &str, replicas: i32, fencing: &Value) -> ResourceBindingSpec {
+        serde_json::from_value(json!({
+            "resource": { "apiVersion": api_version, "kind": kind, "name": "a" },
+            "replicas": replicas,
+            "failover": { "cluster": { "fencing": fencing } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn workloads_are_fenced_and_nothing_else() {
+        let fencing = json!({ "afterSeconds": 60 });
+        for (api_version, kind, replicas, expected) in [
+            ("apps/v1", "Deployment", 3, Some(60)),
+            ("apps/v1", "Deployment", 0, Some(60)),
+            ("apps/v1", "StatefulSet", 3, Some(60)),
+            ("apps/v1", "DaemonSet", 0, Some(60)),
+            ("batch/v1", "Job", 1, Some(60)),
+            ("batch/v1", "CronJob", 0, Some(60)),
+            ("v1", "Pod", 1, Some(60)),
+            ("flink.apache.org/v1beta1", "FlinkDeployment", 3, Some(60)),
+            ("cert-manager.io/v1", "Certificate", 0, None),
+            ("v1", "ConfigMap", 0, None),
+            ("v1", "Secret", 0, None),
+            ("v1", "Service", 0, None),
+            ("v1", "PersistentVolumeClaim", 0, None),
+            ("networking.k8s.io/v1", "Ingress", 0, None),
+            ("rbac.authorization.k8s.io/v1", "Role", 0, None),
+        ] {
+            let after = asked(&spec(api_version, kind, replicas, &fencing));
+            assert_eq!(after.map(|after| after.as_secs()), expected, "{kind}");
+        }
+        for fencing in [
+            Value::Null,
+            json!({ "afterSeconds": 0 }),
+            json!({ "afterSeconds": -1 }),
+        ] {
+            assert_eq!(
+                asked(&spec("apps/v1", "Deployment", 3, &fencing)),
+                None,
+                "{fencing}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_kind_is_stopped_in_its_way() {
+        let fencing = json!({ "afterSeconds": 60 });
+        let (scale, suspend) = (
+            json!({ "spec": { "replicas": 0 } }),
+            json!({ "spec": { "suspend": true } }),
+        );
+        for (api_version, kind, expected) in [
+            ("apps/v1", "Deployment", Some(&scale)),
+            ("apps/v1", "ReplicaSet", Some(&scale)),
+            ("batch/v1", "Job", Some(&suspend)),
+            ("batch/v1", "CronJob", Some(&suspend)),
+            ("apps/v1", "DaemonSet", None),
+            ("example.com/v1", "Unruled", None),
+        ] {
+            let spec = spec(api_version, kind, 3, &fencing);
+            let manifest =
+                json!({ "apiVersion": api_version, "kind": kind, "spec": { "replicas": 3 } });
+            let orders = orders(&spec, &manifest, &Interpreters::default());
+            let orders = orders.ok().flatten().unwrap();
+            assert_eq!(orders.stop.as_ref(), expected, "{kind}");
+            assert_eq!((orders.after_seconds, orders.grace_seconds), (60, 30));
+        }
+    }
+
+    #[test]
+    fn the_longest_grace_of_any_pod_template_counts() {
+        let template = |seconds| json!({ "spec": { "terminationGracePeriodSeconds": seconds } });
+        let manifest = json!({ "spec": { "tasks": [{ "template": template(5) }, { "template": template(90) }] } });
+        assert_eq!(grace(&manifest), Some(90));
+        assert_eq!(grace(&json!({ "spec": { "replicas": 3 } })), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! When each lease of a member was last seen to change, by the monotonic clock of this process.
+//!
+//! A process that has just started saw each lease at its first list: it counts from there, which is
+//! later than the last renewal and never earlier.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use muster_shared::names::annotation;
+use muster_shared::watch::{Change, Informer};
+use tokio::time::Instant;
+
+/// The last change of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sign {
+    /// When it was seen.
+    pub at: Instant,
+    /// Version of the lease; `None` once it was seen being deleted.
+    pub version: Option<String>,
+    /// Whether the agent that wrote it stops workloads when it is cut off.
+    pub fences: bool,
+}
+
+/// The last changes of all leases, by cluster. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Signs(Arc<Mutex<HashMap<String, Sign>>>);
+
+impl Signs {
+    /// Follows the cache of leases; call it before the cache starts.
+    pub fn follow(leases: &Informer<Lease>) -> Self {
+        let signs = Self::default();
+        let seen = signs.clone();
+        leases.on_change(move |change| match change {
+            Change::Applied { new, .. } => seen.see(new, Instant::now()),
+            Change::Deleted { old } => seen.gone(&old.name_any(), Instant::now()),
+        });
+        signs
+    }
+
+    /// The last change of the lease of a cluster; `None` if there never was one.
+    pub fn of(&self, cluster: &str) -> Option<Sign> {
+        self.lock().get(cluster).cloned()
+    }
+
+    fn see(&self, lease: &Lease, now: Instant) {
+        let version = lease.resource_version();
+        let mut signs = self.lock();
+        let known = signs.get(&lease.name_any());
+        if known.is_some_and(|known| known.version.is_some() && known.version == version) {
+            return;
+        }
+        let sign = Sign {
+            at: now,
+            version,
+            fences: fences(lease),
+        };
+        signs.insert(lease.name_any(), sign);
+    }
+
+    fn gone(&self, cluster: &str, now: Instant) {
+        if let Some(sign) = self.lock().get_mut(cluster) {
+            sign.at = now;
+            sign.version = None;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sign>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the last renewal is that of an agent that fences. An older agent renews the time and
+/// leaves the annotation of its successor behind.
+fn fences(lease: &Lease) -> bool {
+    let renewed = lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.renew_time.as_ref());
+    let said = lease.annotations().get(annotation::FENCES);
+    let said = said.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    said.is_some() && said == renewed.map(|renewed| renewed.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn lease(version: &str, renewed: &str, fences: &Value) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": { "name": "m1", "resourceVersion": version, "annotations": { annotation::FENCES: fences } },
+            "spec": { "renewTime": renewed },
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_counts_from_when_a_change_of_it_was_seen() {
+        let signs = Signs::default();
+        assert_eq!(signs.of("m1"), None);
+        let time = "2026-01-01T00:00:00.000001Z";
+        let start = Instant::now();
+        let s = std::time::Duration::from_secs;
+        let at = |signs: &Signs| (signs.of("m1").unwrap().at - start).as_secs();
+        signs.see(&lease("1", time, &json!(time)), start);
+        signs.see(&lease("1", time, &json!(time)), start + s(5));
+        assert_eq!(at(&signs), 0, "a list shows the same lease again");
+        signs.see(
+            &lease("2", "2020-01-01T00:00:00Z", &json!(time)),
+            start + s(9),
+        );
+        assert_eq!(at(&signs), 9, "whatever its time of day");
+        signs.gone("m1", start + s(20));
+        assert_eq!((at(&signs), signs.of("m1").unwrap().version), (20, None));
+        signs.see(&lease("2", time, &json!(time)), start + s(30));
+        assert_eq!(at(&signs), 30);
+    }
+
+    #[test]
+    fn an_agent_fences_if_its_last_renewal_says_so() {
+        let (now, before) = ("2026-01-01T00:00:10.000001Z", "2026-01-01T00:00:00.000001Z");
+        for (said, expected) in [
+            (json!(now), true),
+            (json!(before), false),
+            (json!("yes"), false),
+        ] {
+            assert_eq!(fences(&lease("1", now, &said)), expected, "{said}");
+        }
+        assert!(!fences(&Lease::default()));
+    }
+}
