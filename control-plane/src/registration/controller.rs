@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -16,6 +16,7 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::decide::{self, Question, Request, Standing};
 use crate::fleet::{COMPONENT, Fleet};

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use muster_interpreter::{Dependency, Engine, Error as ScriptError, Operation, Rules, thirdparty};
+use muster_interpreter::{
+    Dependency, Engine, Error as ScriptError, Limits, Operation, Rules, thirdparty,
+};
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
@@ -23,6 +25,7 @@ use super::{
 use crate::api::binding::{
     AggregatedStatusItem, Component, ComponentReplicaRequirements, NodeClaim, ReplicaRequirements,
 };
+use crate::clock::calendar;
 
 /// Time for which the failure of a script is not told again to the listeners of failures.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
@@ -88,7 +91,7 @@ impl Default for Interpreters {
     /// Interpreters of which it is not known yet which customizations there are.
     fn default() -> Self {
         Self {
-            engine: Engine::default(),
+            engine: Engine::with_clock(Limits::default(), Arc::new(|| calendar().as_second())),
             layers: watch::Sender::new(Layers::default()),
             webhooks: Webhooks::default(),
             on_change: RwLock::default(),
