@@ -150,6 +150,15 @@ pub enum FaultKind {
         /// The server.
         api: Api,
     },
+    /// Objects in lists and watches have a `spec` that cannot be read.
+    Garble {
+        /// Who reads them.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// How many pieces of an answer have such an object, their first.
+        share: u16,
+    },
     /// The calendar of all programs is wrong by so many seconds.
     Clock {
         /// Seconds ahead; negative for behind.
@@ -206,6 +215,8 @@ pub struct Piece {
     pub misses: Option<Duration>,
     /// It comes twice.
     pub repeats: bool,
+    /// Its first object cannot be read.
+    pub garbles: bool,
 }
 
 /// A refusal by a server.
@@ -260,6 +271,7 @@ impl FaultKind {
             | Self::Break { actor, api }
             | Self::Miss { actor, api, .. }
             | Self::Repeat { actor, api }
+            | Self::Garble { actor, api, .. }
             | Self::Stale { actor, api } => actor == who && api == server,
             Self::Crash { process, .. } => matches!(who, Actor::Process(it) if it == process),
             Self::Down { member } => {
@@ -369,12 +381,18 @@ impl Faults {
     /// had already.
     pub fn piece(&self, actor: &Actor, api: &Api, kind: &str, seen: &mut Vec<u64>) -> Piece {
         let mut piece = Piece::default();
-        for (id, active) in self.active().iter() {
+        for (id, active) in self.active().iter_mut() {
             if !active.kind.concerns(actor, api) || !active.kind.is_about(kind) {
                 continue;
             }
             if let FaultKind::Lag { lag, .. } = &active.kind {
                 piece.lag += Duration::from_millis(*lag);
+            }
+            if let FaultKind::Garble { share, .. } = active.kind
+                && active.random.per_mille(share)
+            {
+                piece.garbles = true;
+                self.count(&active.kind);
             }
             if seen.contains(id) {
                 continue;

@@ -67,9 +67,17 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
     let script = Script::random(&mut Random::new(seed, "people"), scale.size, mix);
     let mut random = Random::new(seed, "faults");
     let replicas = if random.percent(50) { 2 } else { 1 };
-    let faults = (1..=scale.faults)
+    let mut faults: Vec<Fault> = (1..=scale.faults)
         .map(|id| fault(&mut random, id, &script.sites, replicas, scale.phases.busy))
         .collect();
+    if random.percent(30) {
+        faults.extend(flapping(
+            &mut random,
+            scale.faults + 1,
+            &script.sites,
+            scale.phases.busy,
+        ));
+    }
     let gate = random.percent(90);
     let flags = [
         format!("--feature-gates=Failover={gate}"),
@@ -79,6 +87,8 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
         seed,
         replicas,
         flags: flags.to_vec(),
+        // Elections of agents are most of what is written: one plan in four has them.
+        agent_flags: vec![format!("--leader-elect={}", random.percent(25))],
         sites: script.sites,
         everywhere: script.everywhere,
         objects: script.objects,
@@ -104,12 +114,32 @@ fn fault(random: &mut Random, id: u64, sites: &[Site], replicas: u8, busy: u64) 
     }
 }
 
+/// A member that comes and goes several times.
+fn flapping(random: &mut Random, first: u64, sites: &[Site], busy: u64) -> Vec<Fault> {
+    let member = random.one(sites).name.clone();
+    let mut at = random.below(busy);
+    let times = random.between(3, 8);
+    (first..first + times)
+        .map(|id| {
+            let from = at + random.between(5_000, 60_000);
+            at = from + random.between(5_000, 120_000);
+            let member = member.clone();
+            Fault {
+                id,
+                from,
+                until: at,
+                kind: FaultKind::Down { member },
+            }
+        })
+        .collect()
+}
+
 fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
     let site = random.one(sites).clone();
     let (process, api) = way(random, &site, replicas);
     let actor = Actor::Process(process.clone());
     let share = u16::try_from(random.between(20, 500)).unwrap_or(100);
-    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 1]) {
+    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 1]) {
         0 => FaultKind::Partition {
             actor,
             api,
@@ -150,6 +180,7 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
         },
         10 => FaultKind::Repeat { actor, api },
         11 => FaultKind::Stale { actor, api },
+        12 => FaultKind::Garble { actor, api, share },
         _ => {
             let seconds = i64::try_from(random.between(1, 3_600)).unwrap_or(60);
             let is_ahead = random.percent(50);
@@ -193,6 +224,6 @@ mod tests {
             .flat_map(|seed| plan(seed, Scale::SMALL).faults)
             .map(|fault| fault.kind.name())
             .collect();
-        assert_eq!(kinds.len(), 13, "{kinds:?}");
+        assert_eq!(kinds.len(), 14, "{kinds:?}");
     }
 }

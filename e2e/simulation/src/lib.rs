@@ -12,6 +12,31 @@
 //!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
 //! * [`found`] holds plans that find bugs which were fixed.
 //! * [`network`] carries requests in memory, and [`recorder`] writes the history.
+//!
+//! # Commands
+//!
+//! ```sh
+//! cargo build --release -p muster-simulation
+//! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
+//! simulate sieve --jobs 2          # a failover: each write with a crash, each watch with a stale view
+//! simulate draw --seed 7 | simulate plan --story # who did what
+//! ```
+//!
+//! # What the same history depends on
+//!
+//! One thread, tokio's paused clock, calendars that follow it ([`clock`]), and random numbers from
+//! the seed ([`random`]): `mad-turmoil` answers `getrandom` in place of the operating system, and
+//! with it the keys of hash maps and the order in which `select!` polls. It answers the clocks of
+//! the system as well, with 0, so that [`std::time::Instant`] stands still in these programs. Some
+//! libraries number what they make by counters of the process, so that each plan runs in a process
+//! of its own.
+//!
+//! # Where the world is kinder than the real one
+//!
+//! * All programs of the product read one calendar, which a fault of kind `clock` makes wrong for
+//!   all of them at once.
+//! * Requests have users and roles, and no TLS, certificates or tokens.
+//! * Admission webhooks are not asked; the policies that confine agents are.
 
 pub mod child;
 pub mod clock;

@@ -18,6 +18,9 @@ pub struct Plan {
     pub replicas: u8,
     /// Flags of the control plane.
     pub flags: Vec<String>,
+    /// Flags of every agent.
+    #[serde(default)]
+    pub agent_flags: Vec<String>,
     /// The members.
     pub sites: Vec<Site>,
     /// Objects that every API serves from the beginning: definitions of kinds.

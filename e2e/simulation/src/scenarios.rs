@@ -58,6 +58,7 @@ pub fn quiet(seed: u64, members: usize, workloads: usize) -> Plan {
         ]
         .map(str::to_owned)
         .to_vec(),
+        agent_flags: Vec::new(),
         sites: (1..=members).map(site).collect(),
         everywhere: Vec::new(),
         objects: std::iter::once(taint_policy()).chain(objects).collect(),

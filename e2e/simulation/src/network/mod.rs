@@ -4,6 +4,8 @@
 mod call;
 mod line;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use muster_shared::client::ResponseBody;
 use muster_test_apiserver::{Running, User};
@@ -184,8 +186,39 @@ impl Network {
         Ok(if is_stream {
             answer.map(|body| stream::carried(self, line, (api, watched), body))
         } else {
-            answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
+            let listed = if kind == Kind::List {
+                watched.as_str()
+            } else {
+                ""
+            };
+            self.whole(&line, &api, listed, answer).await
         })
+    }
+
+    /// An answer that is no watch, with what the faults do to a list.
+    async fn whole(
+        &self,
+        line: &Line,
+        api: &Api,
+        kind: &str,
+        answer: Response<muster_test_apiserver::Body>,
+    ) -> Response<ResponseBody> {
+        let (head, body) = answer.into_parts();
+        let mut seen = Vec::new();
+        let is_list = head.status == StatusCode::OK && !kind.is_empty();
+        let garbles = is_list
+            && self
+                .faults
+                .piece(line.actor(), api, kind, &mut seen)
+                .garbles;
+        let body = if garbles {
+            let whole = body.collect().await.unwrap_or_else(|never| match never {});
+            let whole = stream::garbled(&whole.to_bytes());
+            Full::from(whole).map_err(BoxError::from).boxed_unsync()
+        } else {
+            body.map_err(BoxError::from).boxed_unsync()
+        };
+        Response::from_parts(head, body)
     }
 
     /// Records a write that changed nothing.

@@ -81,9 +81,26 @@ impl Carried {
         if let Err(reset) = self.network.passable(&self.line, &self.api).await {
             return Some(Err(reset));
         }
+        let piece = if effects.garbles {
+            garbled(&piece)
+        } else {
+            piece
+        };
         if effects.repeats {
             self.again = Some(piece.clone());
         }
         Some(Ok(piece))
     }
+}
+
+/// A piece of JSON whose first `spec` is no object.
+pub(super) fn garbled(piece: &Bytes) -> Bytes {
+    const SPEC: &[u8] = br#""spec":{"#;
+    let Some(at) = piece.windows(SPEC.len()).position(|it| it == SPEC) else {
+        return piece.clone();
+    };
+    let (before, after) = (&piece[..at], &piece[at + SPEC.len()..]);
+    [before, br#""spec":"nonsense","was":{"#, after]
+        .concat()
+        .into()
 }

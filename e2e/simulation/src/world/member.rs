@@ -19,6 +19,7 @@ use crate::history::{Actor, Api};
 use crate::network::{Line, Network, config};
 use crate::oracle::objects;
 use crate::people::Site;
+use crate::plan::Plan;
 use crate::recorder::Recorder;
 
 /// Seconds within which a member joins an undisturbed fleet.
@@ -29,11 +30,14 @@ pub(super) async fn start(
     network: &Arc<Network>,
     setup: &Line,
     site: &Site,
-    everywhere: &[Value],
+    plan: &Plan,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<Option<Supervised>> {
     let api = Api::Member(site.name.clone());
-    network.serve(&api, start_server(&site.name, false, everywhere).await?);
+    network.serve(
+        &api,
+        start_server(&site.name, false, &plan.everywhere).await?,
+    );
     let kubelets = Line::new(network, Actor::Workloads, administrator("kubelets"));
     let clients = (
         kubelets.client(&api, Profile::Write)?,
@@ -54,7 +58,7 @@ pub(super) async fn start(
     }
     let at_fleet = access::admit_member(&fleet, &site.name).await?;
     let at_member = access::admit_agent(&setup.client(&api, Profile::Write)?).await?;
-    process::agent(network, site, &at_fleet, &at_member).map(Some)
+    process::agent(network, site, (&at_fleet, &at_member), &plan.agent_flags).map(Some)
 }
 
 /// Waits until a member is ready, and labels its Cluster.

@@ -64,7 +64,7 @@ impl World {
         let account = access::admit_control_plane(&client).await?;
         let mut processes = BTreeMap::new();
         for site in &plan.sites {
-            let agent = member::start(&network, &setup, site, everywhere, &shutdown)
+            let agent = member::start(&network, &setup, site, &plan, &shutdown)
                 .await
                 .with_context(|| format!("setting up {}", site.name))?;
             if let Some(agent) = agent {

@@ -78,9 +78,12 @@ pub(super) fn control_plane(
 pub(super) fn agent(
     network: &Arc<Network>,
     member: &Site,
-    at_fleet: &Account,
-    at_member: &Account,
+    (at_fleet, at_member): (&Account, &Account),
+    flags: &[String],
 ) -> anyhow::Result<Supervised> {
+    let command = AgentSettings::augment_args(clap::Command::new("muster-agent"));
+    let name = "muster-agent".to_owned();
+    let matches = command.try_get_matches_from(std::iter::once(&name).chain(flags))?;
     let settings = AgentSettings {
         cluster_name: member.name.clone(),
         cluster_provider: member.provider.clone(),
@@ -89,7 +92,7 @@ pub(super) fn agent(
         report_secrets: "None".parse()?,
         metrics_bind_address: BindAddress(None),
         health_probe_bind_address: BindAddress(None),
-        ..AgentSettings::default()
+        ..AgentSettings::from_arg_matches(&matches)?
     };
     let users = Users {
         fleet: service_account(at_fleet),
