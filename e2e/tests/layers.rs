@@ -110,6 +110,7 @@ const SIMULATION: Floors = &[
     &["plan"],
     &["generate"],
     &["scenarios"],
+    &["found"],
     &["shrink"],
     &["story"],
     &["world"],

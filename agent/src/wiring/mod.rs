@@ -58,8 +58,8 @@ pub enum Threads {
 
 impl Agent {
     /// Reads both kubeconfigs, unless connections are given, and opens the admin servers. With a
-    /// bootstrap kubeconfig it waits until the agent has credentials; returns `None` if the shutdown
-    /// began before.
+    /// bootstrap kubeconfig it waits until the agent has credentials; returns `None` if the
+    /// shutdown began before.
     pub async fn open(
         settings: Settings,
         connections: Option<Connections>,

@@ -299,8 +299,8 @@ impl Running {
         &self.server.clock
     }
 
-    /// Answers a request of a user as if a client certificate had named them; the body of the answer
-    /// may be a watch.
+    /// Answers a request of a user as if a client certificate had named them; the body of the
+    /// answer may be a watch.
     ///
     /// # Errors
     /// When an injected fault closes the connection.

@@ -18,7 +18,7 @@
 //! ```sh
 //! cargo build --release -p muster-simulation
 //! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
-//! simulate sieve --jobs 2          # a failover: each write with a crash, each watch with a stale view
+//! simulate sieve --jobs 2 # each write of a failover with a crash, each watch with a stale view
 //! simulate draw --seed 7 | simulate plan --story # who did what
 //! ```
 //!
