@@ -1,7 +1,7 @@
 //! Counts nodes and pods from two watches into compact records; the objects themselves are not
 //! stored.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -12,6 +12,7 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::watch::{self, Event, Freshness, Selection};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::measures::Step;
@@ -26,6 +27,8 @@ pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
     changed: Arc<Notify>,
     started: Timestamp,
+    /// When the first lists were asked for.
+    asked: Arc<OnceLock<Instant>>,
     nodes: Arc<Freshness>,
     pods: Arc<Freshness>,
 }
@@ -38,6 +41,7 @@ impl Census {
             sums: Arc::default(),
             changed: Arc::default(),
             started,
+            asked: Arc::default(),
             nodes: Arc::new(Freshness::new(started)),
             pods: Arc::new(Freshness::new(started)),
         }
@@ -46,6 +50,18 @@ impl Census {
     /// Returns the time at which counting began.
     pub fn started(&self) -> Timestamp {
         self.started
+    }
+
+    /// Returns whether the first lists are under way: none has failed, and they were asked for no
+    /// longer ago than `grace`, or not yet because another agent led.
+    pub fn is_awaited(&self, grace: Duration) -> bool {
+        let is_late = self.asked.get().is_some_and(|at| at.elapsed() > grace);
+        !self.is_complete() && !is_late && self.lost(Duration::ZERO).is_empty()
+    }
+
+    fn is_complete(&self) -> bool {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.is_complete()
     }
 
     /// Returns the watch that is broken at present, and the time of its last message. Failures that
@@ -65,6 +81,7 @@ impl Census {
 
     /// Counts until shutdown.
     pub async fn run(self, member: Client, shutdown: CancellationToken) {
+        self.asked.get_or_init(Instant::now);
         let nodes: Api<NodeView> = Api::all(member.clone());
         let pods: Api<PodView> = Api::all(member);
         // Lists may be served from the cache of the API server: the watch brings the sums up to
@@ -177,5 +194,26 @@ mod tests {
         )
         .await;
         assert_eq!(total(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_lists_are_awaited_for_a_while_and_not_once_one_has_failed() {
+        let grace = Duration::from_secs(10);
+        let census = Census::begin();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(census.is_awaited(grace), "another agent leads");
+        census.asked.get_or_init(Instant::now);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(census.is_awaited(grace));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!census.is_awaited(grace), "they hang");
+
+        let complete = Census::begin();
+        let nodes = stream::iter([Event::Init, Event::InitDone]);
+        complete.fold(nodes, capacity::Census::fold_node).await;
+        assert!(complete.is_awaited(grace));
+        let pods = stream::iter([Event::Init, Event::InitDone]);
+        complete.fold(pods, capacity::Census::fold_pod).await;
+        assert!(!complete.is_awaited(grace));
     }
 }
