@@ -338,7 +338,10 @@ fn refused_registration() -> Plan {
             patch(3, 30, moved, ""),
         ],
         faults: vec![crash(1, 40, Process::Agent("m1".to_owned()))],
-        phases: phases(80, 250),
+        phases: Phases {
+            fresh: 0,
+            ..phases(80, 400)
+        },
         ..fleet(3, &json!({}))
     }
 }
@@ -351,7 +354,7 @@ fn claimed_identity() -> Plan {
     };
     Plan {
         steps: vec![step(1, 30, Api::Fleet, claims)],
-        phases: phases(60, 250),
+        phases: phases(60, 400),
         ..fleet(3, &json!({}))
     }
 }

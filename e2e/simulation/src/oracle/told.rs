@@ -132,7 +132,10 @@ fn says(binding: Binding<'_>, now: Timestamp) -> bool {
     ["EvictionPending", "ApplicationFailoverPending"]
         .iter()
         .filter_map(|kind| objects::condition(binding.0, kind))
-        .any(|condition| condition["reason"] == "Evicted" && recent(condition))
+        .filter(|condition| {
+            ["Evicted", "ApplicationMoved"].contains(&objects::text(condition, "/reason"))
+        })
+        .any(recent)
 }
 
 #[cfg(test)]
@@ -188,6 +191,12 @@ mod tests {
                 true,
             ),
             ("a condition", None, Some("Evicted"), true),
+            (
+                "that of an application",
+                None,
+                Some("ApplicationMoved"),
+                true,
+            ),
             ("another condition", None, Some("WaitingForRate"), false),
         ] {
             let mut story = Story::new(Told::default());
