@@ -146,6 +146,10 @@ async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_sta
     );
     // An administrator and the members go through the load balancer, and the control plane does not.
     assert!(text(&after["muster-fleet-admin"], "kubeconfig").contains("https://192.0.2.9:6443"));
+    assert!(
+        text(&after["muster-fleet-admin"], "kubeconfig").contains("https://127.0.0.1:6443"),
+        "a context for port-forward"
+    );
     let own = text(&after["muster-fleet-control-plane"], "kubeconfig");
     assert!(
         own.contains("https://muster-fleet-api.muster-system.svc:6443"),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::k8s::{Api, ByteString, Client, ObjectMeta, Secret, Service};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::issue::{self, Pair};
 use super::judge::{self, AUTHORITIES, Authority, CERTIFICATE, KEY, TOKENS, Verdict};
@@ -18,6 +18,8 @@ use crate::fleet::api_error::ApiError;
 
 /// Key of a kubeconfig.
 const KUBECONFIG: &str = "kubeconfig";
+/// Name of the context for `kubectl port-forward` in the administrators' kubeconfig.
+const FORWARDED: &str = "port-forward";
 /// Lifetime of the certificate with which this program prepares the fleet API.
 const VISIT: Duration = Duration::from_hours(1);
 
@@ -369,5 +371,24 @@ fn kubeconfig(
             "client-key": KEY,
         });
     }
+    if leaf.kubeconfig == Kubeconfig::Outside {
+        forward(&mut document, &leaf.user);
+    }
     Ok(Some(serde_saphyr::to_string(&document)?))
+}
+
+/// Adds a context for `kubectl port-forward`, which people without an address of the fleet API use.
+fn forward(document: &mut Value, user: &str) {
+    let mut cluster = document["clusters"][0].clone();
+    cluster["name"] = FORWARDED.into();
+    cluster["cluster"]["server"] = format!("https://127.0.0.1:{PORT}").into();
+    let context = json!({
+        "name": FORWARDED,
+        "context": { "cluster": FORWARDED, "user": user },
+    });
+    for (list, entry) in [("clusters", cluster), ("contexts", context)] {
+        if let Some(list) = document[list].as_array_mut() {
+            list.push(entry);
+        }
+    }
 }
