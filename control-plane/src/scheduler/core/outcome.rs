@@ -420,4 +420,111 @@ mod tests {
         let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
         assert_eq!(look(&spec, &status).need, None);
     }
+
+    #[test]
+    fn a_result_is_known_if_the_binding_has_its_targets_and_its_placement() {
+        let spec = placed(deployment(2, &json!({})), &[("m1", 2)]);
+        let status = ResourceBindingStatus::default();
+        for (targets, applied, held, expected) in [
+            (&[("m1", 2)][..], "{}", Some("{}"), true),
+            (&[("m1", 1)], "{}", Some("{}"), false),
+            (&[("m1", 2)], "{}", Some("{ }"), false),
+            (&[("m1", 2)], "{}", None, false),
+            (&[("m2", 2)], "{}", None, false),
+        ] {
+            let subject = Subject {
+                generation: 2,
+                applied_placement: held,
+                spec: &spec,
+                status: &status,
+            };
+            let result = Placed {
+                clusters: placed(deployment(2, &json!({})), targets).clusters,
+                applied_placement: applied.to_owned(),
+                tasks: None,
+            };
+            assert_eq!(result.is_known(&subject), expected, "{targets:?} {held:?}");
+        }
+    }
+
+    #[test]
+    fn results_are_the_same_in_whatever_order() {
+        let targets = |list: &[(&str, i32)]| placed(deployment(2, &json!({})), list).clusters;
+        for (one, other, same) in [
+            (&[][..], &[][..], true),
+            (&[("a", 1), ("b", 2)], &[("b", 2), ("a", 1)], true),
+            (&[("a", 1)], &[("a", 2)], false),
+            (&[("a", 1)], &[("b", 1)], false),
+            (&[("a", 1)], &[("a", 1), ("b", 2)], false),
+            (&[("a", 1), ("b", 2)], &[("b", 1), ("a", 2)], false),
+        ] {
+            assert_eq!(
+                is_same(&targets(one), &targets(other)),
+                same,
+                "{one:?} {other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
+        let status = ResourceBindingStatus::default();
+        let spec = deployment(2, &dynamic());
+        let clusters = snapshot(&[cluster("m1", 10)]);
+        let look = |spec: &ResourceBindingSpec, generation, applied: Option<&str>, clusters| {
+            let subject = Subject {
+                generation,
+                applied_placement: applied,
+                spec,
+                status: &status,
+            };
+            pass(
+                &subject,
+                clusters,
+                &Options::default(),
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        let result = look(&spec, 2, None, &clusters).placed.unwrap();
+        let mut written = spec.clone();
+        written.clusters = result.clusters;
+        let applied = Some(&*result.applied_placement);
+        let subject = Subject {
+            generation: 3,
+            applied_placement: applied,
+            spec: &written,
+            status: &status,
+        };
+        let elsewhere = snapshot(&[cluster("m2", 10)]);
+        let settled = || look(&written, 3, applied, &clusters);
+        for (what, first, next, told) in [
+            (
+                "settled",
+                look(&spec, 2, None, &clusters),
+                settled(),
+                Some(3),
+            ),
+            (
+                "the next fails",
+                look(&spec, 2, None, &clusters),
+                look(&spec, 3, None, &snapshot(&[])),
+                Some(2),
+            ),
+            (
+                "the next moves it",
+                look(&spec, 2, None, &clusters),
+                look(&spec, 3, None, &elsewhere),
+                Some(2),
+            ),
+            (
+                "the first failed",
+                look(&spec, 2, None, &snapshot(&[])),
+                settled(),
+                None,
+            ),
+        ] {
+            let report = first.followed_by(&next, &subject);
+            assert_eq!(report.observed_generation, told, "{what}");
+        }
+    }
 }

@@ -381,6 +381,10 @@ fn each_rule_holds_until_it_is_switched_off_by_name() {
         let refused = decided(&config_map(&by_region), &cluster("m", 10), plugins).unwrap_err();
         assert_eq!(refused.kind(), kind, "{plugins}");
     }
+    // As long as the taint drives it out, it does not come back, though taints keep nothing away.
+    let driven_out = tainted("m", 10, "x", "NoExecute");
+    let refused = decided(&recovered, &driven_out, "*,-TaintToleration").unwrap_err();
+    assert_eq!(refused.kind(), Kind::NoClusterFit);
     // Named, the filter for evictions is Karmada's.
     assert_eq!(text(decided(&recovered, &cluster("m", 10), "*")), "m:0");
     let classic = decided(&recovered, &cluster("m", 10), "*,ClusterEviction").unwrap_err();

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod changes;
 mod proposed_example;
 mod several_conditions;
 
@@ -21,6 +22,8 @@ struct Story {
     /// Writes so far.
     writes: usize,
     left_out: Vec<String>,
+    /// What the last look changed: policy, key, and whether the taint was added.
+    changes: Vec<(String, String, bool)>,
     /// Keys of taints that the API refuses.
     refused: Vec<String>,
 }
@@ -46,6 +49,7 @@ impl Story {
             unreadable: Vec::new(),
             writes: 0,
             left_out: Vec::new(),
+            changes: Vec::new(),
             refused: Vec::new(),
         };
         story.ready("True", 0);
@@ -103,6 +107,8 @@ impl Story {
         self.again = outcome.again.map(Timestamp::as_second);
         self.writes += usize::from(outcome.taints.is_some() || outcome.record.is_some());
         self.left_out = outcome.left_out.into_iter().collect();
+        let changes = outcome.changes.into_iter();
+        self.changes = changes.map(|(by, it, added)| (by, it.key, added)).collect();
         if let Some(taints) = outcome.taints {
             self.cluster.spec.taints = taints;
         }

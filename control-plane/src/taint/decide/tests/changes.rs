@@ -1,0 +1,82 @@
+//! Which taints change beside others, and by whose word.
+
+use super::*;
+
+fn change(by: &str, key: &str, added: bool) -> (String, String, bool) {
+    (by.to_owned(), key.to_owned(), added)
+}
+
+#[test]
+fn each_change_is_told_with_the_policy_that_wants_it() {
+    let mut story = Story::new(vec![proposed("a", 0, 0), proposed("b", 0, 0)]);
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a", "b"]);
+    let added = [change("policy0", "a", true), change("policy1", "b", true)];
+    assert_eq!(story.changes, added);
+    story.ready("True", 20);
+    assert_eq!(story.look(20), NONE);
+    let removed = [change("policy0", "a", false), change("policy1", "b", false)];
+    assert_eq!(story.changes, removed);
+}
+
+#[test]
+fn a_policy_that_is_deleted_is_named_as_the_one_that_lets_go() {
+    let mut story = Story::new(vec![proposed("a", 0, 0)]);
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a"]);
+    story.policies.clear();
+    assert_eq!(story.look(20), NONE);
+    assert_eq!(story.changes, [change("policy0", "a", false)]);
+}
+
+#[test]
+fn a_taint_that_goes_takes_no_other_with_it() {
+    let mut story = Story::new(vec![proposed("a", 0, 0)]);
+    story.by_hand("other");
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["other", "a"]);
+    story.ready("True", 20);
+    assert_eq!(story.look(20), ["other"]);
+}
+
+#[test]
+fn a_taint_that_an_edit_takes_out_of_a_policy_goes() {
+    let mut story = Story::new(vec![proposed("a", 0, 0)]);
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a"]);
+    story.policies = vec![policy("policy0", &proposed("b", 0, 0))];
+    assert_eq!(story.look(20), ["b"]);
+}
+
+#[test]
+fn a_taint_that_a_person_took_off_stays_off_beside_others() {
+    let mut story = Story::new(vec![proposed("a", 0, 0)]);
+    story.by_hand("other");
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["other", "a"]);
+    story.cluster.spec.taints.retain(|taint| taint.key != "a");
+    assert_eq!(story.look(20), ["other"]);
+    assert_eq!(story.look(30), ["other"]);
+}
+
+#[test]
+fn a_taint_of_the_shipped_form_that_a_person_took_off_comes_back_with_the_next_match() {
+    let mut spec = shipped("a");
+    // It is never taken off by the policy itself.
+    spec["removeOnConditions"][0]["conditionType"] = json!("Other");
+    let mut story = Story::new(vec![spec]);
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a"]);
+    story.cluster.spec.taints.clear();
+    assert_eq!(story.look(20), NONE);
+    story.ready("True", 30);
+    assert_eq!(story.look(30), NONE);
+    story.ready("False", 40);
+    assert_eq!(story.look(40), ["a"]);
+}
