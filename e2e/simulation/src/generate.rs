@@ -117,7 +117,7 @@ fn fault(random: &mut Random, id: u64, sites: &[Site], replicas: u8, busy: u64) 
 /// A member that comes and goes several times.
 fn flapping(random: &mut Random, first: u64, sites: &[Site], busy: u64) -> Vec<Fault> {
     let member = random.one(sites).name.clone();
-    let mut at = random.below(busy);
+    let mut at = random.below(busy / 2);
     let times = random.between(3, 8);
     (first..first + times)
         .map(|id| {

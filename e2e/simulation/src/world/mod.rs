@@ -143,8 +143,10 @@ impl World {
     async fn busy(&self) {
         let mut agenda: Vec<(u64, u64, Item<'_>)> = Vec::new();
         let busy = self.plan.phases.busy;
-        for fault in &self.plan.faults {
-            agenda.push((fault.from.min(busy), fault.id, Item::Begins(fault)));
+        // What would begin when all faults are over, or end before it begins, never happens.
+        let faults = self.plan.faults.iter();
+        for fault in faults.filter(|fault| fault.from < fault.until.min(busy)) {
+            agenda.push((fault.from, fault.id, Item::Begins(fault)));
             agenda.push((fault.until.min(busy), fault.id, Item::Ends(fault)));
         }
         for step in &self.plan.steps {
