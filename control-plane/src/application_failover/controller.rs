@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
@@ -19,12 +18,12 @@ use super::duty::{Duty, duty};
 use super::explain::{Obstacle, Turn};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
+use super::openings::{Openings, SOON};
 use super::turns::{Paid, Turns};
 use crate::application_failover::evict::{
     Exit, Leaver, Outcome, Switches, obstacle, purge_mode_of,
 };
 use crate::eviction::backlog;
-use crate::eviction::fleet_view::{SOON, opens};
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
@@ -44,9 +43,6 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// How long an application waits for its turn before that is told.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// Time by which each application that is tried again after a change of a cluster delays all.
-const EACH_AFTER: Duration = Duration::from_millis(2);
-
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
 type Held = (String, Obstacle, Option<Duration>);
 
@@ -54,6 +50,7 @@ struct Controller {
     fleet: Arc<Fleet>,
     exit: Exit,
     hearing: Hearing,
+    openings: Openings,
     turns: Arc<Turns>,
     /// What is known beyond the annotations: what is not worth writing yet, and what the cache does
     /// not show yet. May be lost.
@@ -103,6 +100,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
+        openings: Openings::follow(&fleet.clusters),
         turns: Arc::new(Turns::new(pace)),
         known: Mutex::default(),
     });
@@ -121,7 +119,15 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     follow(&controller, &fleet.bindings, &queue);
     follow(&controller, &fleet.cluster_bindings, &queue);
     fleet.follow_interpreters(&queue);
-    follow_clusters(&controller, &fleet.clusters, &queue);
+    let opened = controller.openings.clone();
+    tasks.spawn("application failover openings", {
+        let (controller, fleet, queue) =
+            (Arc::clone(&controller), Arc::clone(fleet), queue.clone());
+        async move {
+            let held = || controller.held();
+            opened.run(held, queue, fleet.shutdown.clone()).await;
+        }
+    });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
@@ -169,29 +175,6 @@ fn follow<B: BindingKind>(
             controller.turns.leave(&key);
             // What is under way may still note something of it.
             queue.add(key);
-        }
-    });
-}
-
-/// Tries applications that found no place again soon after a cluster has changed that may take them
-/// now. The more there are, the later, so that a fleet in which everything changes at once does not
-/// spend its time on trying.
-fn follow_clusters(
-    controller: &Arc<Controller>,
-    clusters: &Informer<Cluster>,
-    queue: &Queue<BindingKey>,
-) {
-    let (controller, queue) = (Arc::downgrade(controller), queue.clone());
-    clusters.on_change(move |change| {
-        if let Change::Applied { old, new } = change
-            && opens(old.as_deref(), new)
-            && let Some(controller) = controller.upgrade()
-        {
-            let held = controller.held();
-            let spread = EACH_AFTER.saturating_mul(u32::try_from(held.len()).unwrap_or(u32::MAX));
-            for key in held {
-                queue.add_after(key, SOON + spread);
-            }
         }
     });
 }
@@ -329,6 +312,7 @@ impl Controller {
             history: &known.history,
             attempts: known.attempts,
         };
+        let openings = self.openings.count();
         match self.exit.leave(&leaver, &cluster, paid, now).await {
             Outcome::Left {
                 binding,
@@ -353,6 +337,9 @@ impl Controller {
                 Ok(Some(Next::After(again(overtaken))))
             }
             Outcome::Held { why, pause } => {
+                // A cluster that opened meanwhile was not waited for yet.
+                let is_outdated = self.openings.count() != openings;
+                let pause = if is_outdated { pause.min(SOON) } else { pause };
                 known.attempts = known.attempts.saturating_add(1);
                 self.known().insert(key.clone(), known);
                 progress.held.push((cluster, why, Some(pause)));

@@ -14,6 +14,7 @@ pub mod evict;
 pub mod explain;
 mod hearing;
 pub mod history;
+mod openings;
 mod turns;
 
 pub use controller::start;

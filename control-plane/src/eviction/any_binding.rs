@@ -13,6 +13,7 @@ use muster_shared::names::annotation;
 
 use super::judge;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::completion;
 
 /// A binding of either kind.
 #[derive(Clone, Debug)]
@@ -71,18 +72,8 @@ impl AnyBinding {
     /// Whether the workload has completed in a cluster: a Job of which the cluster reports so. A
     /// completed Job that is created in another cluster runs again.
     pub fn has_completed(&self, cluster: &str) -> bool {
-        let resource = &self.spec().resource;
-        if (resource.api_version.as_str(), resource.kind.as_str()) != ("batch/v1", "Job") {
-            return false;
-        }
-        let mut reports = self.status().aggregated_status.iter();
-        let report = reports.find(|report| report.cluster_name == cluster);
-        let conditions = report
-            .and_then(|report| report.status.as_ref()?.0.get("conditions")?.as_array())
-            .map_or(&[][..], Vec::as_slice);
-        conditions
-            .iter()
-            .any(|condition| condition["type"] == "Complete" && condition["status"] == "True")
+        let reports = &self.status().aggregated_status;
+        completion::has_completed(&self.spec().resource, reports, cluster)
     }
 
     /// The placement whose tolerations count.
@@ -116,6 +107,13 @@ impl AnyBinding {
         )
     }
 
+    /// Whether the workload has completed in the same of its clusters.
+    fn has_completed_where(&self, other: &Self) -> bool {
+        let mut clusters = self.spec().clusters.iter();
+        !completion::is_job(&self.spec().resource)
+            || clusters.all(|it| self.has_completed(&it.name) == other.has_completed(&it.name))
+    }
+
     fn preserves_state(&self) -> bool {
         let failover = self.spec().failover.as_ref();
         failover
@@ -132,11 +130,12 @@ impl AnyBinding {
     }
 
     /// Whether nothing that an eviction depends on differs. What its clusters report counts only
-    /// where it is to be preserved.
+    /// where it is to be preserved, and where a Job has completed.
     pub fn is_same_wish(&self, other: &Self) -> bool {
         self.spec() == other.spec()
             && (!self.preserves_state()
                 || self.status().aggregated_status == other.status().aggregated_status)
+            && self.has_completed_where(other)
             && self.meta().annotations == other.meta().annotations
             && self.meta().deletion_timestamp == other.meta().deletion_timestamp
     }

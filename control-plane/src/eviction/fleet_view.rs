@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use muster_shared::api::cluster::{Cluster, ClusterStatus};
+use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
@@ -124,9 +124,34 @@ pub fn is_counted(cluster: &Cluster) -> bool {
 }
 
 /// Whether a change may let in workloads that the cluster could not take before, apart from a change
-/// of its room.
+/// of its room. A cluster that fails or gets a taint lets in none.
 pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
-    effect(old, new).helps_after == Some(SOON)
+    let Some(old) = old else { return true };
+    let is_ready = |cluster: &Cluster| {
+        let conditions = cluster.status.as_ref().map_or(&[][..], |it| &it.conditions);
+        conditions::is_true(conditions, condition::READY)
+    };
+    let apis = |cluster: &Cluster| cluster.status.as_ref().map(|it| it.api_enablements.clone());
+    let has_lost_taint = || {
+        old.spec
+            .taints
+            .iter()
+            .any(|it| !new.spec.taints.contains(it))
+    };
+    let is_moved = || {
+        let untainted = |cluster: &Cluster| ClusterSpec {
+            taints: Vec::new(),
+            ..cluster.spec.clone()
+        };
+        untainted(old) != untainted(new)
+    };
+    effect(Some(old), new).helps_after == Some(SOON)
+        && ((!is_ready(old) && is_ready(new))
+            || has_lost_taint()
+            || old.metadata.labels != new.metadata.labels
+            || (!reads_works(old) && reads_works(new))
+            || apis(old) != apis(new)
+            || is_moved())
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
@@ -193,17 +218,24 @@ mod tests {
         let before = json!({
             "ready": "True", "works": "False", "status": "True", "region": "eu", "cpu": "1",
         });
-        for (field, value, expected) in [
-            ("ready", "Unknown", Some(SOON)),
-            ("works", "True", Some(SOON)),
-            ("region", "us", Some(SOON)),
-            ("cpu", "2", Some(LATER)),
-            ("status", "False", None),
+        for (field, value, expected, is_open) in [
+            ("ready", "Unknown", Some(SOON), false),
+            ("works", "True", Some(SOON), true),
+            ("region", "us", Some(SOON), true),
+            ("cpu", "2", Some(LATER), false),
+            ("status", "False", None, false),
         ] {
             let mut after = before.clone();
             after[field] = json!(value);
-            let effect = effect(Some(&cluster(before.clone())), &cluster(after));
+            let (before, after) = (cluster(before.clone()), cluster(after));
+            let effect = effect(Some(&before), &after);
             assert_eq!(effect.helps_after, expected, "{field}");
+            assert_eq!(opens(Some(&before), &after), is_open, "{field}");
+            // The way back from Unknown opens.
+            assert_eq!(
+                opens(Some(&after), &before),
+                field == "ready" || field == "region"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod availability;
 pub mod binding;
 pub mod claim;
 pub mod compact_map;
+pub mod completion;
 pub mod intern;
 pub mod last_patches;
 pub mod parked;

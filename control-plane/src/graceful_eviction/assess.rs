@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
 };
-use muster_shared::interpreter::tells_health;
+use muster_shared::interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::k8s::Time;
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub struct Scene<'a> {
     /// `resourcetemplate.karmada.io/retain-replicas`), so that a healthy copy may have fewer than
     /// it was given. Asked only where a copy has.
     pub members_scale: &'a dyn Fn() -> bool,
+    /// Whether the kind has a health rule, so that a healthy copy has been looked at.
+    pub has_rule: bool,
     /// Whether a workload without clusters is put back where it was once that cluster is sound. Our
     /// own scheduler does so where the policy allows it; another one takes no cluster back as long
     /// as the task is there.
@@ -44,6 +46,19 @@ pub struct Scene<'a> {
     /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
     /// replacement.
     pub timeout: Option<Duration>,
+}
+
+/// Time after the creation of a task in which a healthy copy that does not tell of its health yet,
+/// where the old one did, does not replace it. A controller writes the first status of an object
+/// within seconds; what the old cluster reports must not keep its copy for ever.
+pub const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(5);
+
+/// A task, and the time since its creation.
+pub struct Age<'a> {
+    /// The task.
+    pub task: &'a GracefulEvictionTask,
+    /// The time.
+    pub age: SignedDuration,
 }
 
 /// Reason why a task is complete.
@@ -135,12 +150,14 @@ impl Assessment {
         created: Timestamp,
         now: Timestamp,
     ) {
-        if task.suppress_deletion.is_none()
-            && let Some(end) = scene.end(&task, created)
+        let told = created
+            .saturating_add(FIRST_STATUS)
+            .unwrap_or(Timestamp::MAX);
+        let ends = [scene.end(&task, created), (!scene.has_rule).then_some(told)];
+        if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
-            && end >= now
-        {
-            self.again = Some(self.again.map_or(end, |again| again.min(end)));
+            let next = ends.into_iter().flatten().filter(|end| *end >= now);
+            self.again = self.again.into_iter().chain(next).min();
         }
         self.kept.push(task);
     }
@@ -202,18 +219,39 @@ impl<'a> Situation<'a> {
             .any(|target| target.name == cluster)
     }
 
-    /// Whether every chosen cluster has a healthy copy that reports as much as the copy in `from`,
-    /// and one of them at least is no cluster that has to be left itself. Nothing chosen is nothing
-    /// healthy (unlike in Karmada).
-    pub fn is_replaced(&self, from: &str) -> bool {
-        let old = self.reports.get(from);
-        let is_equal = |target: &TargetCluster| match (old, self.reports.get(target.name.as_str()))
-        {
-            (Some(old), Some(new)) => reports_as_much(new, old),
-            _ => true,
-        };
+    /// Whether every chosen cluster has a healthy copy that stands in for the one that the task
+    /// keeps, and one of them at least is no cluster that has to be left itself. Nothing chosen is
+    /// nothing healthy (unlike in Karmada).
+    pub fn is_replaced(&self, task: &Age<'_>) -> bool {
         let scene = self.scene;
-        scene.scheduled && self.available && self.healthy && scene.clusters.iter().all(is_equal)
+        scene.scheduled && self.available && self.healthy && self.stands_in(task)
+    }
+
+    /// Whether healthy copies are what the old one was. Health says less than that for kinds
+    /// without a health rule, which are healthy until they say otherwise.
+    fn stands_in(&self, task: &Age<'_>) -> bool {
+        let status = |cluster: &str| Some(&self.reports.get(cluster)?.status.as_ref()?.0);
+        let old = status(&task.task.from_cluster).unwrap_or(&Value::Null);
+        let mut new = self.scene.clusters.iter();
+        // A DaemonSet is healthy where no node is to run it.
+        let daemons = |status: &Value| status["desiredNumberScheduled"].as_i64().unwrap_or(0);
+        let runs = |target: &TargetCluster| status(&target.name).is_some_and(|it| daemons(it) > 0);
+        if daemons(old) > 0 && !new.clone().any(runs) {
+            return false;
+        }
+        if self.scene.has_rule {
+            return true;
+        }
+        let first_status = task.age < FIRST_STATUS;
+        new.all(|target| match status(&target.name) {
+            Some(new) => {
+                !denies_health(new)
+                    && (is_suspended(old) || !is_suspended(new))
+                    && (!first_status || tells_health(new) >= tells_health(old))
+            }
+            // A copy that was just created has no status yet.
+            None => !first_status || !tells_health(old),
+        })
     }
 
     fn judge(
@@ -223,7 +261,11 @@ impl<'a> Situation<'a> {
         now: Timestamp,
     ) -> Option<Done> {
         let scene = self.scene;
-        if let Some(done) = plugin::any(scene.plugins, task, self) {
+        let age = Age {
+            task,
+            age: now.duration_since(created),
+        };
+        if let Some(done) = plugin::any(scene.plugins, &age, self) {
             return Some(done);
         }
         let standing = (scene.cluster)(&task.from_cluster);
@@ -266,22 +308,6 @@ fn runs_all(report: &AggregatedStatusItem, given: i32, members_scale: &dyn Fn() 
     let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
-}
-
-/// Whether a healthy new copy tells as much of its health as the old one. A copy that was just
-/// created has no status yet, and kinds without a health rule are healthy until they say otherwise.
-/// A DaemonSet is healthy where no node is to run it, and that replaces no copy that ran somewhere.
-fn reports_as_much(new: &AggregatedStatusItem, old: &AggregatedStatusItem) -> bool {
-    let Some(before) = &old.status else {
-        return true;
-    };
-    let Some(now) = &new.status else {
-        // A status that is too long to be carried is left out, and a message says so.
-        return !tells_health(&before.0) || new.applied_message.is_some();
-    };
-    let daemons = |status: &Value| status["desiredNumberScheduled"].as_i64().unwrap_or(0);
-    tells_health(&now.0) >= tells_health(&before.0)
-        && (daemons(&before.0) == 0 || daemons(&now.0) > 0)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ fn replay(input: &Value) -> Value {
         cluster: &standing,
         plugins: EvictPlugins::default(),
         members_scale: &|| false,
+        has_rule: true,
         restores: true,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()

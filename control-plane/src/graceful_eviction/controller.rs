@@ -13,6 +13,7 @@ use muster_shared::api::binding::{
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
+use muster_shared::interpreter::Operation;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -188,6 +189,11 @@ fn look<B: Binding>(
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         members_scale: &members_scale,
+        has_rule: fleet.interpreters.has(
+            &spec.resource.api_version,
+            &spec.resource.kind,
+            Operation::InterpretHealth,
+        ),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,

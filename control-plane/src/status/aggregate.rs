@@ -12,6 +12,7 @@ use muster_shared::names::{self, condition};
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
+use crate::fleet::completion::{is_complete, is_job};
 use crate::fleet::works::CachedWork;
 
 const SUCCESS: (&str, &str) = (
@@ -106,8 +107,15 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
         let message = applied
             .map(|applied| applied.message.clone())
             .filter(|message| !message.is_empty());
+        // That a Job has completed stays true, whatever became of a later write.
+        let completed = status
+            .manifest_statuses
+            .into_iter()
+            .filter(|reported| is_job(resource) && means(&reported.identifier, resource))
+            .find_map(|reported| reported.status.filter(|status| is_complete(&status.0)));
         return AggregatedStatusItem {
             applied_message: message,
+            status: completed.filter(|status| work_status::check(&status.0).is_ok()),
             ..blank
         };
     }
@@ -225,6 +233,29 @@ mod tests {
             "identifier": { "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "default", "name": name },
             "status": { "readyReplicas": 1 }, "health": "Healthy",
         }])
+    }
+
+    #[test]
+    fn a_job_has_completed_also_where_a_later_write_failed() {
+        let job: ObjectReference = serde_json::from_value(
+            json!({ "apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "sum" }),
+        )
+        .unwrap();
+        for (condition, expected) in [("Complete", true), ("Suspended", false)] {
+            let status = json!({ "conditions": [{ "type": condition, "status": "True" }] });
+            let reported = json!([{
+                "identifier": { "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "namespace": "default", "name": "sum" },
+                "status": status, "health": "Healthy",
+            }]);
+            let works = [work(
+                "m1",
+                &json!({ "conditions": applied("False", "immutable"), "manifestStatuses": reported }),
+            )];
+            let found = items(&works, &job, Vec::new());
+            assert!(!found[0].applied);
+            assert_eq!(found[0].health, Some(ResourceHealth::Unknown));
+            assert_eq!(found[0].status.is_some(), expected, "{condition}");
+        }
     }
 
     #[test]

@@ -160,7 +160,7 @@ async fn works_that_the_cache_has_not_seen_go_with_their_binding() {
 }
 
 /// Reports the status of a Job as an agent would.
-async fn report(bench: &Bench, member: &str, status: &Value) {
+pub async fn report(bench: &Bench, member: &str, status: &Value) {
     let work = names::work("Job", "once", "default");
     let report = json!({ "status": {
         "conditions": [{

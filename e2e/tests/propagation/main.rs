@@ -15,6 +15,7 @@ mod failing;
 mod identity;
 mod interpreter_webhooks;
 mod interpreters;
+mod jobs;
 mod overrides;
 
 use std::collections::BTreeMap;

@@ -40,11 +40,27 @@ pub fn general_health(object: &Value) -> Option<bool> {
         .map(|status| status == "True")
 }
 
+/// Returns whether a status alone says that a copy of a kind without a rule is not healthy: its
+/// reporter may call every such copy healthy, as Karmada's agent does.
+pub fn denies_health(status: &Value) -> bool {
+    let is_failed = is(status, "Failed") || is(status, "FailureTarget");
+    let word = WELL.iter().find_map(|word| condition(status, word));
+    is_failed
+        || TROUBLES.iter().any(|trouble| is(status, trouble))
+        || word.is_some_and(|status| status != "True")
+}
+
+/// Returns whether a status says that the object does not run on purpose, such as a Job that waits
+/// for a quota.
+pub fn is_suspended(status: &Value) -> bool {
+    is(status, "Suspended")
+}
+
 /// Returns whether a status holds what [`general_health`] reads: a controller that writes it does so
 /// whenever it has looked at an object, so that a copy without it was not looked at yet.
 pub fn tells_health(status: &Value) -> bool {
     let has_condition = WELL.iter().any(|word| condition(status, word).is_some());
-    has_condition || status["observedGeneration"].is_i64()
+    has_condition || status["observedGeneration"].is_i64() || status["startTime"].is_string()
 }
 
 fn job(object: &Value) -> bool {

@@ -37,7 +37,7 @@ pub mod webhook;
 
 pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
 pub use dependencies::dependencies;
-pub use general_health::{general_health, tells_health};
+pub use general_health::{denies_health, general_health, is_suspended, tells_health};
 pub use health::health;
 pub use interpreters::{Failed, Interpreters, Source, without_blocking_others};
 pub use kind::hook_enabled;

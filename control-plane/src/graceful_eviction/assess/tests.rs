@@ -52,6 +52,7 @@ fn outcome(case: &Case<'_>) -> Option<Done> {
         cluster: case.standing,
         plugins: EvictPlugins::default(),
         members_scale: &|| case.members_scale,
+        has_rule: false,
         restores: true,
         timeout: None,
     };
@@ -218,6 +219,7 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
                 cluster: &|_| Standing::Sound,
                 plugins: EvictPlugins::parse(&plugins.parse().unwrap()).unwrap(),
                 members_scale: &|| false,
+                has_rule: false,
                 restores: true,
                 timeout: None,
             };
@@ -248,6 +250,7 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
             cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::default(),
             members_scale: &|| false,
+            has_rule: false,
             restores: true,
             timeout: None,
         };
@@ -335,6 +338,7 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
             cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::default(),
             members_scale: &|| false,
+            has_rule: false,
             restores,
             timeout: None,
         };
@@ -366,6 +370,7 @@ fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
             cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
             members_scale: &|| false,
+            has_rule: false,
             restores: true,
             timeout: None,
         };
@@ -375,77 +380,121 @@ fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
     }
 }
 
+/// What becomes of the task of `old` some seconds after its creation, when every new copy is said to
+/// be healthy.
+fn stands_in(
+    old: Option<&Value>,
+    new: &[(&str, Option<Value>)],
+    has_rule: bool,
+    now: i64,
+) -> Assessment {
+    let mut reports = vec![report("old", ResourceHealth::Unknown, old.cloned())];
+    let healthy = |(name, status): &(&str, Option<Value>)| {
+        report(name, ResourceHealth::Healthy, status.clone())
+    };
+    reports.extend(new.iter().map(healthy));
+    let clusters: Vec<TargetCluster> = new.iter().map(|(name, _)| target(name, 0)).collect();
+    let scene = Scene {
+        clusters: &clusters,
+        reports: &reports,
+        carried_out: true,
+        scheduled: true,
+        cluster: &|_| Standing::Sound,
+        plugins: EvictPlugins::default(),
+        members_scale: &|| false,
+        has_rule,
+        restores: true,
+        timeout: None,
+    };
+    assess(&[task(None)], &scene, at(now))
+}
+
 #[test]
-fn a_copy_that_says_less_of_itself_than_the_old_one_did_does_not_replace_it() {
-    let new = [target("new", 0)];
-    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
-    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-    let daemons = |desired: i64| json!({"desiredNumberScheduled": desired, "numberReady": desired});
-    // Status of the old copy, that of the new one, and whether the new one replaces the old one.
-    for (old, status, replaces) in [
-        (None, None, true),
-        (Some(json!({})), None, true),
-        (Some(json!(null)), None, true),
-        (None, Some(ready.clone()), true),
-        (Some(ready.clone()), None, false),
-        (Some(ready.clone()), Some(json!({})), false),
+fn a_healthy_copy_of_a_kind_without_a_rule_tells_of_its_health_where_the_old_one_did() {
+    let said = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
+    let ready = said("Ready", "True");
+    let running = json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"});
+    let suspended = said("Suspended", "True");
+    // Status of the old copy, that of the new one, and whether the new one stands in for the old
+    // one soon after the task was created, and late.
+    for (old, new, soon, late) in [
+        (None, None, true, true),
+        (Some(json!({})), None, true, true),
+        (Some(json!(null)), None, true, true),
+        (None, Some(ready.clone()), true, true),
+        (Some(ready.clone()), None, false, true),
+        (Some(ready.clone()), Some(json!({})), false, true),
         (
             Some(ready.clone()),
             Some(json!({"phase": "Running"})),
             false,
+            true,
         ),
-        (Some(ready.clone()), Some(ready.clone()), true),
+        (Some(ready.clone()), Some(ready.clone()), true, true),
         (
             Some(ready.clone()),
             Some(json!({"observedGeneration": 1})),
             true,
+            true,
         ),
+        // Karmada's agent calls each of these healthy.
+        (
+            Some(ready.clone()),
+            Some(said("Ready", "False")),
+            false,
+            false,
+        ),
+        (None, Some(said("Ready", "False")), false, false),
+        (
+            Some(running.clone()),
+            Some(said("Failed", "True")),
+            false,
+            false,
+        ),
+        (Some(running.clone()), None, false, true),
+        (Some(running.clone()), Some(running.clone()), true, true),
+        // A Job that waits for a quota does not run.
+        (Some(running), Some(suspended.clone()), false, false),
+        (Some(suspended.clone()), Some(suspended), true, true),
         // What is written only when something happens says nothing of health.
         (
             Some(json!({"lastScheduleTime": "2026-01-01T00:00:00Z"})),
             None,
             true,
+            true,
         ),
-        (Some(daemons(3)), Some(daemons(0)), false),
-        (Some(daemons(3)), Some(daemons(1)), true),
-        (Some(daemons(0)), Some(daemons(0)), true),
-        (None, Some(daemons(0)), true),
     ] {
-        let reports = [
-            report("old", ResourceHealth::Unknown, old.clone()),
-            report("new", ResourceHealth::Healthy, status.clone()),
-        ];
-        let case = Case {
-            clusters: &new,
-            reports: &reports,
-            standing,
-            members_scale: false,
-            grace: None,
-            now: 100_000,
-        };
-        let expected = replaces.then_some(Done::Replaced);
-        assert_eq!(outcome(&case), expected, "{old:?} -> {status:?}");
+        for (now, expected) in [(299, soon), (300, late)] {
+            let outcome = stands_in(old.as_ref(), &[("new", new.clone())], false, now);
+            assert_eq!(
+                outcome.done.len() == 1,
+                expected,
+                "{old:?} -> {new:?} at {now}"
+            );
+        }
+        // A rule has seen all of that.
+        let ruled = stands_in(old.as_ref(), &[("new", new)], true, 1);
+        assert_eq!(ruled.done.len(), 1);
     }
+    let waits = stands_in(Some(&ready), &[("new", None)], false, 1);
+    assert_eq!(waits.again, Some(at(300)));
 }
 
 #[test]
-fn a_status_that_is_too_long_to_be_carried_does_not_keep_the_old_copy() {
-    let mut long = report("new", ResourceHealth::Healthy, None);
-    long.applied_message = Some("the status has more than 64 KiB".to_owned());
-    let old = report(
-        "old",
-        ResourceHealth::Unknown,
-        Some(json!({"phase": "Running"})),
-    );
-    let case = Case {
-        clusters: &[target("new", 0)],
-        reports: &[old, long],
-        standing: &|_| Standing::Sound,
-        members_scale: false,
-        grace: None,
-        now: 100_000,
-    };
-    assert_eq!(outcome(&case), Some(Done::Replaced));
+fn a_daemon_set_that_no_node_is_to_run_replaces_none_that_ran() {
+    let daemons = |desired: i64| Some(json!({"desiredNumberScheduled": desired}));
+    for (old, new, expected) in [
+        (daemons(3), vec![daemons(0)], false),
+        (daemons(3), vec![daemons(1)], true),
+        (daemons(3), vec![daemons(2), daemons(0)], true),
+        (daemons(0), vec![daemons(0)], true),
+        (None, vec![daemons(0)], true),
+    ] {
+        let names = ["a", "b"];
+        let new: Vec<_> = names.into_iter().zip(new).collect();
+        let outcome = stands_in(old.as_ref(), &new, true, 100_000);
+        assert_eq!(outcome.done.len() == 1, expected, "{old:?} -> {new:?}");
+    }
 }
 
 #[test]

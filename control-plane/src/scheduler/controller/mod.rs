@@ -4,6 +4,7 @@
 pub mod affected;
 pub mod changes;
 pub mod cluster_change;
+mod completed;
 pub mod events;
 pub mod initial_placement;
 pub mod live;
@@ -31,16 +32,18 @@ use serde_json::json;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
+
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
+use crate::scheduler::controller::completed::has_completed_everywhere;
 use crate::scheduler::controller::events::{tell, tell_failure};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
 use crate::scheduler::core::Options;
-use crate::scheduler::core::outcome::{Subject, pass};
+use crate::scheduler::core::outcome::{Subject, pass, stay};
 use crate::scheduler::core::report::{Report, Verdict};
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
@@ -294,7 +297,11 @@ impl Scheduler {
         let now = whole_second(fleet.clock.now());
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
-        let outcome = pass(&subject, &snapshot, &self.options, now);
+        let outcome = if has_completed_everywhere(fleet, binding) {
+            stay(&subject, now)
+        } else {
+            pass(&subject, &snapshot, &self.options, now)
+        };
         let wait = outcome
             .failure
             .is_some()

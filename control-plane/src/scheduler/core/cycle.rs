@@ -15,10 +15,11 @@ use super::fit_error::{FitError, Kind, Refusals, Strangers};
 use super::need::is_divided;
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
-use super::snapshot::Snapshot;
+use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
 use super::unknown::{Absent, rest, unknown_targets};
 use super::{Decision, Growth, Listing, Options};
+use crate::fleet::completion::has_completed;
 
 /// What was tried for a binding, and what came of it.
 #[derive(Debug)]
@@ -106,6 +107,7 @@ pub(in crate::scheduler) fn trials<'a>(
         .chain(groups.map(|group| group.affinity_name.as_str()))
         .map(move |group| Trial {
             spec,
+            status,
             placement,
             group,
             fresh,
@@ -147,6 +149,7 @@ fn assigned(components: &[Component]) -> Vec<TargetComponent> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::scheduler) struct Trial<'a> {
     pub spec: &'a ResourceBindingSpec,
+    pub status: &'a ResourceBindingStatus,
     pub placement: &'a Placement,
     /// Name of the group; empty for a placement without groups.
     pub group: &'a str,
@@ -308,9 +311,8 @@ impl<'a> Trial<'a> {
             let Ok(tier) = filters.admit(cluster, held.is_some()) else {
                 continue;
             };
-            let closed = held.is_some()
-                && self.options.growth != Growth::Anywhere
-                && filters.is_closed(cluster);
+            let grows = self.options.growth == Growth::Anywhere || !filters.is_closed(cluster);
+            let closed = held.is_some() && (!grows || self.has_completed(cluster));
             candidates.push(Candidate {
                 cluster,
                 order,
@@ -325,6 +327,15 @@ impl<'a> Trial<'a> {
             return Err(FitError::NoClusterFit(self.refusals(&filters)));
         }
         Ok(candidates)
+    }
+
+    /// Whether the workload is a Job that has completed in a cluster: more of it cannot run there.
+    fn has_completed(&self, cluster: &ClusterInfo) -> bool {
+        has_completed(
+            &self.spec.resource,
+            &self.status.aggregated_status,
+            cluster.name(),
+        )
     }
 
     /// Scores the candidates.

@@ -86,6 +86,11 @@ impl Placed {
     }
 }
 
+/// The outcome for a binding that stays as it is placed, whatever has changed.
+pub fn stay(subject: &Subject<'_>, now: Timestamp) -> Outcome {
+    Outcome::settled(subject).confirm(subject, now)
+}
+
 /// One pass over a binding at `now`.
 pub fn pass(
     subject: &Subject<'_>,
@@ -94,22 +99,12 @@ pub fn pass(
     now: Timestamp,
 ) -> Outcome {
     let Subject {
-        generation,
         applied_placement,
         spec,
         status,
+        ..
     } = *subject;
-    let settled = Outcome {
-        need: None,
-        attempts: Vec::new(),
-        placed: None,
-        failure: None,
-        spent: Spent::default(),
-        report: Report {
-            observed_generation: Some(generation),
-            ..Report::default()
-        },
-    };
+    let settled = Outcome::settled(subject);
     if spec.placement.is_none() {
         return settled.fail(FitError::NoPlacement);
     }
@@ -182,6 +177,20 @@ impl Outcome {
     /// between result and report, or a failure that the user has since undone, would otherwise be
     /// shown for ever. A binding that was created with its clusters gets the time of its scheduling
     /// here.
+    fn settled(subject: &Subject<'_>) -> Self {
+        Self {
+            need: None,
+            attempts: Vec::new(),
+            placed: None,
+            failure: None,
+            spent: Spent::default(),
+            report: Report {
+                observed_generation: Some(subject.generation),
+                ..Report::default()
+            },
+        }
+    }
+
     fn confirm(mut self, subject: &Subject<'_>, now: Timestamp) -> Self {
         let placed = !subject.spec.clusters.is_empty();
         self.report.scheduled = placed.then(Verdict::success);

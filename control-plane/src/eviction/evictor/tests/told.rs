@@ -189,6 +189,7 @@ fn job(reporter: &str, condition: &str) -> Arc<ResourceBinding> {
 fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
     for (binding, leaves) in [
         (job("c0", "Complete"), false),
+        (job("c0", "SuccessCriteriaMet"), false),
         (job("c0", "Failed"), true),
         (job("c0", "Suspended"), true),
         (job("c1", "Complete"), true),
@@ -217,4 +218,24 @@ fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));
     world.put(&job("c0", "Complete"));
     assert!(world.evict(10.0).is_empty());
+}
+
+#[test]
+fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew_leaves() {
+    let clusters = vec![
+        cluster("c0", &taint("NoExecute", 0)),
+        cluster("c1", &json!([])),
+    ];
+    let mut world = World::of(clusters, vec![job("c0", "Suspended")], true);
+    let stranded = world.pass(10.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(stranded.len(), 1);
+    world.told();
+    world.put(&job("c0", "Complete"));
+    let told = world.told();
+    assert!(
+        told.iter().any(|(_, reason)| *reason == "JobCompleted"),
+        "{told:?}"
+    );
+    world.put(&job("c0", "Suspended"));
+    assert_eq!(world.evict(10.0).len(), 1);
 }

@@ -66,6 +66,7 @@ fn evaluate(input: &Value) -> Value {
     let group = status_group(&status);
     let trial = Trial {
         spec: &spec,
+        status: &status,
         placement: &placement,
         group,
         fresh: is_reschedule_requested(&spec, &status),

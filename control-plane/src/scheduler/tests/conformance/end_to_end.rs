@@ -43,6 +43,7 @@ fn evaluate(input: &Value) -> Value {
         .unwrap_or_default();
     let trial = Trial {
         spec: &spec,
+        status: &status,
         placement: &placement,
         group,
         fresh: is_reschedule_requested(&spec, &status),

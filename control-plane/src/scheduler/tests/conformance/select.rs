@@ -1,5 +1,6 @@
 //! Suite `select_clusters`: selection of clusters under spread constraints.
 
+use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Value, json};
 
 use super::{binding_spec, flat_cluster, replay};
@@ -64,6 +65,7 @@ fn evaluate(input: &Value) -> Value {
         .collect();
     let trial = Trial {
         spec: &spec,
+        status: &ResourceBindingStatus::default(),
         placement: &placement,
         group: "",
         fresh: false,
