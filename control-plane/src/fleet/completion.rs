@@ -18,8 +18,7 @@ pub fn is_job(resource: &ObjectReference) -> bool {
 pub fn is_complete(status: &Value) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {
-        let ends = |end: &&str| condition["type"] == **end;
-        condition["status"] == "True" && ENDS.iter().any(|end| ends(end))
+        condition["status"] == "True" && ENDS.iter().any(|end| condition["type"] == *end)
     })
 }
 

@@ -20,6 +20,7 @@ use super::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
 /// What is known of a binding and of the clusters it concerns.
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Scene<'a> {
     /// The clusters that the workload is to run on now.
     pub clusters: &'a [TargetCluster],

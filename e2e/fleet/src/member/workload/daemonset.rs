@@ -171,7 +171,7 @@ mod tests {
         Arc::new(Record {
             node: Some(node.to_owned()),
             phase: Phase::Running,
-            ready_since: Some(Timestamp::UNIX_EPOCH),
+            ready_since: Some(jiff::Timestamp::UNIX_EPOCH),
             revision: Some(revision.to_owned()),
             ..Record::of(&empty)
         })
