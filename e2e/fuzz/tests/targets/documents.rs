@@ -92,7 +92,7 @@ fn a_status_that_is_carried_is_within_its_limits_and_can_be_read_again() {
                 // In a Work, whose reader ends at 128 levels.
                 let work = json!({ "status": { "manifestStatuses": [{ "status": status }] } });
                 let read: Value = serde_json::from_str(&work.to_string()).unwrap();
-                assert!(same(&read, &work), "{work} is read as {read}");
+                assert_eq!(read, work);
             }
             format!("{checked:?} {}", levels(&status).min(8))
         });
