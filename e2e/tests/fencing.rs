@@ -22,7 +22,7 @@ use muster_shared::k8s::Deployment;
 use muster_shared::names::{self, condition};
 
 /// Longest time for a step.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// `afterSeconds` of the policy.
 const AFTER: Duration = Duration::from_secs(15);
 /// What passes from the last renewal to the new copy: `afterSeconds`, a hundredth of it, the grace
