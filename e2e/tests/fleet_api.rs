@@ -144,7 +144,8 @@ async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_sta
         text(&before[name], "tls.crt"),
         text(&after[name], "tls.crt")
     );
-    // An administrator and the members go through the load balancer, and the control plane does not.
+    // An administrator and the members go through the load balancer, and the control plane does
+    // not.
     assert!(text(&after["muster-fleet-admin"], "kubeconfig").contains("https://192.0.2.9:6443"));
     assert!(
         text(&after["muster-fleet-admin"], "kubeconfig").contains("https://127.0.0.1:6443"),

@@ -58,8 +58,8 @@ impl InterpreterWebhooks {
         });
     }
 
-    /// Feeds the interpreters, and sends the questions to the webhooks, until shutdown. `refused` is
-    /// told once why configurations cannot be read, if they cannot.
+    /// Feeds the interpreters, and sends the questions to the webhooks, until shutdown. `refused`
+    /// is told once why configurations cannot be read, if they cannot.
     pub async fn run(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
         let interpreters = Arc::clone(&self.interpreters);
         tokio::join!(

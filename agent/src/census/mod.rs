@@ -200,7 +200,7 @@ mod tests {
     async fn the_first_lists_are_awaited_for_a_while_and_not_once_one_has_failed() {
         let grace = Duration::from_secs(10);
         let census = Census::begin();
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(census.is_awaited(grace), "another agent leads");
         census.asked.get_or_init(Instant::now);
         tokio::time::advance(Duration::from_secs(10)).await;

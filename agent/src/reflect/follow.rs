@@ -144,8 +144,8 @@ impl Watches {
         gauge_orphans(&watched, 0);
     }
 
-    /// Reflects an object and has it repaired if it is not what its Work wants. The text says why the
-    /// object cannot be read, if it cannot.
+    /// Reflects an object and has it repaired if it is not what its Work wants. The text says why
+    /// the object cannot be read, if it cannot.
     fn see(
         &self,
         watched: &Watched,

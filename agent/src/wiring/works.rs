@@ -200,8 +200,8 @@ pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
 }
 
 /// Follows the customizations and interpreter webhooks of the fleet API. Where the agent may not
-/// read them, or one of them fails, an event on the Cluster says so: an agent may write events about
-/// its Cluster and its Works alone.
+/// read them, or one of them fails, an event on the Cluster says so: an agent may write events
+/// about its Cluster and its Works alone.
 pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     let shutdown = context.base.shutdown.clone();
     let Some((customizations, webhooks)) = context.feeds.clone() else {

@@ -123,8 +123,8 @@ pub fn is_counted(cluster: &Cluster) -> bool {
     cluster.metadata.deletion_timestamp.is_none() && (has_begun || has_failed(cluster))
 }
 
-/// Whether a change may let in workloads that the cluster could not take before, apart from a change
-/// of its room. A cluster that fails or gets a taint lets in none.
+/// Whether a change may let in workloads that the cluster could not take before, apart from a
+/// change of its room. A cluster that fails or gets a taint lets in none.
 pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
     let Some(old) = old else { return true };
     let is_ready = |cluster: &Cluster| {

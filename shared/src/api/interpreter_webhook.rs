@@ -25,8 +25,8 @@ const PLURAL: &str = "resourceinterpreterwebhookconfigurations";
 
 /// Webhooks that interpret kinds of resources: their replicas, health, status and dependencies.
 ///
-/// A webhook is asked after the customizations for its kinds and before the built-in rules. While it
-/// gives no answer, everything stays as it was and the health of the kind is unknown: an event
+/// A webhook is asked after the customizations for its kinds and before the built-in rules. While
+/// it gives no answer, everything stays as it was and the health of the kind is unknown: an event
 /// `InterpretFailed` on the object says why.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ResourceInterpreterWebhookConfiguration {

@@ -87,8 +87,9 @@ pub struct WorkStatus {
     /// - `Dispatching`: False while `suspendDispatching` is true.
     /// - `Contended`: another field manager keeps changing the objects; the message names it. Set
     ///   if there was such a conflict.
-    /// - `Fenced`: the agent stops the objects when the member is cut off. The reason has the seconds
-    ///   after which it does, and those that their pods may take (`After60Grace30`). Set if `failover.cluster.fencing` asks for that.
+    /// - `Fenced`: the agent stops the objects when the member is cut off. The reason has the
+    ///   seconds after which it does, and those that their pods may take (`After60Grace30`). Set if
+    ///   `failover.cluster.fencing` asks for that.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -56,8 +56,8 @@ pub fn is_suspended(status: &Value) -> bool {
     is(status, "Suspended")
 }
 
-/// Returns whether a status holds what [`general_health`] reads: a controller that writes it does so
-/// whenever it has looked at an object, so that a copy without it was not looked at yet.
+/// Returns whether a status holds what [`general_health`] reads: a controller that writes it does
+/// so whenever it has looked at an object, so that a copy without it was not looked at yet.
 pub fn tells_health(status: &Value) -> bool {
     let has_condition = WELL.iter().any(|word| condition(status, word).is_some());
     has_condition || status["observedGeneration"].is_i64() || status["startTime"].is_string()

@@ -380,8 +380,8 @@ fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
     }
 }
 
-/// What becomes of the task of `old` some seconds after its creation, when every new copy is said to
-/// be healthy.
+/// What becomes of the task of `old` some seconds after its creation, when every new copy is said
+/// to be healthy.
 fn stands_in(
     old: Option<&Value>,
     new: &[(&str, Option<Value>)],

@@ -21,8 +21,8 @@ pub struct InterpreterWebhook {
 }
 
 impl InterpreterWebhook {
-    /// Starts a webhook. `answer` gets a request and returns the fields of the response beside `uid`
-    /// and `successful`; `None` is an error of the server.
+    /// Starts a webhook. `answer` gets a request and returns the fields of the response beside
+    /// `uid` and `successful`; `None` is an error of the server.
     ///
     /// # Errors
     /// The certificate or the port cannot be had.

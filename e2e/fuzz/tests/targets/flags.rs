@@ -51,7 +51,8 @@ fn a_duration_is_read_as_kube_and_jiff_read_it_and_as_it_is_printed() {
         .memory(MEMORY)
         .run_text(|text| {
             let read = text.parse::<Duration>();
-            // kube computes in floating point, panics where Go has an error, and knows signs within.
+            // kube computes in floating point, panics where Go has an error, and knows signs
+            // within.
             let plain = text.len() <= 12 && !text.contains(['+', '-']) && !text.is_empty();
             let kube = plain
                 .then(|| text.parse::<kube::core::Duration>().ok())

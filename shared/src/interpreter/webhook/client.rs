@@ -1,4 +1,5 @@
-//! The connection to one webhook: HTTPS, with a deadline for the whole request and a bounded answer.
+//! The connection to one webhook: HTTPS, with a deadline for the whole request and a bounded
+//! answer.
 
 use std::sync::Arc;
 use std::time::Duration;

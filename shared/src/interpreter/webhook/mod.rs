@@ -8,8 +8,8 @@
 //! * Answers are remembered by the content of the question ([`answers`]), for ten minutes.
 //! * The requests are made by one task per process, [`Webhooks::run`]; each has the deadline of its
 //!   webhook, and an answer has a largest size ([`client`]).
-//! * Questions of a webhook about different kinds wait in different lanes ([`lane`]). A webhook that
-//!   fails for several objects in a row is not asked about that kind for a while.
+//! * Questions of a webhook about different kinds wait in different lanes ([`lane`]). A webhook
+//!   that fails for several objects in a row is not asked about that kind for a while.
 //! * A webhook that is removed or changed answers nothing any more: whoever waits for it asks anew.
 
 mod answers;
