@@ -55,7 +55,8 @@ impl Watches {
         loop {
             let event = tokio::select! {
                 () = stop.cancelled() => break,
-                () = relist.due() => {
+                // A list that has begun comes to its end, however long it takes.
+                () = relist.due(), if listed.is_none() => {
                     events = Box::pin(watch::events(&api, selection.clone()));
                     continue;
                 }

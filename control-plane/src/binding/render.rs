@@ -213,7 +213,10 @@ pub fn render<E>(
     };
     let rendered = targets.iter().enumerate().map(|(at, target)| {
         let mut manifest = base.clone();
-        if spec.is_workload() && interpreters.has_for(template, Operation::ReviseReplica) {
+        // Components are never revised: such a target has no replicas of its own.
+        let has_components = !spec.components.is_empty() || !target.components.is_empty();
+        let is_revised = spec.is_workload() && !has_components;
+        if is_revised && interpreters.has_for(template, Operation::ReviseReplica) {
             manifest = interpreters.revise_replica(manifest, target.replicas)?;
         }
         if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {

@@ -148,7 +148,10 @@ impl<'a> Wanted<'a> {
             .map_err(|name| Error::Name { name })?;
         let object = template.object(&key.kind);
         let components = match counting {
-            Counting::Components => interpreters.components(&object)?,
+            // A rule that finds no components leaves the replicas to count.
+            Counting::Components => interpreters
+                .components(&object)?
+                .filter(|components| !components.is_empty()),
             Counting::Replicas => None,
         };
         // Either the one or the other, as in Karmada.

@@ -122,32 +122,3 @@ async fn with_all_of_them_any_one_ends_the_task() {
     bench.withdrawn(here, "Deployment", "web").await;
     is_over(&bench).await;
 }
-
-#[tokio::test]
-async fn a_healthy_copy_that_tells_nothing_of_itself_yet_replaces_none_that_did() {
-    let bench = Bench::start().await;
-    let _control_plane = control_plane(&bench, "*");
-    let (here, there) = leaving(&bench).await;
-    let seen = json!({ "observedGeneration": 1, "replicas": 4, "readyReplicas": 4 });
-    bench
-        .report_that(here, "web", "Healthy", seen.clone())
-        .await;
-    bench
-        .bound("web-deployment", "the old report is known", |binding| {
-            let mut reports = binding.status().aggregated_status.iter();
-            reports.any(|it| it.cluster_name == here && it.applied)
-        })
-        .await;
-    bench
-        .report_that(there, "web", "Healthy", Value::Null)
-        .await;
-    bench
-        .bound("web-deployment", "the report is known", |binding| {
-            let mut reports = binding.status().aggregated_status.iter();
-            reports.any(|it| it.cluster_name == there && it.applied)
-        })
-        .await;
-    is_still_left(&bench, here).await;
-    bench.report_that(there, "web", "Healthy", seen).await;
-    is_over(&bench).await;
-}

@@ -1,21 +1,19 @@
 //! Jobs that have completed: nothing makes them run again in another cluster.
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Job;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, shares};
+use crate::bench::{Bench, create, merge, shares};
 use crate::identity::report;
 
-#[tokio::test]
-async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the_fleet() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings::default());
+/// A Job `once` that is placed in one cluster; gives that cluster and the other.
+async fn placed(bench: &Bench) -> (&'static str, &'static str) {
     bench.serve_jobs().await;
     let job = json!({ "metadata": { "name": "once" }, "spec": { "template": { "spec": {
         "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
@@ -34,14 +32,24 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
         binding.spec.clusters.len() == 1
     })
     .await;
-    let here = shares(&placed)[0].0.to_owned();
-    let there = if here == "m1" { "m2" } else { "m1" };
-    bench.sent(&here, "Job", "once", |_| true).await;
+    let (here, there) = match shares(&placed)[0].0 {
+        "m1" => ("m1", "m2"),
+        _ => ("m2", "m1"),
+    };
+    bench.sent(here, "Job", "once", |_| true).await;
+    (here, there)
+}
+
+#[tokio::test]
+async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the_fleet() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings::default());
+    let (here, there) = placed(&bench).await;
     let time = "2026-01-01T00:00:00Z";
     let complete = json!({ "succeeded": 1, "startTime": time, "completionTime": time, "conditions": [
         { "type": "SuccessCriteriaMet", "status": "True" }, { "type": "Complete", "status": "True" },
     ] });
-    report(&bench, &here, &complete).await;
+    report(&bench, here, &complete).await;
     until::<Job>(&bench.here(), "once", "the template has completed", |job| {
         job.status
             .as_ref()
@@ -49,9 +57,9 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     })
     .await;
     let clusters = bench.all::<Cluster>();
-    let left = clusters.delete(&here, &DeleteParams::default()).await;
+    let left = clusters.delete(here, &DeleteParams::default()).await;
     left.unwrap();
-    gone::<Cluster>(&bench.all(), &here).await;
+    gone::<Cluster>(&bench.all(), here).await;
     // Another workload has been placed in the cluster that is left, so the Job has been looked at.
     bench.deploy("witness").await;
     bench.place("witness", json!({})).await;
@@ -60,4 +68,65 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     assert_eq!(shares(&binding.unwrap())[0].0, here);
     let work = muster_shared::names::work("Job", "once", "default");
     assert!(bench.works(there).get_opt(&work).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_job_leaves_its_old_cluster_when_its_pods_run_in_the_new_one() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings::default());
+    let (here, there) = placed(&bench).await;
+    let running = json!({ "active": 1, "startTime": "2026-01-01T00:00:00Z" });
+    report_health(&bench, here, "Unknown", &running).await;
+    let task = json!({
+        "fromCluster": here, "purgeMode": "Gracefully", "reason": "Test", "producer": "test", "replicas": 1,
+    });
+    let moved = json!({ "spec": {
+        "clusters": [{ "name": there, "replicas": 1 }], "gracefulEvictionTasks": [task],
+    } });
+    merge::<ResourceBinding>(&bench.here(), "once-job", moved).await;
+    bench.sent(there, "Job", "once", |_| true).await;
+    // Karmada's agent calls a Job healthy as soon as it is applied.
+    report_health(&bench, there, "Healthy", &Value::Null).await;
+    let known = |status: bool| {
+        move |binding: &ResourceBinding| {
+            let mut reports = binding.status().aggregated_status.iter();
+            reports
+                .any(|it| it.cluster_name == there && it.applied && it.status.is_some() == status)
+        }
+    };
+    bench
+        .bound("once-job", "the report is known", known(false))
+        .await;
+    bench.witness().await;
+    let binding = bench.here::<ResourceBinding>().get("once-job").await;
+    assert_eq!(binding.unwrap().spec.graceful_eviction_tasks.len(), 1);
+    report_health(&bench, there, "Healthy", &running).await;
+    bench
+        .bound("once-job", "no task is left", |binding| {
+            binding.spec.graceful_eviction_tasks.is_empty()
+        })
+        .await;
+    bench.withdrawn(here, "Job", "once").await;
+}
+
+/// Reports health and status of the Job as an agent would.
+async fn report_health(bench: &Bench, member: &str, health: &str, status: &Value) {
+    report(bench, member, status).await;
+    let mut reported = json!({
+        "identifier": {
+            "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
+            "namespace": "default", "name": "once",
+        },
+        "health": health,
+    });
+    if !status.is_null() {
+        reported["status"] = status.clone();
+    }
+    let work = muster_shared::names::work("Job", "once", "default");
+    let patch = Patch::Merge(json!({ "status": { "manifestStatuses": [reported] } }));
+    bench
+        .works(member)
+        .patch_status(&work, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
 }

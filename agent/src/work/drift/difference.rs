@@ -1,7 +1,7 @@
 //! Compares an object in the member with its desired state. Pure.
 
 use muster_shared::interpreter::{self, Interpreters, Operation};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::pods::with_admitted;
 use crate::work::ownership;
@@ -51,16 +51,58 @@ fn fields(
     if !interpreters.has_for(desired, Operation::Retain) {
         return Ok(Some(desired.clone()));
     }
-    let retained = interpreters.retain(desired.clone(), observed)?;
+    let mut retained = interpreters.retain(desired.clone(), observed)?;
+    keep_marks(&mut retained, desired);
     Ok((!is_settled(&retained)).then_some(retained))
+}
+
+/// Restores the labels and annotations of the desired object, by which its Work is found, and
+/// removes what the server keeps of its owners: a rule that retains all metadata of the member must not make the
+/// object ownerless.
+fn keep_marks(retained: &mut Value, desired: &Value) {
+    let Some(metadata) = retained.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    metadata.remove("managedFields");
+    for field in ["labels", "annotations"] {
+        let Some(wanted) = desired["metadata"][field].as_object() else {
+            continue;
+        };
+        let pairs = metadata.entry(field).or_insert_with(|| json!({}));
+        if !pairs.is_object() {
+            *pairs = json!({});
+        }
+        if let Some(pairs) = pairs.as_object_mut() {
+            let wanted = wanted
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone()));
+            pairs.extend(wanted);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use muster_shared::names::annotation::MANAGED_LABELS;
-    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_object_keeps_its_marks_whatever_a_rule_retains() {
+        let desired = json!({"metadata": {"labels": {"work": "w"}, "annotations": {"of": "w"}}});
+        for metadata in [
+            json!({}),
+            json!({"labels": {"work": "other", "own": "1"}, "annotations": null, "managedFields": []}),
+            json!({"labels": "none"}),
+        ] {
+            let mut retained = json!({"metadata": metadata});
+            keep_marks(&mut retained, &desired);
+            let kept = &retained["metadata"];
+            assert_eq!(kept["labels"]["work"], "w", "{metadata}");
+            assert_eq!(kept["annotations"]["of"], "w", "{metadata}");
+            assert!(kept.get("managedFields").is_none());
+        }
+    }
 
     #[test]
     fn an_object_is_applied_for_fields_or_leftovers_and_with_what_the_member_decides() {

@@ -60,7 +60,7 @@ pub fn need(
         Some(Need::ReplicasChanged)
     } else if is_reschedule_requested(spec, status) {
         Some(Need::RescheduleRequested)
-    } else if !spec.is_workload() || !is_divided(placement) {
+    } else if !spec.is_workload() || !is_divided(placement) || is_uncounted(spec) {
         Some(Need::NotDivided)
     } else if is_target_deleting(spec, snapshot) {
         Some(Need::TargetDeleting)
@@ -119,6 +119,13 @@ fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> boo
                 .iter()
                 .any(|target| target.replicas != spec.replicas)
     }
+}
+
+/// Whether the workload has components, and its targets do not say how many they have: then only
+/// scheduling tells whether a target is missing.
+fn is_uncounted(spec: &ResourceBindingSpec) -> bool {
+    let mut targets = spec.clusters.iter();
+    !spec.components.is_empty() && targets.all(|target| target.components.is_empty())
 }
 
 /// Whether a cluster has components in other numbers than the template asks for.

@@ -15,6 +15,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use muster_interpreter::Operation;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -22,9 +23,22 @@ use tokio::time::timeout;
 
 use super::context::shortened;
 use super::error::Fault;
+use crate::work_status::LONGEST_STATUS;
 
-/// Bytes of the longest answer: a patch of the largest object that an API server stores, in base64.
-const LONGEST_ANSWER: usize = 4 << 20;
+/// Returns the bytes of the longest answer. A patch may be one of the largest object that an API
+/// server stores, in base64; numbers, a health and a status that can be reported are short, and
+/// parsed they take many times as much memory.
+pub(super) fn longest_answer(operation: Operation) -> usize {
+    match operation {
+        Operation::Retain | Operation::ReviseReplica | Operation::AggregateStatus => 4 << 20,
+        Operation::InterpretDependency => 1 << 20,
+        Operation::InterpretStatus => 4 * LONGEST_STATUS,
+        Operation::InterpretReplica
+        | Operation::InterpretComponent
+        | Operation::InterpretHealth => 64 << 10,
+    }
+}
+
 /// Bytes of the longest body of an error that is read, to be quoted.
 const LONGEST_ERROR: usize = 1024;
 /// Connections that are kept for the next question.
@@ -67,14 +81,23 @@ impl Client {
     }
 
     /// Sends a question and returns the body of the answer.
-    pub(super) async fn post(&self, body: Bytes, deadline: Duration) -> Result<Bytes, Fault> {
-        match timeout(deadline, self.exchange(body, deadline)).await {
+    pub(super) async fn post(
+        &self,
+        body: Bytes,
+        (deadline, longest): (Duration, usize),
+    ) -> Result<Bytes, Fault> {
+        match timeout(deadline, self.exchange(body, deadline, longest)).await {
             Ok(answer) => answer,
             Err(_) => Err(Fault::Timeout(deadline.as_secs())),
         }
     }
 
-    async fn exchange(&self, body: Bytes, deadline: Duration) -> Result<Bytes, Fault> {
+    async fn exchange(
+        &self,
+        body: Bytes,
+        deadline: Duration,
+        longest: usize,
+    ) -> Result<Bytes, Fault> {
         let broken = |error: &dyn std::error::Error| Fault::Connection(words(error));
         // The API machinery tells a webhook its deadline so.
         let path = self.uri.path();
@@ -101,7 +124,7 @@ impl Client {
                 text: shortened(String::from_utf8_lossy(&text).trim()),
             });
         }
-        read(answer.into_body(), LONGEST_ANSWER, true).await
+        read(answer.into_body(), longest, true).await
     }
 }
 

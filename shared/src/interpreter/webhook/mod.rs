@@ -283,9 +283,11 @@ async fn send(request: &Request) -> (Result<Answer, Fault>, usize) {
         Err(reason) => return (Err(Fault::Configuration(reason.clone())), 0),
     };
     let begun = Instant::now();
-    let answer = client
-        .post(request.body.clone(), request.hook.timeout)
-        .await;
+    let limits = (
+        request.hook.timeout,
+        client::longest_answer(request.operation),
+    );
+    let answer = client.post(request.body.clone(), limits).await;
     let bytes = answer.as_ref().map_or(0, Bytes::len);
     let outcome = answer.and_then(|body| context::read(request.operation, &request.uid, &body));
     let result = if outcome.is_ok() { "success" } else { "error" };

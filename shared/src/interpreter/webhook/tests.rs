@@ -263,7 +263,7 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
         ),
         (
             Box::new(|_| (200, vec![b' '; 10 << 20])),
-            "more than the 4194304 bytes",
+            "more than the 65536 bytes",
         ),
         (
             Box::new(|question| {
