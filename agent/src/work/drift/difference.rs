@@ -57,8 +57,8 @@ fn fields(
 }
 
 /// Restores the labels and annotations of the desired object, by which its Work is found, and
-/// removes what the server keeps of its owners: a rule that retains all metadata of the member must not make the
-/// object ownerless.
+/// removes what the server keeps of its owners: a rule that retains all metadata of the member must
+/// not make the object ownerless.
 fn keep_marks(retained: &mut Value, desired: &Value) {
     let Some(metadata) = retained.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
