@@ -86,7 +86,12 @@ impl Picture {
             picture.clusters.insert(cluster.name_any(), seen);
         }
         for name in [WEB, SHOP, SETTINGS] {
-            picture.workloads.insert(name, workload(view, name));
+            let kind = if name == SETTINGS {
+                "ConfigMap"
+            } else {
+                "Deployment"
+            };
+            picture.workloads.insert(name, workload(view, kind, name));
         }
         picture
     }
@@ -97,12 +102,8 @@ impl Picture {
     }
 }
 
-fn workload(view: &View, name: &str) -> Workload {
-    let kind = if name == SETTINGS {
-        "ConfigMap"
-    } else {
-        "Deployment"
-    };
+/// A Deployment or ConfigMap of the namespace `default`, as far as it was observed.
+pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
     let binding = view.bindings.list().into_iter().find(|binding| {
         binding.spec().resource.name == name && binding.spec().resource.kind == kind
     });
@@ -127,7 +128,7 @@ fn workload(view: &View, name: &str) -> Workload {
         copies: BTreeMap::new(),
     };
     for (member, seen) in &view.members {
-        let copy = if name == SETTINGS {
+        let copy = if kind == "ConfigMap" {
             seen.config_maps.get(Some("default"), name).map(|_| Copy {
                 wanted: 1,
                 ready: 1,
