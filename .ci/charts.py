@@ -102,8 +102,8 @@ def control_plane():
     check(f"{path}: gates and further flags arrive", {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(main["args"]))
     _, main = container(external(path, {"eviction": {"largeClusterNumThreshold": 2_000_000}}))
     check(f"{path}: large numbers stay numbers", "--large-cluster-num-threshold=2000000" in main["args"], str(main["args"]))
-    _, main = container(external(path, {"image": {"repository": "r/x", "digest": "sha256:" + "a" * 64}}))
-    check(f"{path}: an image by digest", main["image"] == "r/x@sha256:" + "a" * 64, main["image"])
+    _, main = container(external(path, {"image": {"repository": "r.example/x", "digest": "sha256:" + "a" * 64}}))
+    check(f"{path}: an image by digest", main["image"] == "r.example/x@sha256:" + "a" * 64, main["image"])
     none = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     check(f"{path}: no kinds for the host cluster", not none, str(len(none)))
     kinds = {each["metadata"]["name"] for each in external(path, {"definitions": {"create": True}}) if each["kind"] == "CustomResourceDefinition"}
@@ -447,7 +447,7 @@ def bundled():
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
     objects = rendered(path, {"networkPolicy": {"enabled": True, "metricsFrom": peers}})
     policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "NetworkPolicy"}
-    guarded = {"muster", "muster-fleet-api", "muster-fleet-etcd", "muster-fleet-manager", "muster-fleet-certificates"}
+    guarded = {"muster", "muster-fleet-api", "muster-fleet-etcd", "muster-fleet-etcd-jobs", "muster-fleet-manager", "muster-fleet-certificates"}
     check(f"{path}: every part of a fleet API is guarded", set(policies) == guarded, str(set(policies)))
     admitted = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in policies["muster-fleet-etcd"]["ingress"][0]["from"]]
     check(f"{path}: etcd admits its API server, its members and its jobs", admitted == ["muster-fleet-api", "muster-fleet-etcd", "muster-fleet-etcd-jobs"], str(admitted))

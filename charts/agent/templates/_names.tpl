@@ -1,35 +1,64 @@
+{{- /* Name of everything that the chart makes, or its start. */ -}}
+{{- define "muster.fullname" -}}
+{{ .Values.fullnameOverride | default .Release.Name }}
+{{- end }}
+
+{{- /* What this chart was installed from, with its version: the release workflow notes it in Chart.yaml. */ -}}
+{{- define "muster.chart" -}}
+{{ index (.Chart.Annotations | default dict) "failover.muster.io/location" | default "charts/agent" }}
+{{- end }}
+
 {{- define "muster.labels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: muster
+{{- $labels := dict "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/part-of" "muster" -}}
+{{- $labels = merge (include "muster.selector" . | fromYaml) $labels .Values.commonLabels -}}
+{{ toYaml $labels }}
 {{- end }}
 
 {{- define "muster.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* A tag, or a digest, which no registry can exchange. */ -}}
+{{- /*
+A digest, which no registry can exchange, is used in place of a tag. A repository that names a registry keeps it, unless all images come from
+one (global.imageRegistry).
+*/ -}}
 {{- define "muster.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
-{{- end -}}
+{{- $image := .Values.image -}}
+{{- $registry := .Values.global.imageRegistry | default (ternary "" $image.registry (regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository)) -}}
+{{- if $registry }}{{ trimSuffix "/" $registry }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- /* The pods' PriorityClass. It has no namespace, so that its own name says whose it is. */ -}}
 {{- define "muster.priorityClass" -}}
-{{ .Values.priorityClass.name | default (printf "%s-%s" .Release.Name .Release.Namespace | trimSuffix "-") }}
+{{ .Values.priorityClass.name | default (printf "%s-%s" (include "muster.fullname" .) .Release.Namespace | trimSuffix "-") }}
 {{- end }}
 
 {{- /* The Secret with the bootstrap kubeconfig; empty where the agent does not join by itself. */ -}}
 {{- define "muster.bootstrap" -}}
 {{- if .Values.fleet.server -}}
-{{ .Release.Name }}-bootstrap
+{{ include "muster.fullname" . }}-bootstrap
 {{- else -}}
 {{ .Values.fleet.bootstrapSecret }}
 {{- end -}}
+{{- end }}
+
+{{- /* A probe: list of what is asked, the chart's own figures, and those of the values. */ -}}
+{{- define "muster.probe" -}}
+{{ merge (dict) (index . 2) (index . 1) (dict "httpGet" (index . 0)) | toYaml }}
+{{- end }}
+
+{{- /*
+An object of a file with names to fill in, with the labels of all objects: list of the chart's context and the text. ServiceAccounts get their
+annotations.
+*/ -}}
+{{- define "muster.object" -}}
+{{- $chart := index . 0 -}}
+{{- $object := index . 1 | replace "NAMESPACE" $chart.Release.Namespace | replace "RELEASE" (include "muster.fullname" $chart) | fromYaml -}}
+{{- $_ := set $object.metadata "labels" (include "muster.labels" $chart | fromYaml) -}}
+{{- if and (eq $object.kind "ServiceAccount") $chart.Values.serviceAccount.annotations -}}
+{{- $_ := set $object.metadata "annotations" $chart.Values.serviceAccount.annotations -}}
+{{- end -}}
+{{ toYaml $object }}
 {{- end }}

@@ -1,0 +1,96 @@
+{{- /* Labels and annotations of a part's pods: list of the chart's context, the part's name, its values, and annotations of the chart's own. */ -}}
+{{- define "muster.pod.metadata" -}}
+{{- $chart := index . 0 -}}
+{{- $part := index . 2 -}}
+labels: {{- merge (include "muster.part.labels" (list $chart (index . 1)) | fromYaml) $part.podLabels | toYaml | nindent 2 }}
+{{- with merge (dict) $part.podAnnotations (index . 3) }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Annotations by which a Prometheus without its operator finds a port; none where the operator is told. */ -}}
+{{- define "muster.pod.scraped" -}}
+{{- $monitored := or .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled -}}
+{{- if not $monitored }}
+prometheus.io/scrape: "true"
+prometheus.io/port: "8080"
+{{- else }}{}
+{{- end }}
+{{- end }}
+
+{{- /* Who the pods of a part run as and where: list of the chart's context, the part's name and its values. What a part leaves empty is as for the control plane. */ -}}
+{{- define "muster.pod.placement" -}}
+{{- $chart := index . 0 -}}
+{{- $part := index . 2 -}}
+{{- $selector := include "muster.part.selector" . | fromYaml -}}
+priorityClassName: {{ include "muster.priorityClass" $chart }}
+# Environment variables of other Services are of no use here, and thousands of them slow a start.
+enableServiceLinks: false
+{{- with $chart.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- with $part.nodeSelector | default $chart.Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $part.tolerations | default $chart.Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $part.topologySpreadConstraints | default $chart.Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- /* Without a selector the constraint is about the part's own pods. */}}
+  - {{ ternary . (merge (dict "labelSelector" (dict "matchLabels" $selector)) .) (hasKey . "labelSelector") | toYaml | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
+affinity:
+  {{- with $part.affinity | default $chart.Values.affinity }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  # On different nodes and in different zones where there are some; a cluster of one node has all of them on it.
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      {{- range $weight, $key := dict "100" "kubernetes.io/hostname" "50" "topology.kubernetes.io/zone" }}
+      - weight: {{ $weight }}
+        podAffinityTerm:
+          topologyKey: {{ $key }}
+          labelSelector:
+            matchLabels: {{- toYaml $selector | nindent 14 }}
+      {{- end }}
+  {{- end }}
+{{- end }}
+
+{{- define "muster.pod.unprivileged" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- /* A probe: list of what is asked, the chart's own figures, and those of the values. */ -}}
+{{- define "muster.pod.probe" -}}
+{{ merge (dict) (index . 2) (index . 1) (dict "httpGet" (index . 0)) | toYaml }}
+{{- end }}
+
+{{- /*
+Environment of a program that connects to APIs: list of the chart's context and the part's values. Names within this cluster are not asked for
+from a proxy.
+*/ -}}
+{{- define "muster.pod.env" -}}
+{{- $proxy := (index . 0).Values.proxy -}}
+{{- $env := list -}}
+{{- if $proxy.httpsProxy -}}
+{{- $none := concat (list "localhost" "127.0.0.1" ".svc" (print "." (index . 0).Values.fleetApi.clusterDomain)) $proxy.noProxy | uniq -}}
+{{- $env = list (dict "name" "HTTPS_PROXY" "value" $proxy.httpsProxy) (dict "name" "NO_PROXY" "value" (join "," $none)) -}}
+{{- end -}}
+{{- with concat $env (index . 1).extraEnv }}
+env: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
