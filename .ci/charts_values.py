@@ -96,8 +96,9 @@ def the_same_at_each_rendering():
     for path, values in [(CONTROL_PLANE, OF_CONTROL_PLANE), (AGENT, OF_AGENT)]:
         check(f"{path}: with everything on, the same at each rendering", rendered(path, values) == rendered(path, values))
         for file in sorted(pathlib.Path(path, "templates").iterdir()):
-            if file.name == "NOTES.txt":
+            if file.name in ("NOTES.txt", "_preflight.tpl"):
                 continue
+            check(f"{path}/templates/{file.name}: no object depends on what the cluster has", "muster.preflight" not in file.read_text())
             made = re.findall(r"\b(lookup|rand\w+|gen[A-Z]\w+|now|uuidv4|Release\.(?:IsInstall|IsUpgrade|Revision))\b", re.sub(r"\{\{-? */\*.*?\*/ *-?\}\}", "", file.read_text(), flags=re.S))
             check(f"{path}/templates/{file.name}: depends on values alone", not made, str(made))
         hooks = [each["metadata"]["name"] for each in rendered(path, values) if "helm.sh/hook" in each["metadata"].get("annotations", {})]
@@ -229,7 +230,23 @@ def network_policies():
     check(f"{CONTROL_PLANE}: only incoming connections, where that is asked for", {tuple(each["spec"]["policyTypes"]) for each in quiet if each["kind"] == "NetworkPolicy"} == {("Ingress",)})
 
 
+def metadata():
+    """What a registry shows of the charts is true."""
+    version = re.search(r'^version = "([^"]+)"', pathlib.Path("Cargo.toml").read_text(), flags=re.M)[1]
+    for path, values in [(CONTROL_PLANE, {}), (AGENT, MEMBER)]:
+        chart = yaml.safe_load(pathlib.Path(path, "Chart.yaml").read_text())
+        check(f"{path}: the version of the workspace", (chart["version"], chart["appVersion"]) == (version, version), str(chart))
+        shown = {each["image"] for each in yaml.safe_load(chart["annotations"]["artifacthub.io/images"])}
+        used = {each["image"] for pod in pods(rendered(path, values)).values() for each in pod["spec"]["containers"] + pod["spec"].get("initContainers", [])}
+        check(f"{path}: shows the images that it uses", shown == used, str(shown ^ used))
+        local = "https://github.com/muster-io/muster/blob/main/"
+        links = [each["url"] for each in yaml.safe_load(chart["annotations"]["artifacthub.io/links"])] + [each["url"] for each in chart["maintainers"]]
+        gone = [each for each in links if each.startswith(local) and not pathlib.Path(each.removeprefix(local)).exists()]
+        check(f"{path}: links to pages that there are", not gone, str(gone))
+
+
 def values_of_charts():
+    metadata()
     enumerations()
     for path in (CONTROL_PLANE, AGENT):
         schema_and_values(path)

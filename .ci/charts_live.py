@@ -1,0 +1,206 @@
+"""The charts on a real kube-apiserver: installed twice, upgraded, refused where they should be, and uninstalled."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import yaml
+from charting import FAILURES, check, rendered
+from charts_values import AGENT, CONTROL_PLANE, OF_AGENT, OF_CONTROL_PLANE
+from helm_python import Config
+
+ASSETS = pathlib.Path(os.environ["KUBEBUILDER_ASSETS"])
+TOKEN = "administrator"
+MONITORING = ["PodMonitor", "ServiceMonitor", "PrometheusRule"]
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def api():
+    """A kube-apiserver with its etcd: prints nothing, ends with the block."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+        peer, client, secure = free_port(), free_port(), free_port()
+        (folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
+        etcd = [f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}", f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync"]
+        server = [
+            f"--etcd-servers=http://127.0.0.1:{client}",
+            f"--secure-port={secure}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder}/certificates",
+            f"--token-auth-file={folder}/tokens",
+            f"--service-account-key-file={folder}/accounts.key",
+            f"--service-account-signing-key-file={folder}/accounts.key",
+            "--service-account-issuer=https://localhost",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+        for name, flags in [("etcd", etcd), ("kube-apiserver", server)]:
+            log = stack.enter_context(open(folder / f"{name}.log", "w"))
+            process = subprocess.Popen([ASSETS / name, *flags], stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        url = f"https://127.0.0.1:{secure}"
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "it",
+                    "clusters": [{"name": "it", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
+                    "users": [{"name": "it", "user": {"token": TOKEN}}],
+                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+                }
+            )
+        )
+        deadline = time.monotonic() + 120
+        # Helm asks for the description of every kind, which comes a little later than the rest.
+        while kubectl(kubeconfig, "get", "--raw", "/readyz")[0] or kubectl(kubeconfig, "get", "--raw", "/openapi/v2")[0]:
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit((folder / "kube-apiserver.log").read_text()[-2000:])
+            time.sleep(0.5)
+        yield kubeconfig
+
+
+def kubectl(kubeconfig, *words, given=None):
+    done = subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *words], input=given, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+class Cluster:
+    def __init__(self, kubeconfig):
+        self.kubeconfig = kubeconfig
+
+    def apply(self, *objects):
+        code, said = kubectl(self.kubeconfig, "apply", "--server-side", "--validate=false", "-f", "-", given=yaml.safe_dump_all(objects))
+        assert code == 0, said
+
+    def names(self, kinds, namespace):
+        code, said = kubectl(self.kubeconfig, "-n", namespace, "get", kinds, "-o", "json")
+        assert code == 0, said
+        return {(each["kind"], each["metadata"]["name"]) for each in json.loads(said)["items"]}
+
+    def helm(self, namespace):
+        return Config(kubeconfig_path=self.kubeconfig, namespace=namespace)
+
+    def install(self, chart, values, name="muster", namespace="muster-system"):
+        """The release, or the words of the refusal."""
+        try:
+            return self.helm(namespace).install(chart, name, values, namespace=namespace, create_namespace=True), ""
+        except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+            return None, str(error)
+
+
+def preflight(cluster):
+    _, words = cluster.install(CONTROL_PLANE, {})
+    check("no storage class: refused before anything is made, with the value to set", "no default StorageClass: set fleetApi.etcd.s" in words and "there are: none" in words, words)
+    check("and nothing is left behind", not cluster.names("deployments,statefulsets,services,secrets", "muster-system"))
+    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"}, "provisioner": "example.com/none"})
+    _, words = cluster.install(CONTROL_PLANE, {"fleetApi": {"etcd": {"storage": {"className": "fast"}, "snapshots": {"className": "slow"}}}})
+    check("a storage class that is not there: the same, with those that are", 'no StorageClass "fast"' in words and "there are: slow" in words, words)
+    release, words = cluster.install(CONTROL_PLANE, {"fleetApi": {"etcd": {"storage": {"className": "slow"}, "snapshots": {"className": "slow"}}}}, name="named", namespace="scratch")
+    check("a storage class that is there will do", release is not None, words)
+    cluster.helm("scratch").uninstall("named")
+    release, words = cluster.install(CONTROL_PLANE, {"preflight": False}, name="unasked", namespace="scratch")
+    check("and nothing is looked at where that is not wanted", release is not None, words)
+    cluster.helm("scratch").uninstall("unasked")
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow", "annotations": default}, "provisioner": "example.com/none"})
+
+
+def life(cluster):
+    helm = cluster.helm("muster-system")
+    release, words = cluster.install(CONTROL_PLANE, {"fleetApi": {"service": {"type": "NodePort", "nodePort": 30443}}})
+    check("a real API takes every object of charts/control-plane", release is not None, words)
+    said = release["notes"] if release else ""
+    check("the notes name the next commands, whole", "rollout status deployment/muster-fleet-certificates" in said and not [word for word in ("CHART", "RELEASE", "...", "<") if word in said], said)
+    _, words = cluster.install(CONTROL_PLANE, {})
+    check("the same name twice: refused", "cannot re-use a name" in words or "cannot reuse a name" in words, words)
+    _, words = cluster.install(CONTROL_PLANE, {"fleetApi": {"service": {"type": "NodePort", "nodePort": 30443}}}, namespace="second")
+    check("a port that is in use: refused, with the port", "30443" in words and "already allocated" in words, words)
+    with contextlib.suppress(Exception):
+        cluster.helm("second").uninstall("muster")
+    release, words = cluster.install(CONTROL_PLANE, {}, namespace="third")
+    check("two installations in one cluster", release is not None, words)
+    before = cluster.names("deployments,statefulsets,services,poddisruptionbudgets,roles", "muster-system")
+    check("do not touch each other", before and before == cluster.names("deployments,statefulsets,services,poddisruptionbudgets,roles", "third"))
+
+    _, words = upgrade(helm, CONTROL_PLANE, OF_CONTROL_PLANE)
+    check("monitors without the operator: refused, with the kind that is missing", "PodMonitor" in words and "no matches for kind" in words, words)
+    for kind in MONITORING:
+        plural = kind.lower() + "s"
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        spec = {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}]}
+        cluster.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.monitoring.coreos.com"}, "spec": spec})
+    deadline = time.monotonic() + 60
+    while not all(each.lower() + "s" in kubectl(cluster.kubeconfig, "get", "--raw", "/apis/monitoring.coreos.com/v1")[1] for each in MONITORING):
+        assert time.monotonic() < deadline, "the kinds of the operator are not served"
+        time.sleep(0.5)
+    high = yaml.safe_load(pathlib.Path(CONTROL_PLANE, "values-ha.yaml").read_text())
+    fixed = {**high, "fleetApi": {part: each for part, each in high["fleetApi"].items() if part != "etcd"}}
+    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {**OF_CONTROL_PLANE, **fixed})
+    check("everything on: a real API takes it as an upgrade", release is not None, words)
+    helm = cluster.helm("muster-system")
+    helm.rollback("muster")
+    # What the controller makes at run time is nobody's to remove.
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "muster-fleet-ca", "namespace": "muster-system"}})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    cluster.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-muster-fleet-etcd-0", "namespace": "muster-system"}, "spec": claim})
+    helm.uninstall("muster")
+    left = {each for each in cluster.names("deployments,statefulsets,cronjobs,services,secrets,configmaps,persistentvolumeclaims,roles", "muster-system") if each[1] != "kube-root-ca.crt"}
+    expected = {("Secret", "muster-fleet-ca"), ("PersistentVolumeClaim", "data-muster-fleet-etcd-0"), ("PersistentVolumeClaim", "muster-fleet-etcd-snapshots")}
+    check("helm uninstall keeps authorities, the store and its snapshots, and nothing else", left == expected, str(left ^ expected))
+    release, words = cluster.install(CONTROL_PLANE, {})
+    check("installed again, it finds them", release is not None, words)
+
+
+def upgrade(helm, chart, values):
+    try:
+        return helm.upgrade(chart, "muster", values), ""
+    except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+        return None, str(error)
+
+
+def agent(cluster):
+    release, words = cluster.install(AGENT, {"clusterName": "member1", "fleet": {"server": "https://fleet.example.com", "token": "abcdef.0123456789abcdef"}}, namespace="member")
+    check("a real API takes every object of charts/agent", release is not None, words)
+    for values in (OF_AGENT, {**OF_AGENT, "rights": {"preset": "workloads"}}):
+        release, words = upgrade(cluster.helm("member"), AGENT, values)
+        check(f"{AGENT}: and of an upgrade to {sorted(values)}", release is not None, words)
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "muster-fleet-kubeconfig", "namespace": "member"}})
+    workload = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}}
+    cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "placed", "namespace": "member", "labels": {"work.karmada.io/name": "x"}}, "spec": workload})
+    cluster.helm("member").uninstall("muster")
+    left = {each for each in cluster.names("deployments,secrets,services,configmaps,roles", "member") if each[1] != "kube-root-ca.crt"}
+    check("helm uninstall of an agent keeps its certificate and every workload", left == {("Secret", "muster-fleet-kubeconfig"), ("Deployment", "placed")}, str(left))
+
+
+def fleet_objects(cluster):
+    values = {"fleetApi": {"mode": "external"}, "definitions": {"create": True}, "access": {"create": True, "members": ["m1"], "secrets": True, "registration": True}, "webhook": {"configure": True}}
+    ours = [each for each in rendered(CONTROL_PLANE, values) if each["kind"] in ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Namespace") or "Webhook" in each["kind"]]
+    code, said = kubectl(cluster.kubeconfig, "apply", "--server-side", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(ours))
+    check("a real API takes the kinds, roles and webhooks of the fleet", code == 0, said)
+
+
+with api() as where:
+    there = Cluster(where)
+    preflight(there)
+    life(there)
+    agent(there)
+    fleet_objects(there)
+print(f"charts on a real API: {len(FAILURES)} failed")
+sys.exit(1 if FAILURES else 0)
