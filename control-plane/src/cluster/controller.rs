@@ -22,7 +22,7 @@ use super::monitored::{self, Monitoring};
 use super::{fleet_id, rollcall};
 use crate::cluster::duplicates;
 use crate::fleet::Fleet;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, is_of_namespace};
 use crate::taint::condition_taints;
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
@@ -310,7 +310,9 @@ async fn release_works(
     Ok(())
 }
 
-/// Deletes Works, for the agent to see to.
+/// Deletes Works, for the agent to see to. Namespaces that came to the member by themselves stay
+/// there: they may hold objects that the fleet did not place, such as volume claims of workloads
+/// that moved away.
 async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,
@@ -321,6 +323,14 @@ async fn delete_works(
         .filter(|work| work.metadata.deletion_timestamp.is_none());
     for work in staying {
         let (name, params) = (work.name_any(), DeleteParams::default());
+        let preserved = work.preserve_resources_on_deletion == Some(true);
+        if is_of_namespace(&work.metadata) && !preserved {
+            let patch = Patch::Merge(json!({"spec": {"preserveResourcesOnDeletion": true}}));
+            let patched = works_of(fleet, cluster)
+                .patch(&name, &PatchParams::default(), &patch)
+                .await;
+            tolerate(patched.map(drop)).map_err(failed("preserve the namespaces", cluster))?;
+        }
         let deleted = works_of(fleet, cluster).delete(&name, &params).await;
         tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
     }

@@ -184,6 +184,12 @@ impl WorkIndex {
     }
 }
 
+/// Whether a Work brings a namespace of the fleet to a member, and belongs to no binding.
+pub fn is_of_namespace(work: &ObjectMeta) -> bool {
+    let mut owners = work.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "Namespace")
+}
+
 /// The permanent id of the binding that a Work was made for.
 pub fn owner_id(work: &CachedWork) -> Option<&str> {
     let id = |key: &str| work.labels.get(key).filter(|id| !id.is_empty());

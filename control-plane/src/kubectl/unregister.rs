@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
-use muster_shared::api::work::Work;
+use muster_shared::api::work::{Manifest, Work};
 use muster_shared::client::{self, Profile};
 use muster_shared::fleet_id::{self, FleetId, Owner};
 use muster_shared::k8s::{
@@ -22,11 +22,17 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use super::register::{SECRET, call};
+use crate::fleet::completion;
+use crate::fleet::works::is_of_namespace;
 use crate::registration::access;
 use crate::registration::token::{self, Entry, SECRET_TYPE};
 
 /// The name under which agents write.
 const AGENT: &str = "muster-agent";
+/// Works that are named when a Cluster cannot go.
+const NAMED: usize = 5;
+/// Works in a page of a list.
+const PAGE: u32 = 100;
 /// Between two looks whether the Cluster is gone.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -247,24 +253,12 @@ pub(super) async fn part(
 ) -> anyhow::Result<()> {
     let name = options.cluster();
     let works: Api<Work> = Api::namespaced(fleet.clone(), &execution_namespace(name));
-    let some = call(
-        "look for its Works",
-        works.list(&ListParams::default().limit(5)),
-    )
-    .await?;
-    let names: Vec<String> = some.iter().map(ResourceExt::name_any).collect();
+    let names = workloads(&works).await?;
+    let (some, more) = names.split_at(names.len().min(NAMED));
     ensure!(
         names.is_empty() || options.force,
-        "workloads are placed in {name:?} (Works {names:?}{}): move them first (a NoExecute taint, or their policies), or give --force",
-        if some
-            .metadata
-            .continue_
-            .is_some_and(|token| !token.is_empty())
-        {
-            " and more"
-        } else {
-            ""
-        }
+        "workloads are placed in {name:?} (Works {some:?}{}): move them first (a NoExecute taint, or their policies), or give --force",
+        if more.is_empty() { "" } else { " and more" }
     );
     let params = DeleteParams {
         preconditions: Some(Preconditions {
@@ -295,6 +289,51 @@ pub(super) async fn part(
     Ok(())
 }
 
+/// Names of Works that hold what would be missed: the first few of them. Namespaces stay in the
+/// member, and a Job that has completed has nothing left to do there.
+async fn workloads(works: &Api<Work>) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = call("look for its Works", works.list(&page)).await?;
+        names.extend(
+            list.iter()
+                .filter(|work| is_missed(work))
+                .map(ResourceExt::name_any),
+        );
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() && names.len() <= NAMED => {
+                page = page.continue_token(&token);
+            }
+            _ => return Ok(names),
+        }
+    }
+}
+
+/// Whether something would be missed if the objects of a Work were removed from the member.
+fn is_missed(work: &Work) -> bool {
+    if is_of_namespace(&work.metadata) {
+        return false;
+    }
+    let statuses = work
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.manifest_statuses);
+    let completed = |(ordinal, manifest): (usize, &Manifest)| {
+        let Manifest(object) = manifest;
+        let of_it = statuses
+            .iter()
+            .find(|it| usize::try_from(it.identifier.ordinal) == Ok(ordinal));
+        object["apiVersion"] == "batch/v1"
+            && object["kind"] == "Job"
+            && of_it
+                .and_then(|it| it.status.as_ref())
+                .is_some_and(|status| completion::is_complete(&status.0))
+    };
+    let manifests = &work.spec.workload.manifests;
+    manifests.is_empty() || !manifests.iter().enumerate().all(completed)
+}
+
 /// Deletes the tokens that are for this cluster alone.
 async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
     let secrets: Api<Secret> = Api::namespaced(fleet.clone(), token::NAMESPACE);
@@ -319,4 +358,57 @@ async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
 fn say(told: &mut String, line: &str) {
     // Writing to a string does not fail.
     let _ = writeln!(told, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn work(owner: &str, manifests: &Value, statuses: &Value) -> Work {
+        serde_json::from_value(json!({
+            "metadata": {"name": "w", "ownerReferences": [{
+                "apiVersion": "v1", "kind": owner, "name": "o", "uid": "u",
+            }]},
+            "spec": {"workload": {"manifests": manifests}},
+            "status": {"manifestStatuses": statuses},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn namespaces_and_completed_jobs_hold_no_member_back() {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
+        let web = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+        let reported = |ordinal: i64, kind: &str| {
+            json!({
+                "identifier": {"ordinal": ordinal, "version": "v1", "kind": "Job", "resource": "jobs", "name": "j"},
+                "status": {"conditions": [{"type": kind, "status": "True"}]},
+            })
+        };
+        let complete = json!([reported(0, "Complete")]);
+        for (owner, manifests, statuses, missed) in [
+            (
+                "Namespace",
+                json!([{"kind": "Namespace"}]),
+                json!([]),
+                false,
+            ),
+            ("ResourceBinding", json!([job]), complete.clone(), false),
+            (
+                "ResourceBinding",
+                json!([job]),
+                json!([reported(0, "Failed")]),
+                true,
+            ),
+            ("ResourceBinding", json!([job]), json!([]), true),
+            ("ResourceBinding", json!([web]), complete.clone(), true),
+            ("ResourceBinding", json!([job, job]), complete, true),
+            ("ResourceBinding", json!([]), json!([]), true),
+        ] {
+            let work = work(owner, &manifests, &statuses);
+            assert_eq!(is_missed(&work), missed, "{owner} {manifests} {statuses}");
+        }
+    }
 }

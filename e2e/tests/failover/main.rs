@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
+use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::provider::{Ability, Forget};
@@ -203,8 +204,9 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
     .await;
 }
 
-/// Whoever leaves may do so with nothing left behind: the agent has to keep its rights until the
-/// last Work is seen to.
+/// A member that leaves does so with no copy left behind: the agent has to keep its rights until the
+/// last Work is seen to. Namespaces stay, although the fleet made them: they may hold what the fleet
+/// never knew of, such as volume claims of a moved workload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
     let setting = Setting {
@@ -214,6 +216,13 @@ async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
     scenario(setting, async |story: &Story| {
         let clusters: Api<Cluster> = Api::all(story.fleet().api.client.clone());
         let namespaces: Api<Namespace> = Api::all(story.fleet().api.client.clone());
+        let member = story.fleet().member(VICTIM)?;
+        let theirs: Api<Namespace> = Api::all(member.api.client.clone());
+        let watched: Api<Namespace> = Api::all(member.api.watch_client.clone());
+        let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shared}\n";
+        story.fleet().apply(namespace).await?;
+        awaited(&watched, "shared", "the fleet makes it", |it| it.is_some()).await?;
+
         let leaving = clusters.delete(VICTIM, &DeleteParams::default()).await;
         leaving.context("deleting the Cluster")?;
         story
@@ -227,6 +236,14 @@ async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
             .await?;
         let execution = names::execution_namespace(VICTIM);
         awaited(&namespaces, &execution, "it is gone", |it| it.is_none()).await?;
+        let kept = theirs.get("shared").await.context("the shared namespace")?;
+        let goes = kept.metadata.deletion_timestamp.is_some();
+        let bound = kept.labels().contains_key(names::label::MANAGED);
+        if goes || bound {
+            return Err(
+                anyhow::anyhow!("namespace shared is removed or still bound: {kept:?}").into(),
+            );
+        }
         Ok(())
     })
     .await;
