@@ -2,6 +2,7 @@
 //!
 //! Answers of the interpreters count only once it is known which customizations there are: from
 //! the first complete list on, or since [`readable`](crate::readable) says that there are none.
+//! While the process may not read them, it is not known, and what was known before counts.
 
 use std::sync::Arc;
 
@@ -62,6 +63,10 @@ impl Customizations {
     /// Feeds the interpreters until shutdown. `refused` is told once why customizations cannot be
     /// read, if they cannot.
     pub async fn run(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
+        let refused = |reason: &str| {
+            self.informer.hindered(reason);
+            refused(reason);
+        };
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = until_readable(

@@ -70,6 +70,10 @@ impl InterpreterWebhooks {
 
     async fn follow(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
         let what = "configurations of interpreter webhooks";
+        let refused = |reason: &str| {
+            self.informer.hindered(reason);
+            refused(reason);
+        };
         let none = || self.interpreters.set_hooks(Hooks::default());
         tokio::select! {
             () = shutdown.cancelled() => return,

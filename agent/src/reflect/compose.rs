@@ -40,22 +40,18 @@ pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>, gone: &[Obj
     let mut settled: HashSet<_> = gone.iter().map(ObjectKey::object).collect();
     for (ordinal, key, _) in keys(work) {
         let now = seen.get(&key);
-        let lost = now.is_some_and(|now| now.lost);
-        let now = now
-            .filter(|now| !now.lost)
-            .map(|now| (now.status().map(RawExtension), now.health.clone()));
-        let said = || {
-            before.get(&key.object()).map(|said| {
+        let said = before.get(&key.object());
+        let said_status = || said.and_then(|said| said.status.clone());
+        let entry = match now {
+            Some(now) if now.lost => said.map(|_| (said_status(), ResourceHealth::Unhealthy)),
+            Some(now) if now.stays => Some((said_status(), now.health.clone())),
+            Some(now) => Some((now.status().map(RawExtension), now.health.clone())),
+            None => said.map(|said| {
                 let health = said.health.clone().unwrap_or(ResourceHealth::Unknown);
-                let health = if lost {
-                    ResourceHealth::Unhealthy
-                } else {
-                    health
-                };
                 (said.status.clone(), health)
-            })
+            }),
         };
-        if let Some((status, health)) = now.or_else(said) {
+        if let Some((status, health)) = entry {
             statuses.push(ManifestStatus {
                 identifier: identifier(&key, ordinal),
                 status,
@@ -180,6 +176,20 @@ mod tests {
             [(0, "a", Some(&json!({"from": "before"})))]
         );
         assert_eq!(statuses[0].health, Some(ResourceHealth::Unhealthy));
+    }
+
+    #[test]
+    fn an_object_whose_status_cannot_be_reflected_keeps_it_and_not_its_health() {
+        let seen = ["a", "b"].map(|name| {
+            let status = ObjectStatus::of_health(ResourceHealth::Unknown, None);
+            (key(name), status)
+        });
+        let work = work(&["a", "b"], &["a"]);
+        let statuses = compose(&work, &HashMap::from(seen), &[]).statuses;
+        let expected = [(0, "a", Some(&json!({"from": "before"}))), (1, "b", None)];
+        assert_eq!(names(&statuses), expected);
+        let unknown = |status: &ManifestStatus| status.health == Some(ResourceHealth::Unknown);
+        assert!(statuses.iter().all(unknown));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::interpreter::webhook::Pending;
-use muster_shared::interpreter::{Error, Interpreters, general_health};
+use muster_shared::interpreter::{Error, Interpreters};
 use muster_shared::work_status;
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub struct ObjectStatus {
     pub health: ResourceHealth,
     /// Whether the object is gone and could not be created again. Its last reported status stays.
     pub lost: bool,
+    /// Whether the last reported status stays, because the present one cannot be reflected.
+    pub stays: bool,
 }
 
 impl ObjectStatus {
@@ -29,6 +31,19 @@ impl ObjectStatus {
             status: status.map(|status| status.to_string().into()),
             health,
             lost: false,
+            stays: false,
+        }
+    }
+
+    /// Makes the status of an object of which the health alone is known, beside what was known of
+    /// it.
+    pub fn of_health(health: ResourceHealth, known: Option<Self>) -> Self {
+        match known.filter(|known| !known.lost) {
+            Some(known) => Self { health, ..known },
+            None => Self {
+                stays: true,
+                ..Self::new(None, health)
+            },
         }
     }
 
@@ -48,10 +63,13 @@ impl ObjectStatus {
 }
 
 /// Result of the interpretation of an object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
     /// The report; `None` if the object cannot be interpreted, so that the last report stays.
     pub status: Option<ObjectStatus>,
+    /// Health of an object whose status cannot be reflected: the status of the last report stays,
+    /// its health does not.
+    pub health: Option<ResourceHealth>,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
     /// Time after which another look may find more, because a script is not run, or a webhook not
@@ -67,38 +85,30 @@ impl Look {
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
         // Both are asked before either is waited for.
         let status = interpreters.status(object);
-        let health = if is_going(object) {
-            // Such an object is unhealthy, whatever its status says.
-            Ok(Some(false))
-        } else {
-            interpreters.health(object)
-        };
+        let health = interpreters.is_healthy(object);
         let asked = status.as_ref().err().and_then(Error::pending);
         let pending = asked.or_else(|| health.as_ref().err().and_then(Error::pending));
         if pending.is_some() {
             return Self {
-                status: None,
-                trouble: None,
-                again: None,
                 pending,
+                ..Self::default()
             };
         }
+        let (health, error) = match health {
+            Ok(false) => (ResourceHealth::Unhealthy, None),
+            Ok(true) => (ResourceHealth::Healthy, None),
+            Err(error) => (ResourceHealth::Unknown, Some(error)),
+        };
         let status = match status {
             Ok(status) => status,
             Err(error) => {
                 return Self {
-                    status: None,
+                    health: Some(health),
                     again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
-                    pending: None,
+                    ..Self::default()
                 };
             }
-        };
-        let health = health.map(|ruled| ruled.or_else(|| general_health(object)));
-        let (health, error) = match health {
-            Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
-            Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
-            Err(error) => (ResourceHealth::Unknown, Some(error)),
         };
         let again = error.as_ref().and_then(Error::retry_after);
         let excess = status.as_ref().map(work_status::check);
@@ -107,14 +117,14 @@ impl Look {
                 status: Some(ObjectStatus::new(None, health)),
                 trouble: Some(Trouble::Status(excess.to_string())),
                 again,
-                pending: None,
+                ..Self::default()
             };
         }
         Self {
             status: Some(ObjectStatus::new(status.as_ref(), health)),
             trouble: error.map(|error| Trouble::Health(error.to_string())),
             again,
-            pending: None,
+            ..Self::default()
         }
     }
 
@@ -122,31 +132,23 @@ impl Look {
     pub fn lost() -> Self {
         Self {
             status: Some(ObjectStatus::lost()),
-            trouble: None,
-            again: None,
-            pending: None,
+            ..Self::default()
         }
     }
 
     /// Of an object that cannot be read.
     pub fn unreadable(reason: String) -> Self {
         Self {
-            status: None,
             trouble: Some(Trouble::Status(reason)),
-            again: None,
-            pending: None,
+            ..Self::default()
         }
     }
 }
 
-/// Returns whether the object is being deleted in the member.
-fn is_going(object: &Value) -> bool {
-    let deleted = object.pointer("/metadata/deletionTimestamp");
-    deleted.is_some_and(|time| !time.is_null())
-}
-
 #[cfg(test)]
 mod tests {
+    use muster_shared::interpreter::Operation;
+    use muster_shared::interpreter::engine::Customization;
     use serde_json::json;
 
     use super::*;
@@ -173,6 +175,30 @@ mod tests {
                 Some(expected),
                 "{object}"
             );
+        }
+    }
+
+    #[test]
+    fn an_object_whose_status_cannot_be_reflected_has_its_present_health() {
+        let script = |operation, text: &str| Customization {
+            name: "w".to_owned(),
+            api_version: "example.io/v1".to_owned(),
+            kind: "Thing".to_owned(),
+            scripts: vec![(operation, text.to_owned())],
+        };
+        let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing",
+            "status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        let fails = "function ReflectStatus(o) return o.absent.field end";
+        let status = script(Operation::InterpretStatus, fails);
+        let fails = "function InterpretHealth(o) return o.absent.field end";
+        let health = script(Operation::InterpretHealth, fails);
+        for (scripts, expected) in [
+            (vec![status.clone()], ResourceHealth::Unhealthy),
+            (vec![status, health], ResourceHealth::Unknown),
+        ] {
+            let look = Look::at(&thing, &Interpreters::of(&scripts));
+            assert_eq!((look.status, look.health), (None, Some(expected)));
+            assert!(matches!(look.trouble, Some(Trouble::Status(_))));
         }
     }
 

@@ -42,7 +42,11 @@ impl Objects {
                 None => _ = self.troubles.remove(key),
             }
         }
-        if let Some(status) = look.status {
+        let status = look.status.or_else(|| {
+            let health = look.health?;
+            Some(ObjectStatus::of_health(health, self.seen(key).cloned()))
+        });
+        if let Some(status) = status {
             match self.place(key) {
                 Ok(place) if self.seen[place].1 == status => {}
                 Ok(place) => {
@@ -242,13 +246,11 @@ mod tests {
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
             let look = Look {
-                again: None,
-                pending: None,
                 status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
                 )),
-                trouble: None,
+                ..Look::default()
             };
             statuses.see("w", &key, look);
             queue.len()
@@ -287,6 +289,8 @@ mod tests {
         }
         let (seen, _) = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
+        // It is judged by its present status alone, which says too little.
+        assert_eq!(seen[&key].health, ResourceHealth::Unhealthy);
     }
 
     #[tokio::test(start_paused = true)]
@@ -303,13 +307,7 @@ mod tests {
             let (work, key) = (format!("w{number}"), key(number));
             statuses.see(&work, &key, Look::lost());
             statuses.forget(&work);
-            let nothing = Look {
-                again: None,
-                pending: None,
-                status: None,
-                trouble: None,
-            };
-            statuses.see(&work, &key, nothing);
+            statuses.see(&work, &key, Look::default());
             // The objects of one Work take turns.
             statuses.see("one", &key, Look::lost());
             statuses.retain("one", 1, || HashSet::from([key.clone()]));

@@ -177,22 +177,33 @@ pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Sets the agent ready once all Works are known.
+/// Sets the agent ready once all Works are known, and which interpreters the fleet has: nothing is
+/// applied or reported before.
 pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
     let (works, health) = (context.works.clone(), context.base.health.clone());
+    let (interpreters, feeds) = (Arc::clone(&context.interpreters), context.feeds.clone());
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
+        let unknown = || {
+            let (customizations, webhooks) = feeds.as_ref()?;
+            let trouble = customizations.informer().trouble();
+            trouble.or_else(|| webhooks.informer().trouble())
+        };
         let explains = async {
             loop {
-                if let Some(trouble) = works.trouble() {
+                if let Some(trouble) = works.trouble().or_else(&unknown) {
                     health.ready("works", Err(trouble));
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
+        let known = async {
+            works.synced().await;
+            interpreters.known().await;
+        };
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = works.synced() => health.ready("works", Ok(())),
+            () = known => health.ready("works", Ok(())),
             () = explains => {}
         }
         shutdown.cancelled().await;
@@ -201,7 +212,8 @@ pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
 
 /// Follows the customizations and interpreter webhooks of the fleet API. Where the agent may not
 /// read them, or one of them fails, an event on the Cluster says so: an agent may write events
-/// about its Cluster and its Works alone.
+/// about its Cluster and its Works alone. One that has never read them interprets nothing, because
+/// the built-in rules may call healthy what the fleet's do not.
 pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     let shutdown = context.base.shutdown.clone();
     let Some((customizations, webhooks)) = context.feeds.clone() else {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
 use muster_shared::api::binding::ResourceHealth;
@@ -191,17 +192,34 @@ async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_g
 }
 
 #[tokio::test]
-async fn without_the_right_to_read_customizations_the_built_in_rules_count_which_is_told() {
+async fn without_the_right_to_read_customizations_nothing_is_called_healthy_until_it_is_granted() {
     let bench = Bench::start().await;
     let group = "system:karmada:agents";
     crate::survival::grant_karmadactl_role(&bench).await;
+    let roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
+    let mut role = roles.get("agent").await.unwrap();
+    let all = role.rules.clone();
+    let groups = |rule: &PolicyRule| rule.api_groups.clone().unwrap_or_default();
+    let rules = role.rules.as_mut().unwrap();
+    rules.retain(|rule| groups(rule) != ["config.karmada.io"]);
+    let role = roles.replace("agent", &PostParams::default(), &role).await;
     let _agent = bench.agent_in(&[group], |_| {});
     bench.joined().await;
-    bench.apply("web", json!([deployment("web")])).await;
+    bench.create_of("web", json!([deployment("web")])).await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=CustomizationsUnreadable");
     let told = first_event(&events, &about).await.message.unwrap();
-    assert!(told.contains("built-in rules"), "{told}");
+    assert!(told.contains("not known which there are"), "{told}");
+    let work = bench.works().get("web").await.unwrap();
+    assert_eq!(work.status, None, "nothing is reported of it");
+
+    let mut role = role.unwrap();
+    role.rules = all;
+    roles
+        .replace("agent", &PostParams::default(), &role)
+        .await
+        .unwrap();
+    bench.applied("web", "True").await;
 }
 
 #[tokio::test]

@@ -221,6 +221,7 @@ pub async fn grant_karmadactl_role(bench: &Bench) {
         {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "resourceNames": [MEMBER], "verbs": ["get", "delete"]},
         {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["create", "list", "watch"]},
         {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/status"], "resourceNames": [MEMBER], "verbs": ["update"]},
+        {"apiGroups": ["config.karmada.io"], "resources": ["resourceinterpreterwebhookconfigurations", "resourceinterpretercustomizations"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},

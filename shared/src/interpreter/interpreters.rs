@@ -19,8 +19,8 @@ use super::kind::unsupported;
 use super::layers::{Changed, Layers};
 use super::webhook::{Asked, Hooks, Question, Reply, Webhooks};
 use super::{
-    Error, MemberStatus, Replicas, aggregate_status, dependencies, health, hook_enabled,
-    interpret_replica, retain, revise_replica, status,
+    Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
+    hook_enabled, interpret_replica, retain, revise_replica, status,
 };
 use crate::api::binding::{
     AggregatedStatusItem, Component, ComponentReplicaRequirements, NodeClaim, ReplicaRequirements,
@@ -331,6 +331,21 @@ impl Interpreters {
             Some(found) => Ok(Some(found)),
             None => health(object),
         }
+    }
+
+    /// Returns whether an object in a member counts as healthy: by its rule, where its kind has none
+    /// by its conditions ([`general_health`]), and healthy where they say nothing. One that is being
+    /// deleted is not, whatever its status says.
+    ///
+    /// # Errors
+    /// As for [`health`](Self::health).
+    pub fn is_healthy(&self, object: &Value) -> Result<bool, Error> {
+        let deleted = object.pointer("/metadata/deletionTimestamp");
+        if deleted.is_some_and(|time| !time.is_null()) {
+            return Ok(false);
+        }
+        let ruled = self.health(object)?;
+        Ok(ruled.or_else(|| general_health(object)).unwrap_or(true))
     }
 
     /// Returns the dependencies of an object; `None` for kinds without a rule.

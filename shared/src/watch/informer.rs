@@ -239,6 +239,11 @@ impl<K: Followed> Informer<K> {
         self.inner.trouble.words()
     }
 
+    /// Has [`trouble`](Self::trouble) say why the informer does not run yet, until it has listed.
+    pub(crate) fn hindered(&self, words: &str) {
+        self.inner.trouble.hindered(words.to_owned());
+    }
+
     /// Returns whether there is no list because the API does not serve the kind, and has said so
     /// for some seconds: then there are no objects of it.
     pub fn is_unserved(&self) -> bool {

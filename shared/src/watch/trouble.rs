@@ -33,6 +33,11 @@ impl Trouble {
         words
     }
 
+    /// Notes what keeps the kind from being followed at all.
+    pub(super) fn hindered(&self, words: String) {
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    }
+
     pub(super) fn over(&self) {
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.unserved.store(false, Ordering::Release);

@@ -181,6 +181,36 @@ fn without_customizations_the_built_in_rules_answer() {
 }
 
 #[test]
+fn the_health_of_a_kind_without_a_rule_is_the_one_that_its_agent_reports() {
+    let folder = Folder::new();
+    let ready = |status: &str| {
+        format!(
+            "{{ apiVersion: example.com/v1, kind: Gadget, \
+             status: {{ conditions: [{{ type: Ready, status: '{status}' }}] }} }}"
+        )
+    };
+    let going = "{ apiVersion: v1, kind: ConfigMap, \
+                 metadata: { name: c, deletionTimestamp: '2026-01-01T00:00:00Z' } }";
+    for (object, expected) in [
+        (ready("True"), "healthy: true"),
+        (ready("False"), "healthy: false"),
+        (
+            "{ apiVersion: example.com/v1, kind: Gadget }".to_owned(),
+            "healthy: true",
+        ),
+        (
+            "{ apiVersion: batch/v1, kind: Job, status: {} }".to_owned(),
+            "healthy: false",
+        ),
+        (going.to_owned(), "healthy: false"),
+    ] {
+        let file = folder.write("object.yaml", &object);
+        let line = ["--operation", "InterpretHealth", "--observed-file", &file];
+        assert_eq!(run(&line).unwrap().trim(), expected, "{object}");
+    }
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_named() {
     let folder = Folder::new();
     let (rules, widget) = (
@@ -216,8 +246,8 @@ fn what_is_missing_or_wrong_is_named() {
             "no script of the customizations is for InterpretHealth of example.com/v1 Gadget",
         ),
         (
-            vec!["--operation", "InterpretHealth", "--observed", &other],
-            "there is no rule for InterpretHealth of example.com/v1 Gadget",
+            vec!["--operation", "InterpretReplica", "--observed", &other],
+            "there is no rule for InterpretReplica of example.com/v1 Gadget",
         ),
         (
             vec![
