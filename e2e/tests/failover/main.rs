@@ -204,9 +204,9 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
     .await;
 }
 
-/// A member that leaves does so with no copy left behind: the agent has to keep its rights until the
-/// last Work is seen to. Namespaces stay, although the fleet made them: they may hold what the fleet
-/// never knew of, such as volume claims of a moved workload.
+/// A member that leaves does so with no copy left behind: the agent has to keep its rights until
+/// the last Work is seen to. Namespaces stay, although the fleet made them: they may hold what the
+/// fleet never knew of, such as volume claims of a moved workload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
     let setting = Setting {
