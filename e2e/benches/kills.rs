@@ -6,7 +6,8 @@
 //! ```text
 //! cargo build --release -p muster-control-plane -p muster-agent
 //! cargo bench -p muster-e2e --bench kills -- --kills 1000 \
-//!     --control-plane "$PWD/target/release/muster-control-plane" --agent "$PWD/target/release/muster-agent"
+//!     --control-plane "$PWD/target/release/muster-control-plane" \
+//!     --agent "$PWD/target/release/muster-agent"
 //! ```
 //!
 //! Ends with an error when anything was lost or doubled, or did not come to rest.
