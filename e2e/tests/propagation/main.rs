@@ -8,6 +8,7 @@
 mod bench;
 mod cluster_failover;
 mod cluster_wide;
+mod components;
 mod conflict;
 mod detector;
 mod evict_plugins;
