@@ -67,10 +67,9 @@ def promtool():
     tool = folder / "usr/bin/promtool"
     if not tool.exists() and shutil.which("apt-get") and shutil.which("dpkg-deb"):
         folder.mkdir(exist_ok=True)
-        for command in (["apt-get", "download", "-qq", "prometheus"], ["sh", "-c", "dpkg-deb -x prometheus_*.deb ."]):
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                return None
+        # A new machine has no list of packages yet.
+        command = "apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; } && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb"
+        subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, check=False)
     return tool if tool.exists() else None
 
 

@@ -34,6 +34,8 @@ use tokio::time::Instant;
 use crate::registration::discovery::{self, Hash, Info};
 use crate::registration::token::Token;
 
+use super::token::CHART;
+
 /// Name of the Secret with the agent's kubeconfig, and its key in it: Karmada's.
 pub(super) const SECRET: &str = "karmada-kubeconfig";
 /// As whom we write.
@@ -345,7 +347,7 @@ fn what_is_left(namespace: &str, cluster: &str) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "  helm install muster-agent charts/agent -n {namespace} --set clusterName={cluster} \\\n    --set fleet.kubeconfigSecret={SECRET} --set fleet.kubeconfigKey={SECRET} --set certRotation.enabled=true"
+        "  helm install muster-agent {CHART} -n {namespace} --set clusterName={cluster} \\\n    --set fleet.kubeconfigSecret={SECRET} --set fleet.kubeconfigKey={SECRET} --set certRotation.enabled=true"
     );
     text
 }

