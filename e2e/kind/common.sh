@@ -1,10 +1,11 @@
 # What the scripts of this folder share. Sourced by them.
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# The host runs the control plane and, as pods of its own, a fleet API without workload controllers.
+# The host runs the control plane and a fleet API as pods of its own.
 host=muster-host
-fleet_port=7443
+namespace=muster-system
 tag=e2e
+registry=ghcr.io/muster-io
 node_image='kindest/node:v1.33.1@sha256:050072256b9a903bd914c0b2866828150cb229cea0efe5892e2b644d5dd3b34f'
 # Three, because the scenarios want three; the scripts work with two.
 read -ra members <<<"${MUSTER_KIND_MEMBERS:-member1 member2 member3}"
@@ -34,6 +35,7 @@ until_it() {
     local deadline=$((SECONDS + $1)) what=$2
     shift 2
     say "waiting until $what"
+    [ -z "${MUSTER_KIND_DRY_RUN:-}" ] || { "$@" || true; return 0; }
     until "$@"; do
         if [ "$SECONDS" -ge "$deadline" ]; then
             say "not in time: $what"
@@ -43,7 +45,11 @@ until_it() {
     done
 }
 
-# Where the fleet API is for containers of the network that all nodes are in.
-fleet_address() {
-    printf 'https://%s:%s' "$(docker inspect -f '{{.NetworkSettings.Networks.kind.IPAddress}}' "$host-control-plane")" "$fleet_port"
-}
+# Where the host's node is for containers of the network that all nodes are in, and for this machine.
+host_address() { docker inspect -f '{{.NetworkSettings.Networks.kind.IPAddress}}' "$host-control-plane"; }
+
+# With MUSTER_KIND_DRY_RUN nothing is run: commands are printed, what helm is given is rendered with the charts, and files have to be there.
+if [ -n "${MUSTER_KIND_DRY_RUN:-}" ]; then
+    # shellcheck source=e2e/kind/dry.sh
+    source "$root/e2e/kind/dry.sh"
+fi
