@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -194,6 +195,17 @@ def fleet_objects(cluster):
     ours = [each for each in rendered(CONTROL_PLANE, values) if each["kind"] in ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Namespace") or "Webhook" in each["kind"]]
     code, said = kubectl(cluster.kubeconfig, "apply", "--server-side", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(ours))
     check("a real API takes the kinds, roles and webhooks of the fleet", code == 0, said)
+    cluster.apply(*(each for each in ours if each["kind"] == "CustomResourceDefinition"))
+    deadline = time.monotonic() + 60
+    while "propagationpolicies" not in kubectl(cluster.kubeconfig, "get", "--raw", "/apis/policy.karmada.io/v1alpha1")[1]:
+        assert time.monotonic() < deadline, "the kinds of the fleet are not served"
+        time.sleep(0.5)
+    pasted = re.findall(r"<<'YAML'\n(.*?)\nYAML\n", pathlib.Path("README.md").read_text(), flags=re.S)
+    for text in pasted:
+        code, said = kubectl(cluster.kubeconfig, "apply", "--server-side", "--dry-run=server", "--validate=false", "-f", "-", given=text)
+        kinds = [each["kind"] for each in yaml.safe_load_all(text)]
+        check(f"README: a real API takes {', '.join(kinds)}", code == 0, said)
+    check("README: there is something to paste", len(pasted) >= 4, str(len(pasted)))
 
 
 with api() as where:
