@@ -75,7 +75,8 @@ pub struct Look {
     /// Time after which another look may find more, because a script is not run, or a webhook not
     /// asked, until then.
     pub again: Option<Duration>,
-    /// Question to a webhook that is not answered yet. Until it is, nothing is learned.
+    /// Question to a webhook that is not answered yet. Until it is, nothing is learned, or what its
+    /// answers about an earlier version of the object say.
     pub pending: Option<Pending>,
 }
 
@@ -84,8 +85,10 @@ impl Look {
     /// healthy where they say nothing; an object that cannot be judged is of unknown health.
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
         // Both are asked before either is waited for.
+        let interpreters = interpreters.accepting_late();
         let status = interpreters.status(object);
         let health = interpreters.is_healthy(object);
+        let late = interpreters.late();
         let asked = status.as_ref().err().and_then(Error::pending);
         let pending = asked.or_else(|| health.as_ref().err().and_then(Error::pending));
         if pending.is_some() {
@@ -106,6 +109,7 @@ impl Look {
                     health: Some(health),
                     again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
+                    pending: late,
                     ..Self::default()
                 };
             }
@@ -117,6 +121,7 @@ impl Look {
                 status: Some(ObjectStatus::new(None, health)),
                 trouble: Some(Trouble::Status(excess.to_string())),
                 again,
+                pending: late,
                 ..Self::default()
             };
         }
@@ -124,6 +129,7 @@ impl Look {
             status: Some(ObjectStatus::new(status.as_ref(), health)),
             trouble: error.map(|error| Trouble::Health(error.to_string())),
             again,
+            pending: late,
             ..Self::default()
         }
     }

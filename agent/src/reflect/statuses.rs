@@ -95,7 +95,7 @@ impl ObjectStatuses {
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
         // What was seen before stays until the webhook has answered.
-        if look.pending.is_some() {
+        if look.pending.is_some() && look.status.is_none() && look.health.is_none() {
             return;
         }
         // An interpretation without content is not stored, because the Work may be gone and would

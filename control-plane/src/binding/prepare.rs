@@ -125,33 +125,48 @@ pub(super) fn prepare<B: BindingKind>(
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject))
-        .and_then(|policies| {
+        .map(|policies| {
             let selected = policies.selected(subject);
             let apply = |manifest: &mut _, cluster: &str| {
                 let annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
                 manifest_fits(manifest, cluster)?;
                 Ok(annotations)
             };
-            let interpreters = &fleet.interpreters;
-            Ok(render(&origin, spec, &object, inject, interpreters, apply)?)
+            let interpreters = fleet.interpreters.accepting_late();
+            let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
+            if let Some(pending) = interpreters.late() {
+                memory.parked.wakes(pending, key);
+            }
+            rendered
         });
+    let fails = |error: &Error| {
+        let (reason, note) = ("SyncWorkFailed", error.to_string());
+        fleet
+            .events
+            .publish(binding, EventType::Warning, reason, note);
+    };
     let rendered = match rendered {
         Ok(rendered) => rendered,
-        // The Works that exist stay as they are.
-        Err(Error::Render(error)) if memory.parked.waits(&error, key) => {
-            return Ok(Prepared::Later(Next::Done));
-        }
         Err(error) => {
-            let about = binding;
-            let note = error.to_string();
-            fleet
-                .events
-                .publish(about, EventType::Warning, "SyncWorkFailed", note);
+            fails(&error);
             return Err(error);
         }
     };
-    let (mut rendered, refused) = parted(rendered);
-    for error in &refused {
+    let of = rendered.len();
+    let (mut rendered, mut refused) = parted(rendered);
+    // The Works stay as they are about which a webhook has not answered, and the others go on.
+    refused
+        .retain(|error| !matches!(error, Error::Render(error) if memory.parked.waits(error, key)));
+    if of > 0 && rendered.is_empty() && refused.is_empty() {
+        return Ok(Prepared::Later(Next::Done));
+    }
+    let (uninterpreted, refused_by_policy): (Vec<&Error>, Vec<&Error>) = refused
+        .iter()
+        .partition(|error| matches!(error, Error::Render(_)));
+    if let Some(error) = uninterpreted.first() {
+        fails(error);
+    }
+    for error in refused_by_policy {
         let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
         tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
         let about = template.reference(&template_key);

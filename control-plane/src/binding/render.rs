@@ -187,19 +187,16 @@ fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
 
 /// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
 /// by an application failover into the new copy (gate StatefulFailoverInjection). `overriding`
-/// changes the manifest for a cluster and returns annotations of the Work; where it fails, that
-/// cluster has no Work among the results.
-///
-/// # Errors
-/// The template cannot be rendered for any cluster.
-pub fn render<E>(
+/// changes the manifest for a cluster and returns annotations of the Work. Where it fails, or an
+/// interpreter gives no answer, that cluster alone has no Work among the results.
+pub fn render<E: From<interpreter::Error>>(
     origin: &Origin,
     spec: &ResourceBindingSpec,
     template: &Value,
     inject: bool,
     interpreters: &Interpreters,
     overriding: impl Fn(&mut Value, &str) -> Result<Pairs, E>,
-) -> Result<Vec<Result<Rendered, E>>, interpreter::Error> {
+) -> Vec<Result<Rendered, E>> {
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
     prune(&mut base);
@@ -223,10 +220,7 @@ pub fn render<E>(
             manifest["spec"]["completions"] = json!(share);
         }
         let mut annotations = origin.annotations();
-        match overriding(&mut manifest, &target.name) {
-            Ok(applied) => annotations.extend(applied),
-            Err(error) => return Ok(Err(error)),
-        }
+        annotations.extend(overriding(&mut manifest, &target.name)?);
         keep_when_finished(&mut manifest);
         let text = |key: &str| {
             template["metadata"][key]
@@ -243,14 +237,15 @@ pub fn render<E>(
             ),
         };
         stamp(&mut manifest, origin, template, &work, conflict, state);
-        if let Some(orders) = fencing::orders(spec, &manifest, interpreters)? {
+        // What stops a copy is the difference to this manifest.
+        if let Some(orders) = fencing::orders(spec, &manifest, &interpreters.exact())? {
             orders.write(&mut manifest);
         }
         annotations.insert(
             annotation::CONFLICT_RESOLUTION.to_owned(),
             conflict.to_owned(),
         );
-        Ok(Ok(Rendered {
+        Ok(Rendered {
             suspend_dispatching: is_suspended(spec, &target.name),
             preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
             namespace: work.namespace,
@@ -259,11 +254,9 @@ pub fn render<E>(
             annotations,
             manifest,
             preserved: state.cloned().unwrap_or_default(),
-        }))
+        })
     });
-    // A webhook is asked about all clusters before the answer about the first is waited for.
-    let rendered: Vec<_> = rendered.collect();
-    rendered.into_iter().collect()
+    rendered.collect()
 }
 
 /// Renders without override policies.
@@ -274,11 +267,10 @@ pub fn render_plain(
     template: &Value,
     inject: bool,
 ) -> Result<Vec<Rendered>, interpreter::Error> {
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, std::convert::Infallible>(Pairs::new());
+    let unchanged = |_: &mut Value, _: &str| Ok(Pairs::new());
     let interpreters = Interpreters::default();
-    let works = render(origin, spec, template, inject, &interpreters, unchanged)?;
-    let never = |work: Result<Rendered, _>| work.unwrap_or_else(|never| match never {});
-    Ok(works.into_iter().map(never).collect())
+    let works = render(origin, spec, template, inject, &interpreters, unchanged);
+    works.into_iter().collect()
 }
 
 /// Removes what lets the member delete a finished Job on its own: the agent would make it again
@@ -466,12 +458,48 @@ mod tests {
         let overriding = |manifest: &mut Value, _: &str| {
             manifest["spec"]["ttlSecondsAfterFinished"] = json!(60);
             manifest["spec"]["parallelism"] = json!(2);
-            Ok::<_, std::convert::Infallible>(Pairs::new())
+            Ok::<_, interpreter::Error>(Pairs::new())
         };
         let spec = serde_json::from_value(spec).unwrap();
         let interpreters = Interpreters::default();
-        let works = render(&origin, &spec, &template, false, &interpreters, overriding).unwrap();
+        let works = render(&origin, &spec, &template, false, &interpreters, overriding);
         let work = works[0].as_ref().unwrap();
         assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
+    }
+
+    #[test]
+    fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
+        let origin = Origin {
+            namespace: Some("shop".to_owned()),
+            name: "w-widget".to_owned(),
+            id: "1".to_owned(),
+        };
+        let script = "function ReviseReplica(o, n)
+            if n == 2 then error('not two') end
+            o.spec.size = n return o end";
+        let interpreters = Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+            name: "w".to_owned(),
+            api_version: "example.com/v1".to_owned(),
+            kind: "Widget".to_owned(),
+            scripts: vec![(Operation::ReviseReplica, script.to_owned())],
+        }]);
+        let spec = json!({ "replicas": 6, "clusters": [
+            { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 2 },
+            { "name": "m3", "replicas": 3 },
+        ] });
+        let spec = serde_json::from_value(spec).unwrap();
+        let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
+        let unchanged = |_: &mut Value, _: &str| Ok::<_, interpreter::Error>(Pairs::new());
+        let works = render(&origin, &spec, &template, false, &interpreters, unchanged);
+        let sizes: Vec<Option<&Value>> = works
+            .iter()
+            .map(|work| {
+                work.as_ref()
+                    .ok()
+                    .map(|work| &work.manifest["spec"]["size"])
+            })
+            .collect();
+        assert_eq!(sizes, [Some(&json!(1)), None, Some(&json!(3))]);
     }
 }

@@ -382,9 +382,13 @@ impl Detector {
         } else {
             Counting::Replicas
         };
-        let asking = (&*self.fleet.interpreters, counting);
+        let interpreters = self.fleet.interpreters.accepting_late();
+        let asking = (&interpreters, counting);
         let wanted = Wanted::new(key, template, &claim, spec, priority, asking)?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
+        if let Some(pending) = interpreters.late() {
+            pending.wakes(&self.templates, key.clone());
+        }
         // The binding controller of another program follows the version that the binding names, and
         // nothing else.
         let changed = changed || !self.fleet.settings.runs("binding");

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::interpreter;
+use muster_shared::interpreter::webhook::Pending;
 use muster_shared::queue::{Next, Queue};
 
 use super::template::Kind;
@@ -59,6 +60,12 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
     /// Returns whether it is; then nothing has failed, and what is there stays.
     pub fn waits(&self, error: &interpreter::Error, key: &K) -> bool {
         error.waits(&self.queue, || key.clone())
+    }
+
+    /// Has a key worked on again when a webhook has answered about the present version of an object.
+    /// Until then its answer about an earlier one counts.
+    pub fn wakes(&self, pending: Pending, key: &K) {
+        pending.wakes(&self.queue, key.clone());
     }
 
     /// Forgets a key whose object is gone.

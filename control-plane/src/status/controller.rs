@@ -284,7 +284,12 @@ async fn reflect(
     }
     let template = template.object(&key.kind);
     let now = fleet.clock.now();
-    let wanted = match interpreters.aggregate_status(&template, items, now) {
+    let asking = interpreters.accepting_late();
+    let aggregated = asking.aggregate_status(&template, items, now);
+    if let Some(pending) = asking.late() {
+        memory.parked.wakes(pending, binding);
+    }
+    let wanted = match aggregated {
         Ok(Some(wanted)) => wanted,
         Ok(None) => return Ok(Next::Done),
         Err(error) if memory.parked.waits(&error, binding) => return Ok(Next::Done),

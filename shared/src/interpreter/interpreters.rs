@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::unsupported;
 use super::layers::{Changed, Layers};
-use super::webhook::{Asked, Hooks, Question, Reply, Webhooks};
+use super::webhook::{Asked, Hooks, Overdue, Pending, Question, Reply, VALID, Webhooks};
 use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
     hook_enabled, interpret_replica, retain, revise_replica, status,
@@ -67,6 +67,12 @@ type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
 /// Scripts of customizations may run as long as the limits of the [`Engine`] allow. On a runtime
 /// with several threads, other tasks go on meanwhile.
 pub struct Interpreters {
+    shared: Arc<Shared>,
+    /// What waits for a newer answer than the late one that was used; `None` where none is used.
+    late: Option<Mutex<Option<Pending>>>,
+}
+
+struct Shared {
     engine: Engine,
     layers: watch::Sender<Layers>,
     webhooks: Webhooks,
@@ -90,14 +96,15 @@ impl fmt::Debug for Interpreters {
 impl Default for Interpreters {
     /// Interpreters of which it is not known yet which customizations there are.
     fn default() -> Self {
-        Self {
+        let shared = Arc::new(Shared {
             engine: Engine::with_clock(Limits::default(), Arc::new(|| calendar().as_second())),
             layers: watch::Sender::new(Layers::default()),
             webhooks: Webhooks::default(),
             on_change: RwLock::default(),
             on_failure: RwLock::default(),
             told: Mutex::default(),
-        }
+        });
+        Self { shared, late: None }
     }
 }
 
@@ -110,10 +117,37 @@ impl Interpreters {
         interpreters
     }
 
+    /// Returns the same interpreters for one look at an object. Where a webhook has not answered
+    /// about an object that changes faster than its answers come, its answer about an earlier
+    /// version counts, and [`late`](Self::late) says what to wait for.
+    #[must_use]
+    pub fn accepting_late(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            late: Some(Mutex::default()),
+        }
+    }
+
+    /// As [`accepting_late`](Self::accepting_late), for an answer that must fit the object as it is.
+    #[must_use]
+    pub fn exact(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            late: None,
+        }
+    }
+
+    /// Returns the question to wait for, where an answer was one about an earlier version of the
+    /// object: whoever used it looks again when that is answered.
+    pub fn late(&self) -> Option<Pending> {
+        let late = self.late.as_ref()?.lock();
+        late.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Adds a listener for changes of customizations and webhooks. It is called after the new ones
     /// count, and must return quickly. The first ones are no change.
     pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
-        let mut listeners = self.on_change.write();
+        let mut listeners = self.shared.on_change.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
@@ -121,25 +155,25 @@ impl Interpreters {
     /// Adds a listener for failures of scripts and webhooks: told once in five minutes for each of
     /// them, kind and operation. It is called on the task that asked, and must return quickly.
     pub fn on_failure(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
-        let mut listeners = self.on_failure.write();
+        let mut listeners = self.shared.on_failure.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
     /// Returns the scripts of the customizations; none before they are known.
     pub fn customized(&self) -> Arc<Rules> {
-        self.layers.borrow().scripts()
+        self.shared.layers.borrow().scripts()
     }
 
     /// Returns the webhooks; none before they are known.
     pub fn hooks(&self) -> Arc<Hooks> {
-        self.layers.borrow().hooks()
+        self.shared.layers.borrow().hooks()
     }
 
     /// Returns a receiver of the interpreters of the users, for a task that ends before the process
     /// does.
     pub fn subscribe(&self) -> watch::Receiver<Layers> {
-        self.layers.subscribe()
+        self.shared.layers.subscribe()
     }
 
     /// Has these scripts of customizations count from now on. From the first call on it is known
@@ -151,14 +185,15 @@ impl Interpreters {
     /// Has these webhooks count from now on. From the first call on it is known which there are.
     pub fn set_hooks(&self, hooks: Hooks) {
         let hooks = Arc::new(hooks);
+        self.shared.webhooks.admit(&hooks);
         self.change(|layers| layers.set_hooks(Arc::clone(&hooks)));
-        self.webhooks.retain(&hooks);
+        self.shared.webhooks.retain(&hooks);
     }
 
     fn change(&self, change: impl FnOnce(&mut Layers)) {
         let (mut changed, mut was_known) = (Changed::default(), false);
         // Scripts and webhooks come from two tasks.
-        let is_other = self.layers.send_if_modified(|layers| {
+        let is_other = self.shared.layers.send_if_modified(|layers| {
             let before = layers.clone();
             change(layers);
             changed = Changed::between(&before, layers);
@@ -172,15 +207,70 @@ impl Interpreters {
         self.told()
             .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
         if was_known {
-            let listeners = self.on_change.read();
-            let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
-            listeners.iter().for_each(|listener| listener(&changed));
+            self.announce(&changed);
         }
     }
 
-    /// Sends the questions to webhooks until shutdown.
+    fn announce(&self, changed: &Changed) {
+        let listeners = self.shared.on_change.read();
+        let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener(changed));
+    }
+
+    /// Sends the questions to webhooks until shutdown. The listeners for changes hear of the kinds of
+    /// webhooks again when answers have lost their validity, because a webhook may say something
+    /// else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
-        self.webhooks.run(shutdown).await;
+        let tell = |overdue: &Overdue| self.tell_overdue(overdue);
+        self.ask_again_while(self.shared.webhooks.run(shutdown, tell))
+            .await;
+    }
+
+    async fn ask_again_while(&self, running: impl Future<Output = ()>) {
+        let asks_again = async {
+            loop {
+                tokio::time::sleep(VALID).await;
+                let changed = Changed::by_hooks(&self.hooks());
+                if !changed.is_empty() {
+                    self.announce(&changed);
+                }
+            }
+        };
+        tokio::select! {
+            () = running => {}
+            () = asks_again => {}
+        }
+    }
+
+    /// As [`run`](Self::run), with another sender.
+    #[cfg(test)]
+    pub(super) async fn run_sending<F>(
+        &self,
+        shutdown: CancellationToken,
+        send: impl Fn(super::webhook::Request) -> F,
+    ) where
+        F: Future<Output = super::webhook::Outcome> + Send + 'static,
+    {
+        let tell = |overdue: &Overdue| self.tell_overdue(overdue);
+        self.ask_again_while(self.shared.webhooks.run_with(shutdown, tell, send))
+            .await;
+    }
+
+    /// Tells that a webhook has not answered about objects for a long time.
+    fn tell_overdue(&self, overdue: &Overdue) {
+        let Overdue {
+            at,
+            objects,
+            longest,
+        } = overdue;
+        let by = Source::Webhook(at.configuration.clone());
+        let about = (&*at.api_version, &*at.kind, at.operation);
+        self.tell(by, about, || {
+            format!(
+                "{at}: it has given no answer that fits about {objects} objects for more than a \
+                 minute, {longest:?} is the one for longest: what was known of them before counts"
+            )
+        });
     }
 
     /// Waits until it is known which customizations and webhooks there are.
@@ -191,12 +281,15 @@ impl Interpreters {
 
     /// Returns whether it is known which customizations and webhooks there are.
     pub fn is_known(&self) -> bool {
-        self.layers.borrow().are_known()
+        self.shared.layers.borrow().are_known()
     }
 
     /// Returns whether a kind has a rule for an operation. Every kind has its status reflected.
     pub fn has(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
-        self.layers.borrow().has(api_version, kind, operation)
+        self.shared
+            .layers
+            .borrow()
+            .has(api_version, kind, operation)
             || thirdparty::rules().has(api_version, kind, operation)
             || hook_enabled(api_version, kind, operation)
     }
@@ -423,14 +516,24 @@ impl Interpreters {
     ) -> Result<Option<T>, Error> {
         let (api_version, kind) = kind_of(question.object);
         let operation = question.operation;
-        let layers = self.layers.borrow().clone();
+        let layers = self.shared.layers.borrow().clone();
         let (customized, hooks) = (layers.scripts(), layers.hooks());
         let answer = if customized.has(api_version, kind, operation) {
-            without_blocking_others(|| script(&self.engine, &customized))
+            without_blocking_others(|| script(&self.shared.engine, &customized))
         } else if let Some(hook) = hooks.find(api_version, kind, operation) {
-            return match self.webhooks.ask(hook, question) {
+            let asked = self
+                .shared
+                .webhooks
+                .ask(hook, question, self.late.is_some());
+            return match asked {
                 // A reply is always one to the operation of its question.
                 Asked::Answered(answer) => Ok(reply(answer)),
+                Asked::Late(answer, pending) => {
+                    if let Some(late) = &self.late {
+                        *late.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
+                    }
+                    Ok(reply(answer))
+                }
                 Asked::Pending(pending) => Err(Error::Pending(pending)),
                 Asked::Failed(failure) => {
                     let at = &failure.at;
@@ -440,7 +543,7 @@ impl Interpreters {
                 }
             };
         } else if thirdparty::rules().has(api_version, kind, operation) {
-            without_blocking_others(|| script(&self.engine, thirdparty::rules()))
+            without_blocking_others(|| script(&self.shared.engine, thirdparty::rules()))
         } else {
             return Ok(None);
         };
@@ -471,13 +574,16 @@ impl Interpreters {
         let by = about.0.clone();
         self.told().insert(about, now);
         let failed = Failed { by, note: note() };
-        let listeners = self.on_failure.read();
+        let listeners = self.shared.on_failure.read();
         let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| listener(&failed));
     }
 
     fn told(&self) -> MutexGuard<'_, HashMap<About, Instant>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -76,6 +76,14 @@ impl Changed {
         }
     }
 
+    /// Names the kinds of all of these webhooks.
+    pub(super) fn by_hooks(hooks: &Hooks) -> Self {
+        Self {
+            kinds: Vec::new(),
+            hooks: hooks.without(&Hooks::default()),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.kinds.is_empty() && self.hooks.is_empty()
     }

@@ -154,12 +154,7 @@ impl Error {
         let Some(pending) = self.pending() else {
             return false;
         };
-        let (queue, key) = (queue.clone(), key());
-        // Ends with the question, at the latest at the deadline of the webhook.
-        tokio::spawn(async move {
-            pending.answered().await;
-            queue.add(key);
-        });
+        pending.wakes(queue, key());
         true
     }
 }

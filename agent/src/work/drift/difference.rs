@@ -51,6 +51,8 @@ fn fields(
     if !interpreters.has_for(desired, Operation::Retain) {
         return Ok(Some(desired.clone()));
     }
+    // A status that changes all the time is no reason to wait for a webhook.
+    let interpreters = interpreters.accepting_late();
     let mut retained = interpreters.retain(desired.clone(), observed)?;
     keep_marks(&mut retained, desired);
     Ok((!is_settled(&retained)).then_some(retained))

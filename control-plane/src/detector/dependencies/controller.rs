@@ -135,8 +135,14 @@ impl Distributor {
             Lookup::Absent => return Ok(Next::Done),
             Lookup::Unknown => return Ok(self.parked.wait(&template_key.kind, key)),
         };
-        let needs = match fleet.interpreters.dependencies(&template) {
-            Ok(needs) => needs.unwrap_or_default(),
+        let interpreters = fleet.interpreters.accepting_late();
+        let needs = match interpreters.dependencies(&template) {
+            Ok(needs) => {
+                if let Some(pending) = interpreters.late() {
+                    self.parked.wakes(pending, &key);
+                }
+                needs.unwrap_or_default()
+            }
             Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
             Err(error) => {
                 fleet.events.publish(

@@ -13,10 +13,10 @@ use super::error::Fault;
 
 /// Answers and failures that are remembered at most.
 const MOST: usize = 16_384;
-/// Bytes of the answers that are remembered, as they came.
-const MOST_BYTES: usize = 8 << 20;
+/// Bytes of the answers that are remembered, as they are in memory.
+const MOST_BYTES: usize = 64 << 20;
 /// Time for which an answer counts: a webhook may say something else later about the same object.
-const VALID: Duration = Duration::from_mins(10);
+pub(super) const VALID: Duration = Duration::from_mins(10);
 /// First and longest time after which a question that failed is sent again.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
@@ -201,7 +201,9 @@ mod tests {
 
     fn key(number: usize) -> Key {
         let object = json!({ "number": number });
-        Question::new(Operation::InterpretHealth, &object).digest(1)
+        Question::new(Operation::InterpretHealth, &object)
+            .digest(1, false)
+            .0
     }
 
     #[tokio::test(start_paused = true)]

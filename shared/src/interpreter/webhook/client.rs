@@ -19,6 +19,7 @@ use muster_interpreter::Operation;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::context::shortened;
@@ -39,6 +40,10 @@ pub(super) fn longest_answer(operation: Operation) -> usize {
     }
 }
 
+/// Bytes of an answer that is read without regard to others.
+const SMALL: usize = 64 << 10;
+/// KiB of the longer answers that are read at a time: the tree of one takes many times as much.
+pub(super) const LARGE_PERMITS: u32 = 8 << 10;
 /// Bytes of the longest body of an error that is read, to be quoted.
 const LONGEST_ERROR: usize = 1024;
 /// Connections that are kept for the next question.
@@ -80,16 +85,29 @@ impl Client {
         Ok(Self { uri, connection })
     }
 
-    /// Sends a question and returns the body of the answer.
+    /// Sends a question and returns the body of the answer. One that is long waits for its part of
+    /// what all long answers may take together, which is held until the permit is dropped. The time
+    /// of that does not count, and the rest has the deadline anew.
     pub(super) async fn post(
         &self,
         body: Bytes,
         (deadline, longest): (Duration, usize),
-    ) -> Result<Bytes, Fault> {
-        match timeout(deadline, self.exchange(body, deadline, longest)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Fault::Timeout(deadline.as_secs())),
-        }
+        large: &Arc<Semaphore>,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
+        let late = |_| Fault::Timeout(deadline.as_secs());
+        let begin = self.exchange(body, deadline, longest);
+        let begin = timeout(deadline, begin).await.map_err(late)??;
+        let (bytes, rest) = match begin {
+            Answer::Whole(bytes) => return Ok((bytes, None)),
+            Answer::Begin(bytes, rest) => (bytes, rest),
+        };
+        let part = u32::try_from(longest.div_ceil(1024)).unwrap_or(u32::MAX);
+        let part = part.min(LARGE_PERMITS);
+        // It is never closed.
+        let permit = Arc::clone(large).acquire_many_owned(part).await.ok();
+        let whole = timeout(deadline, read(rest, bytes, longest, true));
+        let whole = whole.await.map_err(late)??;
+        Ok((whole.into_bytes(), permit))
     }
 
     async fn exchange(
@@ -97,7 +115,7 @@ impl Client {
         body: Bytes,
         deadline: Duration,
         longest: usize,
-    ) -> Result<Bytes, Fault> {
+    ) -> Result<Answer, Fault> {
         let broken = |error: &dyn std::error::Error| Fault::Connection(words(error));
         // The API machinery tells a webhook its deadline so.
         let path = self.uri.path();
@@ -117,23 +135,62 @@ impl Client {
         let answer = answer.map_err(|error| broken(&error))?;
         let status = answer.status();
         if !status.is_success() {
-            let text = read(answer.into_body(), LONGEST_ERROR, false).await;
-            let text = text.unwrap_or_default();
+            let text = read(answer.into_body(), Vec::new(), LONGEST_ERROR, false).await;
+            let text = text.map_or_else(|_| Bytes::new(), Answer::into_bytes);
             return Err(Fault::Status {
                 code: status.as_u16(),
                 text: shortened(String::from_utf8_lossy(&text).trim()),
             });
         }
-        read(answer.into_body(), longest, true).await
+        let body = answer.into_body();
+        if body.size_hint().lower() > longest as u64 {
+            return Err(Fault::Large(longest));
+        }
+        if longest <= SMALL {
+            return read(body, Vec::new(), longest, true).await;
+        }
+        read_some(body).await
     }
 }
 
-/// Reads a body up to a length. One that is longer is refused, or only its begin is read.
-async fn read(mut body: Incoming, longest: usize, whole: bool) -> Result<Bytes, Fault> {
-    if whole && body.size_hint().lower() > longest as u64 {
-        return Err(Fault::Large(longest));
+/// An answer, or as much of it as is read without more ado.
+enum Answer {
+    Whole(Bytes),
+    Begin(Vec<u8>, Incoming),
+}
+
+impl Answer {
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::Begin(bytes, _) => bytes.into(),
+        }
     }
+}
+
+/// Reads a body until it ends, or is no short one.
+async fn read_some(mut body: Incoming) -> Result<Answer, Fault> {
     let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
+        if let Ok(data) = frame.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() > SMALL {
+            return Ok(Answer::Begin(bytes, body));
+        }
+    }
+    Ok(Answer::Whole(bytes.into()))
+}
+
+/// Reads the rest of a body up to a length of the whole. One that is longer is refused, or only its
+/// begin is read.
+async fn read(
+    mut body: Incoming,
+    mut bytes: Vec<u8>,
+    longest: usize,
+    whole: bool,
+) -> Result<Answer, Fault> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
         let Ok(data) = frame.into_data() else {
@@ -148,7 +205,7 @@ async fn read(mut body: Incoming, longest: usize, whole: bool) -> Result<Bytes, 
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(bytes.into())
+    Ok(Answer::Whole(bytes.into()))
 }
 
 /// An error with its causes, of which the first are often general.

@@ -1,11 +1,15 @@
 //! The question to a webhook and its answer: `ResourceInterpreterContext`
-//! (`config.karmada.io/v1alpha1`), as Karmada sends and reads it. Pure.
+//! (`config.karmada.io/v1alpha1`), as Karmada sends and reads it, but for the content of Secrets:
+//! a webhook gets it only where a rule names the kind. Pure.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
+use std::hash::{Hash as _, Hasher as _};
 use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use json_patch::Patch;
 use muster_interpreter::{Component, Dependency, Operation, Requirements, wire};
 use ring::digest::{Context, Digest, SHA256};
@@ -16,6 +20,7 @@ use serde_json::{Map, Value};
 use super::error::Fault;
 use super::patch;
 use crate::api::binding::AggregatedStatusItem;
+use crate::names::annotation;
 
 /// API version of the context.
 pub(super) const API_VERSION: &str = "config.karmada.io/v1alpha1";
@@ -49,20 +54,64 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Returns the digest of all that an answer may depend on.
+    /// Returns the digest of all that an answer may depend on, and about the size of the body.
     ///
     /// The version of the object and its managed fields do not take part: they change with each
-    /// write, and mean nothing.
-    pub(super) fn digest(&self, webhook: u64) -> Key {
-        let mut hash = Hash(Context::new(&SHA256));
+    /// write, and mean nothing. `hides` as for [`body`](Self::body).
+    pub(super) fn digest(&self, webhook: u64, hides: bool) -> (Key, usize) {
+        let mut hash = Hash(Context::new(&SHA256), 0);
         hash.0.update(&webhook.to_le_bytes());
+        let form = Form {
+            is_stable: true,
+            hides,
+        };
         // Writing into a hash does not fail.
-        _ = serde_json::to_writer(&mut hash, &self.request(Form::Stable, ""));
-        Key(hash.0.finish())
+        _ = serde_json::to_writer(&mut hash, &self.request(form, ""));
+        (Key(hash.0.finish()), hash.1)
     }
 
-    /// Returns the body of the request.
-    pub(super) fn body(&self, uid: &str) -> Vec<u8> {
+    /// Returns the number of the object and the operation, which is the same for all versions of
+    /// the object. Objects of different members, and copies for them, are different objects.
+    pub(super) fn subject(&self, webhook: u64) -> u64 {
+        let mut hash = DefaultHasher::new();
+        (webhook, self.operation, self.replicas).hash(&mut hash);
+        let text = |object: &'a Value, path: &str| object.pointer(path).and_then(Value::as_str);
+        for path in [
+            "/apiVersion",
+            "/kind",
+            "/metadata/namespace",
+            "/metadata/name",
+        ] {
+            text(self.object, path).hash(&mut hash);
+        }
+        let of_member = self.observed.unwrap_or(self.object);
+        text(of_member, "/metadata/uid").hash(&mut hash);
+        let annotations = self.object.pointer("/metadata/annotations");
+        let work = annotations.and_then(|all| all.get(annotation::WORK_NAMESPACE));
+        work.and_then(Value::as_str).hash(&mut hash);
+        hash.finish()
+    }
+
+    /// Returns the digest of the object's name.
+    pub(super) fn object_number(&self) -> u64 {
+        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let mut hash = DefaultHasher::new();
+        (text("/metadata/namespace"), text("/metadata/name")).hash(&mut hash);
+        hash.finish()
+    }
+
+    /// Returns the name of the object, with its namespace.
+    pub(super) fn name(&self) -> String {
+        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let name = text("/metadata/name").unwrap_or_default();
+        match text("/metadata/namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Returns the body of the request; `hides` leaves out the content of a Secret.
+    pub(super) fn body(&self, uid: &str, hides: bool) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Context<T> {
@@ -73,7 +122,13 @@ impl<'a> Question<'a> {
         let context = Context {
             kind: KIND,
             api_version: API_VERSION,
-            request: self.request(Form::Whole, uid),
+            request: self.request(
+                Form {
+                    is_stable: false,
+                    hides,
+                },
+                uid,
+            ),
         };
         // Values are always JSON.
         serde_json::to_vec(&context).unwrap_or_default()
@@ -142,11 +197,13 @@ impl Key {
     }
 }
 
-struct Hash(Context);
+/// Digest, and number of bytes.
+struct Hash(Context, usize);
 
 impl io::Write for Hash {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
+        self.1 += bytes.len();
         Ok(bytes.len())
     }
 
@@ -180,13 +237,16 @@ struct GroupVersionKind<'a> {
     kind: &'a str,
 }
 
-/// Which fields of the metadata are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// All.
-    Whole,
-    /// All but those that change with each write.
-    Stable,
+/// Annotation in which `kubectl apply` keeps the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Which fields are written.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Leaves out the metadata that change with each write.
+    is_stable: bool,
+    /// Leaves out the content of a Secret.
+    hides: bool,
 }
 
 struct Shown<'a>(&'a Value, Form);
@@ -197,12 +257,13 @@ impl Serialize for Shown<'_> {
         let Value::Object(fields) = object else {
             return object.serialize(serializer);
         };
-        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        let mut map = serializer.serialize_map(None)?;
         for (key, value) in fields {
             match value {
                 Value::Object(metadata) if key == "metadata" => {
                     map.serialize_entry(key, &Metadata(metadata, *form))?;
                 }
+                _ if form.hides && matches!(key.as_str(), "data" | "stringData") => {}
                 _ => map.serialize_entry(key, value)?,
             }
         }
@@ -215,20 +276,39 @@ struct Metadata<'a>(&'a Map<String, Value>, Form);
 impl Serialize for Metadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(metadata, form) = self;
-        let is_written = |field: &str| {
-            *form == Form::Whole || !matches!(field, "resourceVersion" | "managedFields")
-        };
-        serializer.collect_map(metadata.iter().filter(|(field, _)| is_written(field)))
+        let mut map = serializer.serialize_map(None)?;
+        for (field, value) in *metadata {
+            match value {
+                _ if form.is_stable
+                    && matches!(field.as_str(), "resourceVersion" | "managedFields") => {}
+                Value::Object(annotations) if form.hides && field == "annotations" => {
+                    map.serialize_entry(field, &Harmless(annotations))?;
+                }
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// Annotations without the one that holds the whole object.
+struct Harmless<'a>(&'a Map<String, Value>);
+
+impl Serialize for Harmless<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = self.0.iter();
+        serializer.collect_map(all.filter(|(name, _)| name.as_str() != LAST_APPLIED))
     }
 }
 
 /// Answer of a webhook.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(in crate::interpreter) enum Answer {
     Replicas(i32, Option<Requirements>),
     Components(Vec<Component>),
-    /// Patch of the object that was sent.
-    Object(Patch),
+    /// Patch of the object that was sent, and the body of the question where the object has changed
+    /// meanwhile.
+    Object(Patch, Option<Bytes>),
     Dependencies(Vec<Dependency>),
     Status(Value),
     Health(bool),
@@ -292,10 +372,8 @@ pub(super) fn read(operation: Operation, uid: &str, body: &[u8]) -> Result<Answe
             Answer::Dependencies(list.map_err(malformed)?.unwrap_or_default())
         }
         Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => {
-            Answer::Object(read_patch(
-                response.patch_type.as_deref(),
-                response.patch.as_deref(),
-            )?)
+            let patch = read_patch(response.patch_type.as_deref(), response.patch.as_deref())?;
+            Answer::Object(patch, None)
         }
         Operation::InterpretStatus => match response.raw_status {
             Some(status) if status.is_object() => Answer::Status(status),
@@ -326,20 +404,68 @@ fn read_patch(kind: Option<&str>, text: Option<&str>) -> Result<Patch, Fault> {
     }
 }
 
+/// Objects of a question: the one that was asked about, and the one in the member.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Objects {
+    pub(super) object: Value,
+    pub(super) observed_object: Option<Value>,
+}
+
+impl Objects {
+    /// Reads them from the body of a question.
+    pub(super) fn of(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Sent {
+            request: Objects,
+        }
+        let sent: Sent = serde_json::from_slice(body).ok()?;
+        Some(sent.request)
+    }
+}
+
+/// Returns whether two versions of an object differ at most in what a controller writes all the
+/// time: the status, and the metadata that change with each write.
+pub(super) fn differs_in_status_alone(one: &Value, other: &Value) -> bool {
+    let ignored = |field: &str| matches!(field, "status" | "metadata");
+    let metadata =
+        |field: &str| matches!(field, "resourceVersion" | "managedFields" | "generation");
+    is_same(one, other, ignored) && is_same(&one["metadata"], &other["metadata"], metadata)
+}
+
+fn is_same(one: &Value, other: &Value, ignored: impl Fn(&str) -> bool) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
+    let counts = |map: &Map<String, Value>| map.keys().filter(|key| !ignored(key)).count();
+    let mut fields = one.iter().filter(|(key, _)| !ignored(key));
+    counts(one) == counts(other) && fields.all(|(key, value)| other.get(key) == Some(value))
+}
+
+/// Refuses an answer. The text may quote it.
 pub(super) fn malformed(text: String) -> Fault {
-    Fault::Malformed(text)
+    match shortened(&text) {
+        same if same == text => Fault::Malformed(text),
+        shorter => Fault::Malformed(shorter),
+    }
 }
 
 /// Longest part of a foreign text that an error quotes, in characters.
 const QUOTED: usize = 200;
 
-/// Begin of a foreign text, without control characters.
+/// Begin of a foreign text, in one line and without characters that are not seen: they may hide
+/// what stands there, or turn it around.
 pub(super) fn shortened(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .filter(|one| !one.is_control())
-        .take(QUOTED + 1)
-        .collect();
+    let is_unseen = |one: char| {
+        matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    };
+    let seen = |one: char| match one {
+        '\n' | '\r' | '\t' => Some(' '),
+        _ if one.is_control() || is_unseen(one) => None,
+        _ => Some(one),
+    };
+    let text: String = text.chars().filter_map(seen).take(QUOTED + 1).collect();
     match text.char_indices().nth(QUOTED) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
@@ -401,7 +527,7 @@ mod tests {
             items: &items,
             ..Question::new(Operation::Retain, &widget)
         };
-        let body: Value = serde_json::from_slice(&question.body("u-1")).unwrap();
+        let body: Value = serde_json::from_slice(&question.body("u-1", false)).unwrap();
         let expected = json!({
             "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext",
             "request": {
@@ -417,7 +543,11 @@ mod tests {
 
     #[test]
     fn a_question_is_the_same_until_something_that_counts_has_changed() {
-        let digest = |object: &Value| Question::new(Operation::InterpretHealth, object).digest(1);
+        let digest = |object: &Value| {
+            Question::new(Operation::InterpretHealth, object)
+                .digest(1, false)
+                .0
+        };
         let known = digest(&widget());
         let edited = |path: &str, value: Value| {
             let mut object = widget();
@@ -428,10 +558,118 @@ mod tests {
         assert!(known != edited("/spec/size", json!(2)));
         assert!(known != edited("/metadata/name", json!("x")));
         let widget = widget();
-        assert!(known != Question::new(Operation::InterpretStatus, &widget).digest(1));
-        assert!(known != Question::new(Operation::InterpretHealth, &widget).digest(2));
+        assert!(
+            known
+                != Question::new(Operation::InterpretStatus, &widget)
+                    .digest(1, false)
+                    .0
+        );
+        assert!(
+            known
+                != Question::new(Operation::InterpretHealth, &widget)
+                    .digest(2, false)
+                    .0
+        );
         assert_ne!(known.uid(1), known.uid(2));
         assert_eq!(known.uid(1).len(), 36);
+    }
+
+    #[test]
+    fn the_content_of_a_secret_is_left_out_wherever_it_stands() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": "s", "annotations": { "a": "b", LAST_APPLIED: "{\"data\":1}" } },
+            "data": { "k": "dG9w" }, "stringData": { "k": "top" } });
+        let question = Question {
+            observed: Some(&secret),
+            ..Question::new(Operation::Retain, &secret)
+        };
+        let body: Value = serde_json::from_slice(&question.body("u", true)).unwrap();
+        let expected = json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": "s", "annotations": { "a": "b" } } });
+        assert_eq!(body["request"]["object"], expected);
+        assert_eq!(body["request"]["observedObject"], expected);
+        let whole: Value = serde_json::from_slice(&question.body("u", false)).unwrap();
+        assert_eq!(whole["request"]["object"], secret);
+        let mut other = secret.clone();
+        other["data"]["k"] = json!("bm90");
+        let digest = |object: &Value, hides| {
+            Question::new(Operation::InterpretHealth, object)
+                .digest(1, hides)
+                .0
+        };
+        assert!(digest(&secret, true) == digest(&other, true));
+        assert!(digest(&secret, false) != digest(&other, false));
+    }
+
+    #[test]
+    fn an_object_stays_the_same_in_every_version_and_is_another_in_another_member() {
+        let number = |object: &Value| Question::new(Operation::Retain, object).subject(1);
+        let known = number(&widget());
+        let edited = |path: &str, value: Value| {
+            let mut object = widget();
+            object["metadata"]["uid"] = json!("u");
+            object["metadata"]["annotations"] = json!({ "work.karmada.io/namespace": "n" });
+            *object.pointer_mut(path).unwrap() = value;
+            number(&object)
+        };
+        let same = edited("/spec/size", json!(7));
+        assert_eq!(same, edited("/metadata/resourceVersion", json!("9")));
+        assert_ne!(same, edited("/metadata/name", json!("x")));
+        assert_ne!(same, edited("/metadata/uid", json!("v")));
+        assert_ne!(
+            same,
+            edited(
+                "/metadata/annotations/work.karmada.io~1namespace",
+                json!("m")
+            )
+        );
+        let widget = widget();
+        assert_ne!(
+            known,
+            Question::new(Operation::InterpretHealth, &widget).subject(1)
+        );
+        assert_ne!(known, Question::new(Operation::Retain, &widget).subject(2));
+        let revised = Question {
+            replicas: 2,
+            ..Question::new(Operation::Retain, &widget)
+        };
+        assert_ne!(known, revised.subject(1));
+    }
+
+    #[test]
+    fn versions_that_differ_in_their_status_alone_are_told_apart_from_others() {
+        let object = json!({ "kind": "A", "metadata": { "name": "a", "resourceVersion": "1" },
+            "spec": { "b": 1 }, "status": { "c": 1 } });
+        for (path, value, expected) in [
+            ("/status/c", json!(2), true),
+            ("/status", json!(null), true),
+            ("/metadata/resourceVersion", json!("2"), true),
+            ("/spec/b", json!(2), false),
+            ("/metadata/name", json!("b"), false),
+        ] {
+            let mut other = object.clone();
+            *other.pointer_mut(path).unwrap() = value;
+            assert_eq!(differs_in_status_alone(&object, &other), expected, "{path}");
+        }
+        let mut more = object.clone();
+        more["data"] = json!({});
+        assert!(!differs_in_status_alone(&object, &more));
+        assert!(!differs_in_status_alone(&more, &object));
+    }
+
+    #[test]
+    fn a_foreign_text_is_quoted_in_one_line_and_shortened() {
+        assert_eq!(shortened("a\nb\u{202e}c\u{7}d\u{200b}"), "a bcd");
+        let long = shortened(&"x".repeat(5_000));
+        assert_eq!(long.len(), QUOTED + 3);
+        // Errors of parsers quote what they read.
+        let body = json!({ "response": { "uid": "u", "successful": "y".repeat(50_000) } });
+        let Err(Fault::Malformed(text)) =
+            read(Operation::InterpretHealth, "u", body.to_string().as_bytes())
+        else {
+            panic!("it was read");
+        };
+        assert!(text.len() <= QUOTED + 3, "{} bytes", text.len());
     }
 
     fn answered(operation: Operation, response: &Value) -> Result<Answer, Fault> {
@@ -452,11 +690,11 @@ mod tests {
             Operation::ReviseReplica,
             Operation::AggregateStatus,
         ] {
-            let Answer::Object(patch) = answered(operation, &patched).unwrap() else {
+            let Answer::Object(patch, None) = answered(operation, &patched).unwrap() else {
                 panic!("no patch");
             };
             assert_eq!(patch.0.len(), 1);
-            let Answer::Object(none) = answered(operation, &json!({})).unwrap() else {
+            let Answer::Object(none, None) = answered(operation, &json!({})).unwrap() else {
                 panic!("no patch");
             };
             assert_eq!(none.0.len(), 0);

@@ -1,14 +1,17 @@
 //! Reasons why an interpreter webhook gave no answer.
 
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_interpreter::Operation;
 use tokio::sync::watch;
 
-/// Time after which a question that found no room is asked again.
-const NO_ROOM: Duration = Duration::from_secs(1);
+use crate::queue::Queue;
+
+/// Time after which a question is asked again whose webhook is not there any more.
+const REMOVED: Duration = Duration::from_millis(100);
 
 /// Webhook, and the question that it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +88,12 @@ pub enum Fault {
 impl Fault {
     /// Returns whether the fault is that of one object, and says nothing about the next.
     pub(super) fn is_of_the_object(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        match self {
+            Self::Refused { .. } | Self::Malformed(_) | Self::Large(_) => true,
+            // What proxies say of a server that is not there, and servers that have too much.
+            Self::Status { code, .. } => !matches!(code, 429 | 502 | 503 | 504),
+            _ => false,
+        }
     }
 }
 
@@ -106,19 +114,31 @@ pub struct Failure {
 #[derive(Clone)]
 pub struct Pending {
     pub(super) at: Arc<At>,
-    /// Closed when the question is answered; `None` if there was no room for it.
+    /// Closed when the question is answered, or when there is room for it; `None` if its webhook is
+    /// not there any more.
     pub(super) answered: Option<watch::Receiver<()>>,
 }
 
 impl Pending {
     /// Waits until it makes sense to ask again: the question was answered, or failed, or is not
-    /// valid any more. Takes no longer than the deadline of the webhook for each question before
-    /// this one.
+    /// valid any more, or there is room for it now.
     pub async fn answered(self) {
         match self.answered {
             Some(mut answered) => while answered.changed().await.is_ok() {},
-            None => tokio::time::sleep(NO_ROOM).await,
+            None => tokio::time::sleep(REMOVED).await,
         }
+    }
+
+    /// Has a key worked on again when it makes sense to ask again.
+    pub fn wakes<K>(self, queue: &Queue<K>, key: K)
+    where
+        K: Clone + Eq + Hash + fmt::Debug + Send + 'static,
+    {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            self.answered().await;
+            queue.add(key);
+        });
     }
 }
 

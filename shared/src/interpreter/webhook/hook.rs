@@ -41,13 +41,17 @@ pub struct Hook {
 }
 
 impl Hook {
-    fn of(configuration: &str, webhook: &ResourceInterpreterWebhook) -> Self {
+    /// Returns the number of a webhook with this content.
+    fn number(configuration: &str, webhook: &ResourceInterpreterWebhook) -> u64 {
         let mut hash = DefaultHasher::new();
         configuration.hash(&mut hash);
         // Types of the API are always JSON.
-        serde_json::to_string(webhook)
-            .unwrap_or_default()
-            .hash(&mut hash);
+        let content = serde_json::to_string(webhook).unwrap_or_default();
+        content.hash(&mut hash);
+        hash.finish()
+    }
+
+    fn of(id: u64, configuration: &str, webhook: &ResourceInterpreterWebhook) -> Self {
         let seconds = webhook
             .timeout_seconds
             .map(|seconds| seconds.clamp(*TIMEOUTS.start(), *TIMEOUTS.end()));
@@ -62,7 +66,7 @@ impl Hook {
             ))
         };
         Self {
-            id: hash.finish(),
+            id,
             configuration: configuration.to_owned(),
             name: webhook.name.clone(),
             rules: webhook.rules.clone(),
@@ -96,6 +100,13 @@ impl Hook {
                     .iter()
                     .any(|one| *one == InterpreterOperation::All || one.as_str() == name)
         })
+    }
+
+    /// Returns whether the webhook is not to see the content of the objects of a kind: it gets that
+    /// of Secrets only where a rule names them, and not by a rule for all kinds.
+    pub(super) fn hides(&self, api_version: &str, kind: &str) -> bool {
+        let is_named = |rule: &InterpreterRule| rule.kinds.iter().any(|one| one == kind);
+        api_version == "v1" && kind == "Secret" && !self.rules.iter().any(is_named)
     }
 
     /// Returns whether the webhook answers any question about a kind.
@@ -204,9 +215,11 @@ impl Hooks {
         let mut hooks: Vec<Arc<Hook>> = Vec::new();
         for configuration in configurations {
             for webhook in &configuration.webhooks {
-                let new = Hook::of(&configuration.name_any(), webhook);
-                let old = self.0.iter().find(|old| old.id == new.id);
-                hooks.push(old.cloned().unwrap_or_else(|| Arc::new(new)));
+                let name = configuration.name_any();
+                let id = Hook::number(&name, webhook);
+                let old = self.0.iter().find(|old| old.id == id).cloned();
+                // A new one reads its authorities, or those of the system.
+                hooks.push(old.unwrap_or_else(|| Arc::new(Hook::of(id, &name, webhook))));
             }
         }
         hooks.sort_by_cached_key(|hook| format!("{}/{}", hook.configuration, hook.name));
@@ -243,6 +256,10 @@ impl Hooks {
     pub(in crate::interpreter) fn without(&self, other: &Self) -> Vec<Arc<Hook>> {
         let is_new = |hook: &&Arc<Hook>| !other.knows(hook.id);
         self.0.iter().filter(is_new).cloned().collect()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|hook| hook.id)
     }
 
     pub(super) fn knows(&self, id: u64) -> bool {
@@ -419,6 +436,23 @@ mod tests {
         let hooks = Hooks::new([&configuration("c", &json!([webhook("a.b.c", &unknown)]))]);
         let expected = r#"webhook "a.b.c": rules: operation "Unheard" is not known"#;
         assert_eq!(hooks.0[0].problems(), [expected]);
+    }
+
+    #[test]
+    fn secrets_are_seen_by_the_webhooks_whose_rules_name_them() {
+        let all = ["*"];
+        for (kinds, hidden) in [
+            (vec!["*"], true),
+            (vec!["Pod"], true),
+            (vec!["Secret"], false),
+            (vec!["*", "Secret"], false),
+        ] {
+            let rule = rule(&all, &all, &all, &kinds);
+            let hooks = Hooks::new([&configuration("c", &json!([webhook("a.b.c", &rule)]))]);
+            assert_eq!(hooks.0[0].hides("v1", "Secret"), hidden, "{kinds:?}");
+            assert!(!hooks.0[0].hides("v1", "ConfigMap"));
+            assert!(!hooks.0[0].hides("example.com/v1", "Secret"));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Decides which questions to one webhook about one kind are sent now. Pure: time comes in.
+//! Decides which questions to one webhook about one kind and operation are sent now. Pure: time
+//! comes in.
 //!
-//! Each pair of webhook and kind has a lane of its own, so that a webhook that does not answer
-//! about one kind delays no other.
+//! Each webhook, kind and operation has a lane of its own, so that a webhook that does not answer
+//! about one delays no other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,28 +10,38 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::Fault;
+use super::line::Line;
 
 /// Questions on the way at a time.
 const MOST_RUNNING: usize = 4;
 /// Questions that wait. Each holds its body.
 const MOST_WAITING: usize = 1024;
 /// Bytes of the bodies that wait.
-const MOST_BYTES: usize = 16 << 20;
-/// Objects that fail in a row until the webhook is suspended for the kind. One object alone
+const MOST_BYTES: usize = 8 << 20;
+/// Objects that fail in a row until the webhook is suspended for the kind and operation. One object alone
 /// suspends nothing: its own questions are asked more and more seldom.
 const SUSPENDING: usize = 3;
 /// First and longest suspension.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// Questions of one webhook about one kind. `Q` is a question.
+/// Questions of one webhook about one kind and operation. `Q` is a question.
 pub(super) struct Lane<Q> {
     running: usize,
-    waiting: VecDeque<(Q, usize)>,
+    waiting: VecDeque<Waiting<Q>>,
     bytes: usize,
+    /// Those for which there is no room.
+    pub(super) line: Line,
     /// Objects that failed since the last success, each once; no more than suspend.
     failed: Vec<u64>,
     suspension: Option<Suspension>,
+}
+
+/// A question that has room.
+struct Waiting<Q> {
+    question: Q,
+    bytes: usize,
+    ticket: u64,
 }
 
 struct Suspension {
@@ -45,6 +56,7 @@ impl<Q> Default for Lane<Q> {
             running: 0,
             waiting: VecDeque::new(),
             bytes: 0,
+            line: Line::default(),
             failed: Vec::new(),
             suspension: None,
         }
@@ -59,32 +71,56 @@ impl<Q> Lane<Q> {
         (!left.is_zero()).then_some((&suspension.fault, left))
     }
 
-    /// Returns whether another question of this size may wait.
+    /// Returns whether another question of this size may wait, as far as this lane goes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.waiting.is_empty()
-            || self.waiting.len() < MOST_WAITING && self.bytes + bytes <= MOST_BYTES
+        let count = self.waiting.len() + self.line.expected();
+        count == 0 || count < MOST_WAITING && self.bytes + bytes <= MOST_BYTES
     }
 
-    /// Adds a question.
-    pub(super) fn add(&mut self, question: Q, bytes: usize) {
+    /// Returns whether no question waits or is on the way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty() && self.line.expected() == 0
+    }
+
+    /// Number of questions on the way.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Bytes of the questions that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a question; `ticket` rises with each that is added to any lane.
+    pub(super) fn add(&mut self, question: Q, bytes: usize, ticket: u64) {
         self.bytes += bytes;
-        self.waiting.push_back((question, bytes));
+        self.waiting.push_back(Waiting {
+            question,
+            bytes,
+            ticket,
+        });
     }
 
-    /// Returns a question to send now. After a suspension one at a time is sent until one succeeds.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Q> {
+    /// Returns the ticket of the question to send now, if there is one. After a suspension one at a
+    /// time is sent until one succeeds.
+    pub(super) fn due(&self, now: Instant) -> Option<u64> {
         let most = match &self.suspension {
             Some(suspension) if suspension.until > now => 0,
             Some(_) => 1,
             None => MOST_RUNNING,
         };
-        if self.running >= most {
-            return None;
-        }
-        let (question, bytes) = self.waiting.pop_front()?;
-        self.bytes -= bytes;
+        let first = self.waiting.front().filter(|_| self.running < most)?;
+        Some(first.ticket)
+    }
+
+    /// Returns a question to send now.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Q> {
+        self.due(now)?;
+        let first = self.waiting.pop_front()?;
+        self.bytes -= first.bytes;
         self.running += 1;
-        Some(question)
+        Some(first.question)
     }
 
     /// Records the end of a question about an object. Returns the questions that are not sent,
@@ -114,16 +150,14 @@ impl<Q> Lane<Q> {
             fault: fault.clone(),
         });
         self.bytes = 0;
-        self.waiting
-            .drain(..)
-            .map(|(question, _)| question)
-            .collect()
+        self.waiting.drain(..).map(|it| it.question).collect()
     }
 
     /// Returns whether nothing is on the way or waits, and nothing is to be remembered.
     pub(super) fn is_idle(&self) -> bool {
         self.running == 0
             && self.waiting.is_empty()
+            && self.line.is_idle()
             && self.failed.is_empty()
             && self.suspension.is_none()
     }
@@ -135,7 +169,7 @@ mod tests {
 
     fn filled(count: u32) -> Lane<u32> {
         let mut lane = Lane::default();
-        (0..count).for_each(|question| lane.add(question, 10));
+        (0..count).for_each(|question| lane.add(question, 10, question.into()));
         lane
     }
 
@@ -165,6 +199,7 @@ mod tests {
         lane.next(now);
         lane.ended(8, Some(&refused), now);
         assert!(lane.failed.is_empty(), "it answers");
+        lane.add(9, 10, 9);
         lane.next(now);
         lane.next(now);
         lane.ended(1, Some(&DOWN), now);
@@ -176,12 +211,40 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn answers_that_cannot_be_used_suspend_nothing_however_many_objects_get_them() {
+        let status = |code| Fault::Status {
+            code,
+            text: String::new(),
+        };
+        for (fault, is_suspended) in [
+            (Fault::Malformed("no JSON".to_owned()), false),
+            (Fault::Large(10), false),
+            (status(500), false),
+            (status(400), false),
+            // Proxies say so where the webhook itself is not there, and servers that have too much.
+            (status(429), true),
+            (status(502), true),
+            (status(503), true),
+            (status(504), true),
+            (Fault::Connection("reset".to_owned()), true),
+            (DOWN, true),
+        ] {
+            let (mut lane, now) = (filled(9), Instant::now());
+            for object in 0..9 {
+                lane.next(now);
+                lane.ended(object, Some(&fault), now);
+            }
+            assert_eq!(lane.suspended(now).is_some(), is_suspended, "{fault}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_suspended_webhook_is_tried_with_one_question_for_longer_pauses_until_it_answers() {
         let (mut lane, mut now) = (Lane::<u32>::default(), Instant::now());
         let mut pauses = Vec::new();
         for object in 0..10 {
-            lane.add(0, 10);
-            lane.add(1, 10);
+            lane.add(0, 10, 0);
+            lane.add(1, 10, 1);
             if lane.suspension.is_none() {
                 while lane.next(now).is_some() {}
             } else {
@@ -193,14 +256,14 @@ mod tests {
             if let Some((_, left)) = lane.suspended(now) {
                 pauses.push(left.as_secs());
                 assert!(lane.waiting.is_empty(), "what waited is given back");
-                lane.add(2, 10);
+                lane.add(2, 10, 2);
                 assert!(lane.next(now).is_none());
                 lane.waiting.clear();
                 now += left;
             }
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
-        lane.add(0, 10);
+        lane.add(0, 10, 0);
         assert!(lane.next(now).is_some());
         lane.ended(0, None, now);
         assert!(lane.is_idle());
@@ -212,7 +275,7 @@ mod tests {
         assert!(!lane.has_room(1));
         lane = Lane::default();
         assert!(lane.has_room(MOST_BYTES + 1), "one is always taken");
-        lane.add(1, MOST_BYTES);
+        lane.add(1, MOST_BYTES, 1);
         assert!(!lane.has_room(1));
     }
 }

@@ -6,11 +6,18 @@
 //! before, and asks again when [`Pending::answered`] returns.
 //!
 //! * Answers are remembered by the content of the question ([`answers`]), for ten minutes.
+//! * About an object and operation one question waits or is on the way at a time ([`subject`]).
+//!   Where the object changes faster than that, the answer about an earlier version counts.
 //! * The requests are made by one task per process, [`Webhooks::run`]; each has the deadline of its
 //!   webhook, and an answer has a largest size ([`client`]).
-//! * Questions of a webhook about different kinds wait in different lanes ([`lane`]). A webhook
-//!   that fails for several objects in a row is not asked about that kind for a while.
+//! * Questions of a webhook about different kinds and operations wait in different lanes
+//!   ([`lane`]). A webhook that fails for several objects in a row is not asked about that kind and
+//!   operation for a while.
+//! * All lanes share what they may take ([`room`]). A question without room waits in a line
+//!   ([`line`]) as a number, and whoever asks is called when its turn comes: nothing is lost.
 //! * A webhook that is removed or changed answers nothing any more: whoever waits for it asks anew.
+//! * A webhook gets the content of Secrets only where a rule names the kind: Karmada sends it for a
+//!   rule for all kinds as well.
 
 mod answers;
 mod client;
@@ -18,38 +25,56 @@ mod context;
 mod error;
 mod hook;
 mod lane;
+mod line;
 mod patch;
+mod room;
+mod state;
+mod subject;
 #[cfg(test)]
 mod tests;
+mod weight;
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, Entry};
 use std::fmt;
-use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use muster_interpreter::Operation;
 use serde_json::Value;
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use self::answers::{Answers, Known};
 pub use self::client::check_authorities;
 pub use self::context::Question;
-use self::context::{Answer, Key};
+use self::context::{Answer, Objects, differs_in_status_alone, malformed};
 pub use self::error::{At, Failure, Fault, Pending};
 pub use self::hook::{CONTEXT_VERSION, Hook, Hooks, TIMEOUTS, url_address};
-use self::lane::Lane;
+pub(super) use self::state::Request;
+use self::state::{Asking, Found, Sent, State};
+pub(super) use self::subject::Overdue;
+
+/// Time for which an answer counts. What was asked about is asked about again afterwards.
+pub const VALID: Duration = answers::VALID;
+/// Interval at which is looked for questions that wait for too long.
+const LOOK: Duration = Duration::from_secs(2);
+/// Bytes of the largest answer, as it is in memory.
+const LARGEST_TREE: usize = 16 << 20;
+
+/// What came of a question that was sent, with the bytes that the answer takes in memory.
+pub(super) type Outcome = (Result<Answer, Fault>, usize);
 
 /// Result of a question.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// The answer.
     Answered(Reply),
-    /// The question is on the way.
+    /// The answer about an earlier version of an object that changes faster than answers come. The
+    /// question about this version waits or is on the way.
+    Late(Reply, Pending),
+    /// The question waits or is on the way.
     Pending(Pending),
     /// There is no answer.
     Failed(Failure),
@@ -77,42 +102,23 @@ impl Reply {
 }
 
 /// Questions to the webhooks of one process.
-#[derive(Default)]
 pub(super) struct Webhooks {
     state: Mutex<State>,
     /// Notified when a question waits.
     added: Notify,
+    /// What long answers may take together.
+    large: Arc<Semaphore>,
 }
 
-#[derive(Default)]
-struct State {
-    answers: Answers,
-    lanes: HashMap<LaneKey, Lane<Request>>,
-    sent: u64,
-}
-
-/// Webhook, API version and kind.
-type LaneKey = (u64, String, String);
-
-/// A question that waits, or is on the way.
-struct Request {
-    key: Key,
-    hook: Arc<Hook>,
-    operation: Operation,
-    /// Digest of the object's name.
-    object: u64,
-    uid: String,
-    body: Bytes,
-}
-
-/// A question that was sent, with what came of it.
-struct Ended {
-    lane: LaneKey,
-    key: Key,
-    object: u64,
-    /// Length of the answer.
-    bytes: usize,
-    outcome: Result<Answer, Fault>,
+impl Default for Webhooks {
+    fn default() -> Self {
+        let permits = usize::try_from(client::LARGE_PERMITS).unwrap_or(usize::MAX);
+        Self {
+            state: Mutex::default(),
+            added: Notify::new(),
+            large: Arc::new(Semaphore::new(permits)),
+        }
+    }
 }
 
 impl fmt::Debug for Webhooks {
@@ -122,21 +128,29 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// Returns the answer of a webhook, or has the question sent.
-    pub(super) fn ask(&self, hook: &Arc<Hook>, question: &Question<'_>) -> Asked {
-        let text = |path: &str| question.object.pointer(path).and_then(Value::as_str);
-        let api_version = text("/apiVersion").unwrap_or_default();
-        let kind = text("/kind").unwrap_or_default();
-        let at = Arc::new(At {
-            configuration: hook.configuration.clone(),
-            webhook: hook.name.clone(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            operation: question.operation,
-        });
+    /// Returns the answer of a webhook, or has the question sent. `accepts_late` says that the
+    /// answer about an earlier version may be used.
+    pub(super) fn ask(
+        &self,
+        hook: &Arc<Hook>,
+        question: &Question<'_>,
+        accepts_late: bool,
+    ) -> Asked {
+        let text = |key: &str| question.object[key].as_str().unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let at = || {
+            Arc::new(At {
+                configuration: hook.configuration.clone(),
+                webhook: hook.name.clone(),
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                operation: question.operation,
+            })
+        };
         let failed = |fault, retry_after| {
+            let at = at();
             Asked::Failed(Failure {
-                at: Arc::clone(&at),
+                at,
                 fault,
                 retry_after,
             })
@@ -144,131 +158,125 @@ impl Webhooks {
         if let Err(reason) = &hook.client {
             return failed(Fault::Configuration(reason.clone()), None);
         }
-        let key = question.digest(hook.id);
-        let now = Instant::now();
-        let mut state = self.lock();
-        let pending = |answered| {
-            Asked::Pending(Pending {
-                at: Arc::clone(&at),
-                answered,
-            })
+        let hides = hook.hides(api_version, kind);
+        let (key, bytes) = question.digest(hook.id, hides);
+        let asking = Asking {
+            lane: (
+                hook.id,
+                question.operation,
+                api_version.to_owned(),
+                kind.to_owned(),
+            ),
+            key,
+            number: question.subject(hook.id),
+            bytes,
         };
-        match state.answers.get(&key, now) {
-            Some(Known::Asked(answered)) => return pending(Some(answered)),
-            Some(Known::Failed(fault, left)) => return failed(fault, Some(left)),
-            Some(Known::Answered(answer)) => match reply(&answer, question.object) {
+        let now = Instant::now();
+        let found = self.lock().find(&asking, now, || (at(), question.name()));
+        let (answered, late) = match found {
+            // Applied without the lock: it may take a while.
+            Found::Answered(answer) => match reply(&answer, question.object) {
                 Ok(reply) => return Asked::Answered(reply),
                 Err(text) => {
-                    let fault = Fault::Malformed(text);
-                    state.answers.end(key, Err(fault.clone()), 0, now);
-                    let left = match state.answers.get(&key, now) {
-                        Some(Known::Failed(_, left)) => Some(left),
-                        _ => None,
-                    };
+                    let fault = malformed(text);
+                    let left = self.lock().spoil(&asking, &fault, now);
                     return failed(fault, left);
                 }
             },
-            None => {}
-        }
-        state.sent += 1;
-        let uid = key.uid(state.sent);
-        let lane = (hook.id, api_version.to_owned(), kind.to_owned());
-        let lane = state.lanes.entry(lane).or_default();
-        if let Some((fault, left)) = lane.suspended(now) {
-            return failed(Fault::Suspended(Box::new(fault.clone())), Some(left));
-        }
-        let body: Bytes = question.body(&uid).into();
-        if !lane.has_room(body.len()) {
-            return pending(None);
-        }
-        let mut object = DefaultHasher::new();
-        (text("/metadata/namespace"), text("/metadata/name")).hash(&mut object);
-        let bytes = body.len();
-        let request = Request {
-            key,
-            hook: Arc::clone(hook),
-            operation: question.operation,
-            object: object.finish(),
-            uid,
-            body,
+            Found::Failed(fault, left) => return failed(fault, Some(left)),
+            Found::Waits { answered, late } => (answered, late),
+            Found::Room { uid, late } => {
+                let request = Request {
+                    hook: Arc::clone(hook),
+                    operation: question.operation,
+                    uid,
+                    body: Bytes::new(),
+                    hides,
+                    key,
+                    number: asking.number,
+                    object: question.object_number(),
+                };
+                // Written without the lock.
+                let body: Bytes = question.body(&request.uid, hides).into();
+                let answered = self.lock().add(&asking, Request { body, ..request });
+                self.added.notify_one();
+                (Some(answered), late)
+            }
         };
-        lane.add(request, bytes);
-        let answered = state.answers.ask(key, hook.id);
-        drop(state);
-        self.added.notify_one();
-        pending(Some(answered))
+        let pending = Pending { at: at(), answered };
+        let late = late.filter(|_| accepts_late);
+        match late.and_then(|answer| late_reply(&answer, question)) {
+            Some(reply) => Asked::Late(reply, pending),
+            None => Asked::Pending(pending),
+        }
+    }
+
+    /// Permits questions to these webhooks.
+    pub(super) fn admit(&self, hooks: &Hooks) {
+        self.lock().admit(hooks);
     }
 
     /// Forgets the questions to webhooks that are gone. Whoever waits for them wakes up.
     pub(super) fn retain(&self, hooks: &Hooks) {
-        let mut state = self.lock();
-        state.lanes.retain(|(id, ..), _| hooks.knows(*id));
-        state.answers.retain(|id| hooks.knows(id));
+        self.lock().retain(hooks);
     }
 
-    /// Sends questions until shutdown, and then wakes up whoever waits.
-    pub(super) async fn run(&self, shutdown: CancellationToken) {
-        let mut running: JoinSet<Ended> = JoinSet::new();
+    /// Sends questions until shutdown, and then wakes up whoever waits. `tell` gets what waits for
+    /// too long, again and again.
+    pub(super) async fn run(&self, shutdown: CancellationToken, tell: impl Fn(&Overdue)) {
+        let large = Arc::clone(&self.large);
+        let send = move |request| send(request, Arc::clone(&large));
+        self.run_with(shutdown, tell, send).await;
+    }
+
+    pub(super) async fn run_with<F>(
+        &self,
+        shutdown: CancellationToken,
+        tell: impl Fn(&Overdue),
+        send: impl Fn(Request) -> F,
+    ) where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let mut running: JoinSet<Outcome> = JoinSet::new();
+        let mut on_the_way: HashMap<Id, Sent> = HashMap::new();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            for (lane, request) in self.due() {
-                running.spawn(async move {
-                    let (outcome, bytes) = send(&request).await;
-                    Ended {
-                        lane,
-                        key: request.key,
-                        object: request.object,
-                        bytes,
-                        outcome,
+            for (lane, request, gone) in self.lock().due(Instant::now()) {
+                let of = Sent::new(lane, &request);
+                let sending = send(request);
+                let task = running.spawn(async move {
+                    tokio::select! {
+                        () = gone.cancelled() => {
+                            (Err(Fault::Connection("it is gone".to_owned())), 0)
+                        }
+                        outcome = sending => outcome,
                     }
                 });
+                on_the_way.insert(task.id(), of);
             }
-            tokio::select! {
+            let (id, outcome, weight) = tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = self.added.notified() => {}
-                Some(ended) = running.join_next() => match ended {
-                    Ok(ended) => self.end(ended),
-                    // The task panicked; its lane stays one question narrower.
-                    Err(error) => tracing::error!(%error, "a question to a webhook ended"),
+                () = self.added.notified() => continue,
+                _ = look.tick() => {
+                    let overdue = self.lock().look(Instant::now());
+                    overdue.iter().for_each(&tell);
+                    continue;
+                }
+                Some(ended) = running.join_next_with_id() => match ended {
+                    Ok((id, (outcome, weight))) => (id, outcome, weight),
+                    Err(error) => {
+                        tracing::error!(%error, "a question to a webhook ended");
+                        let fault = malformed("reading it failed".to_owned());
+                        (error.id(), Err(fault), 0)
+                    }
                 },
+            };
+            if let Some(of) = on_the_way.remove(&id) {
+                self.lock().end(of, outcome, weight, Instant::now());
             }
         }
         self.retain(&Hooks::default());
-    }
-
-    /// The questions to send now.
-    fn due(&self) -> Vec<(LaneKey, Request)> {
-        let now = Instant::now();
-        let mut due = Vec::new();
-        for (key, lane) in &mut self.lock().lanes {
-            while let Some(request) = lane.next(now) {
-                due.push((key.clone(), request));
-            }
-        }
-        due
-    }
-
-    fn end(&self, ended: Ended) {
-        let Ended {
-            lane,
-            key,
-            object,
-            bytes,
-            outcome,
-        } = ended;
-        let now = Instant::now();
-        let mut state = self.lock();
-        let state = &mut *state;
-        let fault = outcome.as_ref().err().cloned();
-        // A webhook that is gone has no lane any more.
-        if let Entry::Occupied(mut entry) = state.lanes.entry(lane) {
-            for unsent in entry.get_mut().ended(object, fault.as_ref(), now) {
-                state.answers.forget(&unsent.key);
-            }
-            if entry.get().is_idle() {
-                entry.remove();
-            }
-        }
-        state.answers.end(key, outcome, bytes, now);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -276,26 +284,39 @@ impl Webhooks {
     }
 }
 
-/// Sends one question. Returns the answer and the bytes that it took.
-async fn send(request: &Request) -> (Result<Answer, Fault>, usize) {
+/// Sends one question. Returns the answer and the bytes that it takes.
+async fn send(request: Request, large: Arc<Semaphore>) -> Outcome {
     let client = match &request.hook.client {
         Ok(client) => client,
         Err(reason) => return (Err(Fault::Configuration(reason.clone())), 0),
     };
     let begun = Instant::now();
-    let limits = (
-        request.hook.timeout,
-        client::longest_answer(request.operation),
-    );
-    let answer = client.post(request.body.clone(), limits).await;
-    let bytes = answer.as_ref().map_or(0, Bytes::len);
-    let outcome = answer.and_then(|body| context::read(request.operation, &request.uid, &body));
+    let operation = request.operation;
+    let limits = (request.hook.timeout, client::longest_answer(operation));
+    let outcome = match client.post(request.body, limits, &large).await {
+        Ok((body, _permit)) => read(operation, &request.uid, &body),
+        Err(fault) => Err(fault),
+    };
     let result = if outcome.is_ok() { "success" } else { "error" };
-    let operation = request.operation.to_string();
+    let operation = operation.to_string();
     metrics::histogram!("muster_interpreter_webhook_duration_seconds",
         "operation" => operation, "result" => result)
     .record(begun.elapsed());
-    (outcome, bytes)
+    match outcome {
+        Ok((answer, weight)) => (Ok(answer), weight),
+        Err(fault) => (Err(fault), 0),
+    }
+}
+
+/// Reads an answer. Returns it with the bytes that it takes.
+fn read(operation: Operation, uid: &str, body: &Bytes) -> Result<(Answer, usize), Fault> {
+    let answer = context::read(operation, uid, body)?;
+    match weight::of(&answer, body.len()) {
+        weight if weight > LARGEST_TREE => Err(malformed(format!(
+            "it takes {weight} bytes of memory, more than the {LARGEST_TREE} that one may take"
+        ))),
+        weight => Ok((answer, weight)),
+    }
 }
 
 /// The answer, applied to the object.
@@ -303,9 +324,26 @@ fn reply(answer: &Answer, object: &Value) -> Result<Reply, String> {
     Ok(match answer {
         Answer::Replicas(count, needs) => Reply::Replicas(*count, needs.clone()),
         Answer::Components(list) => Reply::Components(list.clone()),
-        Answer::Object(patch) => Reply::Object(patch::apply(object, patch)?),
+        Answer::Object(patch, _) => Reply::Object(patch::apply(object, patch)?),
         Answer::Dependencies(list) => Reply::Dependencies(list.clone()),
         Answer::Status(status) => Reply::Status(status.clone()),
         Answer::Health(healthy) => Reply::Health(*healthy),
     })
+}
+
+/// The answer about an earlier version. A patch is applied to that version; what a member keeps is
+/// taken from an earlier version only where nothing but the status has changed.
+fn late_reply(answer: &Answer, question: &Question<'_>) -> Option<Reply> {
+    let Answer::Object(patch, asked) = answer else {
+        return reply(answer, question.object).ok();
+    };
+    let asked = Objects::of(asked.as_ref()?)?;
+    if question.operation != Operation::Retain {
+        return patch::apply(&asked.object, patch).ok().map(Reply::Object);
+    }
+    let (observed, before) = (question.observed?, asked.observed_object?);
+    let is_same = differs_in_status_alone(question.object, &asked.object)
+        && differs_in_status_alone(observed, &before);
+    let retained = is_same.then(|| patch::apply(question.object, patch))?;
+    retained.ok().map(Reply::Object)
 }

@@ -1,17 +1,21 @@
 //! Applies the JSON patch of a webhook to the object that it was asked about. Pure.
 //!
 //! A patch that is short as text may make an object that is not: `copy` doubles. The growth is
-//! limited while the patch is applied, by the limits of an API server and of a Work.
+//! limited while the patch is applied, by the limits of an API server and of a Work. So is the work:
+//! each of many operations may shift a long list, or move a large part of the object.
 
+use json_patch::jsonptr::Pointer;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
-use crate::work_status::{depth, length};
+use crate::work_status::length;
 
 /// Most operations of a patch (the API server's limit).
 const MOST_OPERATIONS: usize = 10_000;
 /// Most bytes that `copy` may add (the API server's limit).
 const MOST_COPIED: usize = 3 << 20;
+/// Elements that all operations together may move or look at: some tens of milliseconds.
+const MOST_WORK: usize = 4_000_000;
 /// Bytes of the largest object: etcd's default limit for a request.
 const LARGEST_OBJECT: usize = 1536 * 1024;
 /// Levels of the deepest object. A Work adds some of its own, and readers of JSON end at 128.
@@ -40,18 +44,26 @@ pub(super) fn read(text: &[u8]) -> Result<Patch, String> {
 /// Returns the object with the patch applied.
 pub(super) fn apply(object: &Value, operations: &Patch) -> Result<Value, String> {
     let mut patched = object.clone();
-    let mut copied = 0;
+    let (mut copied, mut work) = (0, Work(MOST_WORK));
     for operation in &operations.0 {
         let (path, placed) = match operation {
             PatchOperation::Add(it) => (&it.path, Some(&it.value)),
             PatchOperation::Replace(it) => (&it.path, Some(&it.value)),
-            PatchOperation::Move(it) => (&it.path, it.from.resolve(&patched).ok()),
+            PatchOperation::Move(it) => {
+                work.shift(&patched, &it.from)?;
+                (&it.path, it.from.resolve(&patched).ok())
+            }
             PatchOperation::Copy(it) => {
                 let placed = it.from.resolve(&patched).ok();
                 copied += placed.map_or(0, length);
                 (&it.path, placed)
             }
-            PatchOperation::Remove(_) | PatchOperation::Test(_) => {
+            PatchOperation::Remove(it) => {
+                work.shift(&patched, &it.path)?;
+                step(&mut patched, operation)?;
+                continue;
+            }
+            PatchOperation::Test(_) => {
                 step(&mut patched, operation)?;
                 continue;
             }
@@ -61,8 +73,12 @@ pub(super) fn apply(object: &Value, operations: &Patch) -> Result<Value, String>
                 "response.patch copies more than {MOST_COPIED} bytes"
             ));
         }
-        let levels = path.tokens().count() + placed.map_or(0, depth);
-        if levels > DEEPEST_OBJECT {
+        work.shift(&patched, path)?;
+        let below = match placed {
+            Some(placed) => work.levels(placed)?,
+            None => 0,
+        };
+        if path.tokens().count() + below > DEEPEST_OBJECT {
             return Err(format!(
                 "response.patch makes the object more than {DEEPEST_OBJECT} levels deep"
             ));
@@ -81,6 +97,50 @@ pub(super) fn apply(object: &Value, operations: &Patch) -> Result<Value, String>
         Some(path) => Err(format!("response.patch changes {path}, which it must not")),
         None if !patched.is_object() => Err("response.patch leaves no object".to_owned()),
         None => Ok(patched),
+    }
+}
+
+/// Elements that the operations of a patch may still move or look at, beside those that they write.
+struct Work(usize);
+
+impl Work {
+    fn spend(&mut self, elements: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(elements).ok_or_else(|| {
+            format!("response.patch moves more than {MOST_WORK} elements of lists and objects")
+        })?;
+        Ok(())
+    }
+
+    /// Counts the elements of a list that make room, or close up, where an operation changes it.
+    fn shift(&mut self, object: &Value, path: &Pointer) -> Result<(), String> {
+        self.spend(1)?;
+        if path.as_str().ends_with("/-") {
+            return Ok(());
+        }
+        let parent = path.parent().and_then(|path| path.resolve(object).ok());
+        let list = parent.and_then(Value::as_array);
+        self.spend(list.map_or(0, Vec::len))
+    }
+
+    /// Returns the levels of a value that is placed.
+    fn levels(&mut self, placed: &Value) -> Result<usize, String> {
+        let (mut deepest, mut open) = (0, vec![(placed, 0)]);
+        while let Some((value, above)) = open.pop() {
+            self.spend(1)?;
+            deepest = deepest.max(above);
+            match value {
+                Value::Object(map) => {
+                    deepest = deepest.max(above + 1);
+                    open.extend(map.values().map(|value| (value, above + 1)));
+                }
+                Value::Array(list) => {
+                    deepest = deepest.max(above + 1);
+                    open.extend(list.iter().map(|value| (value, above + 1)));
+                }
+                _ => {}
+            }
+        }
+        Ok(deepest)
     }
 }
 
@@ -141,6 +201,32 @@ mod tests {
             let error = patched(&operations).unwrap_err();
             assert!(error.contains(told), "{operations}: {error}");
         }
+    }
+
+    #[test]
+    fn a_patch_whose_operations_take_too_much_work_is_refused() {
+        let list = json!({ "op": "add", "path": "/spec/l", "value": vec![0; 200_000] });
+        let front = json!({ "op": "add", "path": "/spec/l/0", "value": 1 });
+        let end = json!({ "op": "move", "from": "/spec/l/0", "path": "/spec/l/-" });
+        let there = json!({ "op": "move", "from": "/spec/l", "path": "/spec/m" });
+        let back = json!({ "op": "move", "from": "/spec/m", "path": "/spec/l" });
+        let first = json!({ "op": "remove", "path": "/spec/l/0" });
+        for (what, repeated) in [
+            ("inserted", vec![front]),
+            ("turned", vec![end]),
+            ("moved as a whole", vec![there, back]),
+            ("removed", vec![first]),
+        ] {
+            let mut operations = vec![list.clone()];
+            operations.extend(repeated.iter().cycle().take(9_000).cloned());
+            let error = patched(&json!(operations)).unwrap_err();
+            assert!(error.contains("moves more than"), "{what}: {error}");
+        }
+        // As many operations that each do a little are carried out.
+        let mut operations = vec![json!({ "op": "add", "path": "/spec/l", "value": vec![0; 100] })];
+        let turn = json!({ "op": "move", "from": "/spec/l/0", "path": "/spec/l/-" });
+        operations.extend(vec![turn; 9_000]);
+        assert!(patched(&json!(operations)).is_ok());
     }
 
     #[test]

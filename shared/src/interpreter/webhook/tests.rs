@@ -27,6 +27,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::*;
 use crate::interpreter::{Error, Interpreters};
 
+mod load;
+
 /// What the server does with a question: a status and a body, after a while or never.
 type Answering = dyn Fn(Value) -> BoxFuture<'static, (u16, Vec<u8>)> + Send + Sync;
 
@@ -253,7 +255,7 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
     let uid = |question: &Value| question["request"]["uid"].as_str().unwrap().to_owned();
     let cases: [(Body, &str); 6] = [
         (
-            Box::new(|_| (500, b"out of order".to_vec())),
+            Box::new(|_| (500, b"out of\norder\xe2\x80\xae".to_vec())),
             "HTTP status 500: out of order",
         ),
         (Box::new(|_| (302, Vec::new())), "HTTP status 302"),
