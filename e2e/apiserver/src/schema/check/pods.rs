@@ -174,7 +174,8 @@ fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
     }
 }
 
-/// The volumes' names, their faults reported.
+/// The names by which volumes can be mounted, their faults reported. Those of a StatefulSet's claims
+/// are among them: each of its pods gets a volume for each claim.
 fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
     let mut names: Vec<&Value> = Vec::new();
     for (path, volume) in check.each(&format!("{path}.volumes")) {
@@ -202,6 +203,8 @@ fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
             }
         }
     }
+    let claims = check.each("spec.volumeClaimTemplates").into_iter();
+    names.extend(claims.map(|(_, claim)| &claim["metadata"]["name"]));
     names
 }
 
