@@ -5,6 +5,7 @@ import sys
 
 import yaml
 from charting import FAILURES, check, container, external, refused, rendered, rules
+from charts_lint import lint
 from charts_monitoring import monitoring
 from charts_values import values_of_charts
 from helm_python import chart as helm
@@ -425,6 +426,7 @@ agent()
 agent_access()
 fleet_access()
 values_of_charts()
+lint()
 monitoring()
 print(f"charts: {len(FAILURES)} failed")
 sys.exit(1 if FAILURES else 0)
