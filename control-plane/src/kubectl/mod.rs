@@ -4,6 +4,8 @@ mod explain;
 mod interpret;
 mod join;
 mod register;
+mod simulate;
+mod table;
 mod token;
 mod unregister;
 
@@ -79,6 +81,9 @@ enum Question {
     Register(register::Options),
     /// Takes a member out of the fleet: run it with the kubeconfig of the fleet API.
     Unregister(unregister::Options),
+    /// What would move, be stranded and stay if clusters were lost or drained, by the live fleet.
+    /// Changes nothing. Exits with 1 if something would have to leave and could not.
+    Simulate(simulate::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,8 +108,8 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let command_line = CommandLine::parse_from(arguments);
     match block_on(command_line) {
-        Ok(text) => match muster_shared::telemetry::print(&text) {
-            Ok(()) => ExitCode::SUCCESS,
+        Ok(Reply { text, code }) => match muster_shared::telemetry::print(&text) {
+            Ok(()) => ExitCode::from(code),
             Err(error) => {
                 eprintln!("kubectl muster: cannot write the answer: {error}");
                 ExitCode::FAILURE
@@ -117,8 +122,21 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What the program prints, and the code with which it ends.
+#[derive(Debug)]
+struct Reply {
+    text: String,
+    code: u8,
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
-async fn block_on(command_line: CommandLine) -> anyhow::Result<String> {
+async fn block_on(command_line: CommandLine) -> anyhow::Result<Reply> {
     carry_out(command_line).await
 }
 
@@ -131,21 +149,22 @@ pub async fn answer<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result
 where
     T: Into<OsString> + Clone,
 {
-    carry_out(CommandLine::try_parse_from(arguments)?).await
+    let reply = carry_out(CommandLine::try_parse_from(arguments)?).await?;
+    Ok(reply.text)
 }
 
-async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
+async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     let Connection {
         kubeconfig,
         context,
         namespace,
     } = command_line.connection;
     if let Question::Interpret(options) = &command_line.question {
-        return interpret::carry_out(options);
+        return interpret::carry_out(options).map(Reply::from);
     }
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
     let client = client::connect(&config, Profile::Write)?;
-    match command_line.question {
+    let text = match command_line.question {
         Question::Explain {
             what,
             output,
@@ -176,7 +195,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
         Question::Join(options) => join::carry_out(client, &options).await,
         Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
-    }
+        Question::Simulate(options) => return simulate::carry_out(client, &options).await,
+    };
+    text.map(Reply::from)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
 use muster_shared::settings::Duration;
 
+use super::table::Table;
 use crate::registration::access;
 use crate::registration::decide::rivals;
 use crate::registration::discovery::{self, Info};
@@ -268,14 +269,6 @@ async fn list(fleet: Client) -> anyhow::Result<String> {
 }
 
 fn table(entries: &[Entry], now: Timestamp) -> String {
-    let head = [
-        "TOKEN",
-        "TTL",
-        "EXPIRES",
-        "USAGES",
-        "DESCRIPTION",
-        "EXTRA GROUPS",
-    ];
     let or_none = |text: String| {
         if text.is_empty() {
             "<none>".to_owned()
@@ -283,8 +276,15 @@ fn table(entries: &[Entry], now: Timestamp) -> String {
             text
         }
     };
-    let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(entries.iter().map(|entry| {
+    let mut table = Table::new([
+        "TOKEN",
+        "TTL",
+        "EXPIRES",
+        "USAGES",
+        "DESCRIPTION",
+        "EXTRA GROUPS",
+    ]);
+    for entry in entries {
         let left = entry
             .expiration
             .map(|end| SignedDuration::max(end.duration_since(now), SignedDuration::ZERO));
@@ -294,7 +294,7 @@ fn table(entries: &[Entry], now: Timestamp) -> String {
             seconds @ 120..7200 => format!("{}m", seconds / 60),
             seconds => format!("{}h", seconds / 3600),
         });
-        [
+        table.row([
             entry.token.to_string(),
             left.unwrap_or_else(|| "<forever>".to_owned()),
             entry
@@ -303,21 +303,9 @@ fn table(entries: &[Entry], now: Timestamp) -> String {
             or_none(entry.usages.join(",")),
             or_none(entry.description.clone()),
             or_none(entry.groups.join(",")),
-        ]
-    }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        let line = cells.join("   ");
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{}", line.trim_end());
+        ]);
     }
-    text
+    table.to_string()
 }
 
 async fn delete(fleet: Client, tokens: &[String]) -> anyhow::Result<String> {

@@ -1,0 +1,177 @@
+//! `kubectl muster simulate`: what would happen if clusters were lost or drained, on the live fleet,
+//! read-only.
+
+mod disaster;
+mod forecast;
+mod report;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use clap::{Args, FromArgMatches as _, ValueEnum};
+use futures::future::try_join4;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::client;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::Reply;
+
+use self::forecast::{Disaster, Fleet, forecast};
+use self::report::Report;
+use crate::eviction::any_binding::AnyBinding;
+use crate::scheduler::core;
+use crate::settings::Settings;
+
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON document.
+    Json,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "disaster", required = true, multiple = true)]
+struct What {
+    /// Clusters that fall silent for good.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    lost: Vec<String>,
+    /// Regions of which all clusters fall silent for good.
+    #[arg(long, value_name = "REGIONS", value_delimiter = ',')]
+    lost_region: Vec<String>,
+    /// Clusters that are drained.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    drain: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    what: What,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Flags of the control plane, behind `--`: those that it has been given and that decide what
+    /// moves, such as `--feature-gates=Failover=true --resource-eviction-rate=5`. Without any, the
+    /// defaults hold with failover on.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+/// The forecast; ends with 1 if something would be stranded.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+    let settings = settings(&options.flags)?;
+    let fleet = read(client).await?;
+    let disaster = disaster(&fleet, &options.what)?;
+    let rules = core::Options::of(&settings);
+    let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
+    let report = Report {
+        disaster: &disaster,
+        forecast: &forecast,
+    };
+    let text = match options.output {
+        Format::Table => report.to_string(),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&report.json())?),
+    };
+    Ok(Reply {
+        text,
+        code: u8::from(report.strands()),
+    })
+}
+
+/// The control plane's settings by its command line.
+fn settings(flags: &[String]) -> anyhow::Result<Settings> {
+    let usual = ["--feature-gates=Failover=true".to_owned()];
+    let flags = if flags.is_empty() { &usual } else { flags };
+    let command =
+        Settings::augment_args(clap::Command::new("muster-control-plane")).no_binary_name(true);
+    let matches = command.try_get_matches_from(flags)?;
+    let settings = Settings::from_arg_matches(&matches)?;
+    settings.check().context("the flags of the control plane")?;
+    Ok(settings)
+}
+
+/// The clusters that are meant.
+fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
+    let names: BTreeSet<String> = fleet.clusters.iter().map(ResourceExt::name_any).collect();
+    let known = |asked: &[String]| -> anyhow::Result<BTreeSet<String>> {
+        for name in asked {
+            ensure!(
+                names.contains(name),
+                "there is no cluster {name:?}: `kubectl get clusters` lists them"
+            );
+        }
+        Ok(asked.iter().cloned().collect())
+    };
+    let mut lost = known(&what.lost)?;
+    for region in &what.lost_region {
+        let before = lost.len();
+        let there = fleet.clusters.iter();
+        lost.extend(
+            there
+                .filter(|cluster| cluster.spec.region.as_ref() == Some(region))
+                .map(ResourceExt::name_any),
+        );
+        ensure!(lost.len() > before, "no cluster has spec.region {region:?}");
+    }
+    let drained = known(&what.drain)?;
+    if let Some(both) = drained.intersection(&lost).next() {
+        anyhow::bail!("cluster {both:?} cannot be lost and drained");
+    }
+    Ok(Disaster { lost, drained })
+}
+
+async fn read(client: Client) -> anyhow::Result<Fleet> {
+    let (clusters, policies, namespaced, cluster_wide) = try_join4(
+        all::<Cluster>(&client),
+        all::<ClusterTaintPolicy>(&client),
+        all::<ResourceBinding>(&client),
+        all::<ClusterResourceBinding>(&client),
+    )
+    .await?;
+    let namespaced = namespaced
+        .into_iter()
+        .map(|it| AnyBinding::from(Arc::new(it)));
+    let cluster_wide = cluster_wide
+        .into_iter()
+        .map(|it| AnyBinding::from(Arc::new(it)));
+    Ok(Fleet {
+        clusters,
+        bindings: namespaced.chain(cluster_wide).collect(),
+        policies,
+    })
+}
+
+async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let mut page = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await.map_err(|error| {
+            anyhow::anyhow!("list {}: {}", K::plural(&()), client::brief(&error))
+        })?;
+        found.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Tables of text: columns as wide as their widest cell, three blanks between them.
+
+use std::fmt;
+
+/// A table with a head.
+#[derive(Clone, Debug)]
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with this head and no rows.
+    pub fn new(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+}
+
+impl<const N: usize> fmt::Display for Table<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            let lengths = self.rows.iter().map(|row| row[column].chars().count());
+            lengths.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..N).map(width).collect();
+        for row in &self.rows {
+            let cells = row.iter().zip(&widths);
+            let cells: Vec<String> = cells
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
+            writeln!(f, "{}", cells.join("   ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(["NAME", "WHY"]);
+        table.row(["web".to_owned(), "no room".to_owned()]);
+        table.row(["settings".to_owned(), String::new()]);
+        assert_eq!(
+            table.to_string(),
+            "NAME       WHY\nweb        no room\nsettings\n"
+        );
+    }
+}
