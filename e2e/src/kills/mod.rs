@@ -12,7 +12,7 @@
 pub mod cast;
 pub mod oracle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,10 +118,44 @@ pub async fn run(options: Options) -> anyhow::Result<Report> {
 /// What the oracle saw so far.
 #[derive(Default)]
 struct Seen {
+    round: usize,
     failed: String,
+    /// Workloads that had to leave a second cluster in this round: one whose agent was killed too
+    /// often counts as silent. They may be in one more cluster until the round ends.
+    disturbed: BTreeSet<Key>,
     looks: u64,
     lost: Vec<String>,
     doubled: Vec<String>,
+}
+
+impl Seen {
+    fn look(&mut self, scene: &Scene) {
+        self.looks += 1;
+        let disturbed = scene.workloads.iter().filter(|(_, workload)| {
+            let mut leaving = workload.leaving.iter();
+            leaving.any(|cluster| *cluster != self.failed)
+        });
+        self.disturbed.extend(disturbed.map(|(key, _)| key.clone()));
+        let (lost, doubled) = (
+            oracle::lost(scene),
+            oracle::doubled(scene, &self.failed, &self.disturbed),
+        );
+        for (list, found) in [(&mut self.lost, lost), (&mut self.doubled, doubled)] {
+            for line in found {
+                let line = format!("round {}: {line}", self.round);
+                if !list.contains(&line) {
+                    list.push(line);
+                }
+            }
+        }
+    }
+
+    /// A round begins or ends with this cluster cut off, or none.
+    fn begin(&mut self, round: usize, failed: &str) {
+        self.round = round;
+        failed.clone_into(&mut self.failed);
+        self.disturbed.clear();
+    }
 }
 
 struct Run {
@@ -140,6 +174,9 @@ impl Run {
         let mut plan = scenario::plan(options.binary.clone(), options.directory.clone(), MEMBERS);
         plan.control_plane
             .push(format!("--leader-elect={}", options.standby));
+        // An agent that is started again waits for no lease of its former self: members whose
+        // agents are killed are not to be silent for longer than the monitor's grace period.
+        plan.agent.push("--leader-elect=false".to_owned());
         // A rate that does not make each round last: what is tested is not the pace.
         plan.control_plane
             .retain(|flag| !flag.starts_with("--resource-eviction-rate"));
@@ -191,21 +228,7 @@ impl Run {
         self.fleet.observer.on_each_change(move |view| {
             let scene = Scene::of(view, &workloads);
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.looks += 1;
-            for (found, wrong) in [
-                (oracle::lost(&scene), 0),
-                (oracle::doubled(&scene, &seen.failed), 1),
-            ] {
-                let list = match wrong {
-                    0 => &mut seen.lost,
-                    _ => &mut seen.doubled,
-                };
-                for line in found {
-                    if list.last() != Some(&line) {
-                        list.push(line);
-                    }
-                }
-            }
+            seen.look(&scene);
         });
     }
 
@@ -227,7 +250,7 @@ impl Run {
         let names: Vec<String> = self.fleet.members.keys().cloned().collect();
         let failed = self.one_of(&names).context("there are no members")?;
         let held = self.scene().placed_on(&failed);
-        self.set_failed(&failed);
+        self.begin(&failed);
         self.fleet.cut(&failed)?;
 
         let away = kills * AWAY.0 / AWAY.1;
@@ -250,8 +273,8 @@ impl Run {
                 oracle::at_rest(&Scene::of(view, workloads))
             })
             .await?;
-        self.set_failed("");
         self.report.rounds += 1;
+        self.begin("");
         (self.options.tell)(&format!(
             "round {}: {failed} lost and back in {:.0} s, {held} placements moved, {} kills so far",
             self.report.rounds,
@@ -336,9 +359,9 @@ impl Run {
         Scene::of(&self.fleet.observer.view, &self.workloads)
     }
 
-    fn set_failed(&self, name: &str) {
+    fn begin(&self, failed: &str) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        name.clone_into(&mut seen.failed);
+        seen.begin(self.report.rounds + 1, failed);
     }
 
     fn killed(&self) -> usize {
