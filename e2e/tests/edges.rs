@@ -285,6 +285,37 @@ async fn of_two_candidates_one_leads_until_it_gives_up() {
 }
 
 #[tokio::test]
+async fn metrics_tell_who_leads() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let shown = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let server = ApiServer::for_test().await;
+    let held = connect(&server, Profile::Write).await;
+    let leadership = Leadership::elected();
+    let stop = CancellationToken::new();
+    let says = |value: u8| {
+        let line = format!(
+            "muster_leader{{lease=\"{}\"}} {value}\n",
+            candidate("first").name
+        );
+        shown.render().contains(&line)
+    };
+    let campaign = tokio::spawn(lease::campaign(
+        held,
+        candidate("first"),
+        leadership.clone(),
+        stop.clone(),
+    ));
+    tokio::task::yield_now().await;
+    assert!(says(0), "{}", shown.render());
+    timeout(DEADLINE, leadership.acquired()).await.unwrap();
+    assert!(says(1), "{}", shown.render());
+    stop.cancel();
+    assert_eq!(campaign.await.unwrap(), Outcome::Stopped);
+    assert!(says(0), "{}", shown.render());
+}
+
+#[tokio::test]
 async fn a_leader_that_cannot_renew_stops_acting_before_another_may_begin() {
     let server = ApiServer::for_test().await;
     let (first, second) = (Leadership::elected(), Leadership::elected());

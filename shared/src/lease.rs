@@ -237,6 +237,8 @@ pub async fn campaign(
     let api: Api<Lease> = Api::namespaced(client, &candidate.namespace);
     let mut observed = Observed::default();
     let mut reminder = Reminder::at_once();
+    let leads = metrics::gauge!("muster_leader", "lease" => candidate.name.clone());
+    leads.set(0.0);
     let outcome = loop {
         let asked = Instant::now();
         let timing = candidate.timing;
@@ -282,6 +284,7 @@ pub async fn campaign(
         let ours = ours.ok();
         match judge(until, ours, Instant::now()) {
             Standing::Leader => {
+                leads.set(1.0);
                 // Counted from before the request: whoever saw the renewal saw it later.
                 leadership
                     .until
@@ -302,6 +305,7 @@ pub async fn campaign(
             () = tokio::time::sleep(crate::queue::jittered(timing.retry_period)) => {}
         }
     };
+    leads.set(0.0);
     let held = leadership.is_current();
     leadership.until.send_replace(None);
     if outcome == Outcome::Lost {

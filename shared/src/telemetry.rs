@@ -167,6 +167,10 @@ fn describe() {
         "Whether a long-running part of the process runs."
     );
     describe_gauge!(
+        "muster_leader",
+        "Whether this replica is the one that acts, by lease: 1 or 0."
+    );
+    describe_gauge!(
         "muster_queue_depth",
         "Keys that wait in a work queue, those that back off included."
     );
