@@ -174,8 +174,8 @@ fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
     }
 }
 
-/// The names by which volumes can be mounted, their faults reported. Those of a StatefulSet's claims
-/// are among them: each of its pods gets a volume for each claim.
+/// The names by which volumes can be mounted, their faults reported. Those of the claims of a
+/// StatefulSet are among them: each of its pods gets a volume for each claim.
 fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
     let mut names: Vec<&Value> = Vec::new();
     for (path, volume) in check.each(&format!("{path}.volumes")) {
