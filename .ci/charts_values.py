@@ -183,6 +183,10 @@ def every_part():
                 pod["priorityClassName"] == "muster-muster-system",
             ]
             check(f"{path}: {name} has labels, annotations, environment, volumes, places and probes of one's own", all(arrived), str(arrived))
+    for path, values in [(CONTROL_PLANE, {}), (AGENT, MEMBER)]:
+        free = pods(rendered(path, {**values, "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}))
+        fixed = [name for name, pod in free.items() if [key for key in ("runAsUser", "fsGroup") if pod["spec"]["securityContext"].get(key) is not None] or not pod["spec"]["securityContext"]["runAsNonRoot"]]
+        check(f"{path}: the platform can choose who pods run as", not fixed, str(fixed))
     inherited = pods(rendered(CONTROL_PLANE, {"nodeSelector": {"pool": "b"}, "priorityClass": {"name": "mine"}}))
     strangers = [name for name, pod in inherited.items() if (pod["spec"]["nodeSelector"], pod["spec"]["priorityClassName"]) != ({"pool": "b"}, "mine")]
     check(f"{CONTROL_PLANE}: every part runs where the control plane does unless told otherwise", not strangers, str(strangers))

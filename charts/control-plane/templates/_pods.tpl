@@ -29,14 +29,7 @@ enableServiceLinks: false
 {{- with $chart.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile:
-    type: RuntimeDefault
+securityContext: {{- toYaml $chart.Values.podSecurityContext | nindent 2 }}
 {{- with $part.nodeSelector | default $chart.Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
