@@ -123,6 +123,9 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
     /// stops workloads. Another time than that of the lease is a remainder of another agent.
     pub const FENCES: &str = "failover.muster.io/fences";
+    /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
+    /// --rate`), beside the rate of the fleet.
+    pub const DRAIN_RATE: &str = "failover.muster.io/drain-rate";
     /// On an object in a member (Muster's own): the id of the fleet whose agent made it.
     pub const FLEET: &str = "work.muster.io/fleet";
     /// On the namespace `karmada-cluster` of the fleet API (Muster's own): the id of the fleet.
@@ -144,6 +147,11 @@ pub mod taint {
     /// The member is registered already under another name (Muster's own): its agent applies
     /// nothing.
     pub const DUPLICATE: &str = "clusters.muster.io/duplicate-registration";
+    /// A person keeps new workloads out (`kubectl muster cordon`). Only `uncordon` removes it.
+    pub const CORDON: &str = "failover.muster.io/cordon";
+    /// A person empties the cluster (`kubectl muster drain`): it evicts whatever the gate
+    /// `Failover` says. Only `undrain` removes it.
+    pub const DRAIN: &str = "failover.muster.io/drain";
 }
 
 /// Types of conditions. Those of evictions are with their controllers: `EvictionPending`,

@@ -11,6 +11,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
+use crate::names;
+
 /// Effect that keeps out new workloads that do not tolerate the taint.
 pub const NO_SCHEDULE: &str = "NoSchedule";
 /// Effect that keeps out new workloads that do not tolerate the taint, and evicts those that are
@@ -42,6 +44,17 @@ impl Stay<'_> {
             Self::Never(_) => true,
         }
     }
+}
+
+/// Returns whether a taint is a person's order to empty a cluster (`kubectl muster drain`).
+pub fn is_drain(taint: &Taint) -> bool {
+    taint.key == names::taint::DRAIN && taint.effect == NO_EXECUTE
+}
+
+/// Returns whether a taint belongs to a command of `kubectl muster`: nothing but its counterpart
+/// puts it on or takes it off.
+pub fn is_of_command(taint: &Taint) -> bool {
+    [names::taint::DRAIN, names::taint::CORDON].contains(&taint.key.as_str())
 }
 
 /// Returns whether a taint keeps out new workloads that do not tolerate it.

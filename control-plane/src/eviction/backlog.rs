@@ -239,15 +239,27 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
 
     /// Whether an item is ready.
     pub fn has_ready(&self) -> bool {
-        self.lanes.values().any(|lane| !lane.ready.is_empty())
+        self.has_ready_but(&BTreeSet::new())
+    }
+
+    /// Whether an item of a cluster that is not held is ready.
+    pub fn has_ready_but(&self, held: &BTreeSet<Arc<str>>) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|(name, lane)| !lane.ready.is_empty() && !held.contains(name))
     }
 
     /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same,
     /// in turns.
     pub fn pop(&mut self) -> Option<(Arc<str>, K, Rank)> {
+        self.pop_but(&BTreeSet::new())
+    }
+
+    /// The same, without the items of held clusters.
+    pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, K, Rank)> {
         let (name, _) = self
             .lanes
             .iter()
+            .filter(|(name, _)| !held.contains(*name))
             .filter_map(|(name, lane)| {
                 lane.ready
                     .first()

@@ -28,9 +28,11 @@ pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, O
 use crate::fleet::binding::BindingKey;
 
 use crate::eviction::evictor::explaining::Tally;
+use crate::eviction::evictor::limits::Limits;
 
 pub mod eviction;
 pub mod explaining;
+mod limits;
 mod outcome;
 
 /// One key for each binding, however many places mention it.
@@ -63,6 +65,7 @@ pub struct Evictor {
     open: bool,
     news: News,
     tallies: HashMap<Arc<str>, Tally>,
+    limits: Limits,
 }
 
 /// How many stranded workloads are tried at a time after a change that could help, and the pause
@@ -99,6 +102,7 @@ impl Evictor {
             open: false,
             news: News::default(),
             tallies: HashMap::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -113,6 +117,7 @@ impl Evictor {
     pub fn open(&mut self, now: Now) {
         self.open = true;
         self.pace.begin(now.tick);
+        self.begin_limits(now);
         self.settle_band(now);
         let bindings: Vec<AnyBinding> = self.bindings.values().cloned().collect();
         for binding in bindings {
@@ -129,6 +134,10 @@ impl Evictor {
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let effect = self.fleet.put(cluster);
         self.pace.hear(cluster, now.tick);
+        if let Some((name, _)) = self.fleet.get(&cluster.name_any()) {
+            let name = Arc::clone(name);
+            self.settle_limit(&name, cluster, now);
+        }
         if !self.open {
             return;
         }
@@ -176,6 +185,7 @@ impl Evictor {
         }
         let dropped = self.backlog.drop_cluster(name);
         self.tallies.remove(name);
+        self.limits.forget(name);
         if !self.open {
             return;
         }
@@ -242,22 +252,24 @@ impl Evictor {
             let more = self.backlog.has_due();
             self.retry = more.then(|| now.tick + RETRIES.1);
         }
-        let timer = self.next_timer();
-        while self.backlog.has_ready() {
+        let held = self.held(now);
+        let timer = self.next_timer().into_iter().chain(held.until).min();
+        while self.backlog.has_ready_but(&held.clusters) {
             if let Err(when) = self.pace.pay(Payer::Taints, now.tick) {
                 return Step::Wait(timer.into_iter().chain(when).min());
             }
-            let Some((cluster, key, rank)) = self.backlog.pop() else {
+            let Some((cluster, key, rank)) = self.backlog.pop_but(&held.clusters) else {
                 break;
             };
             if let Some(eviction) = self.last_look(&cluster, key, rank, now) {
+                self.limits.pay(&cluster, now.tick);
                 return Step::Evict(Box::new(eviction));
             }
             // Nothing was evicted for it.
             self.pace.refund();
         }
         self.pace.withdraw(Payer::Taints);
-        Step::Wait(self.next_timer())
+        Step::Wait(self.next_timer().into_iter().chain(held.until).min())
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -294,7 +306,7 @@ impl Evictor {
                 self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Eviction {
                     cluster: Arc::clone(cluster),
-                    purge_mode: purge_mode(binding.spec(), &self.switches),
+                    purge_mode: purge_mode(binding.spec(), &self.switches, &cause),
                     binding,
                     cause,
                     snapshot: self.fleet.snapshot(),

@@ -3,6 +3,9 @@
 //! `NoExecute` evicts workloads that do not tolerate it, or no longer do. `PreferNoExecute` evicts
 //! workloads with `failover.cluster`, after the time given there; tolerations do not apply.
 //! `NoSchedule` evicts nothing.
+//!
+//! The taint of `kubectl muster drain` is a person's order, while the switches are about failures:
+//! it evicts whatever they say. Tolerations apply to it as to any taint.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +22,8 @@ use crate::settings::{FAILOVER, Settings};
 /// What governs all evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// The gate `Failover`. Off: no taint moves anything, whoever put it there.
+    /// The gate `Failover`. Off: no taint moves anything, whoever put it there, apart from that of
+    /// `kubectl muster drain`.
     pub failover: bool,
     /// Whether NoExecute taints evict (`--enable-no-execute-taint-eviction`).
     pub no_execute: bool,
@@ -35,6 +39,15 @@ impl Switches {
             failover: settings.gate(&FAILOVER),
             no_execute: settings.enable_no_execute_taint_eviction,
             purge_mode: PurgeMode::from(settings.no_execute_taint_eviction_purge_mode.as_str()),
+        }
+    }
+
+    /// Whether a taint can make workloads leave under these switches.
+    pub fn counts(&self, taint: &Taint) -> bool {
+        match taint.effect.as_str() {
+            NO_EXECUTE => taints::is_drain(taint) || (self.failover && self.no_execute),
+            PREFER_NO_EXECUTE => self.failover,
+            _ => false,
         }
     }
 }
@@ -138,14 +151,17 @@ pub fn judge(
     switches: &Switches,
     now: Timestamp,
 ) -> Judgement {
-    if !switches.failover {
+    let in_force: Cow<'_, [Taint]> = if taints.iter().all(|taint| switches.counts(taint)) {
+        Cow::Borrowed(taints)
+    } else {
+        let counted = taints.iter().filter(|taint| switches.counts(taint));
+        Cow::Owned(counted.cloned().collect())
+    };
+    if !switches.failover && in_force.is_empty() {
         return Judgement::Stay(Stay::SwitchedOff);
     }
-    let has = |effect: &str| taints.iter().any(|taint| taint.effect == effect);
-    let (hard, soft) = (
-        switches.no_execute && has(NO_EXECUTE),
-        has(PREFER_NO_EXECUTE),
-    );
+    let has = |effect: &str| in_force.iter().any(|taint| taint.effect == effect);
+    let (hard, soft) = (has(NO_EXECUTE), has(PREFER_NO_EXECUTE));
     let leave = |stay: taints::Stay<'_>, rule: Rule| match stay {
         taints::Stay::Unlimited => None,
         taints::Stay::Until(due, taint) => Some((
@@ -171,7 +187,7 @@ pub fn judge(
     };
     let untolerated = placement.filter(|_| hard).and_then(|placement| {
         leave(
-            taints::stay(taints, &placement.cluster_tolerations, now),
+            taints::stay(&in_force, &placement.cluster_tolerations, now),
             Rule::TolerationEnds,
         )
     });
@@ -184,7 +200,7 @@ pub fn judge(
             .toleration_seconds
             .unwrap_or(DEFAULT_TOLERATION_SECONDS);
         leave(
-            taints::preferred_stay(taints, seconds.into(), now),
+            taints::preferred_stay(&in_force, seconds.into(), now),
             Rule::ClusterFailover,
         )
     });
@@ -197,20 +213,24 @@ pub fn judge(
         None if hard && placement.is_none() => Judgement::Stay(Stay::NoPlacement),
         None if hard => Judgement::Stay(Stay::Tolerated),
         None if soft => Judgement::Stay(Stay::NotAsked),
-        None if has(NO_EXECUTE) => Judgement::Stay(Stay::NoExecuteOff),
+        None if taints.iter().any(|taint| taint.effect == NO_EXECUTE) => {
+            Judgement::Stay(Stay::NoExecuteOff)
+        }
         None => Judgement::Stay(Stay::NoTaint),
     }
 }
 
 /// What becomes of the old copy: the policy's word, else the command line's. Old spellings mean
-/// what they meant.
-pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches) -> PurgeMode {
+/// what they meant. A drain without the policy's word keeps the copy until the new one is healthy:
+/// the cluster that is left works.
+pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause) -> PurgeMode {
     let said = spec
         .failover
         .as_ref()
         .and_then(|failover| failover.cluster.as_ref());
     let mode = match said {
         Some(cluster) => cluster.purge_mode.clone().unwrap_or(PurgeMode::Gracefully),
+        None if taints::is_drain(&cause.taint) => PurgeMode::Gracefully,
         None => switches.purge_mode.clone(),
     };
     match mode.canonical() {

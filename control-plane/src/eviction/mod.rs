@@ -4,6 +4,7 @@ pub mod any_binding;
 pub mod backlog;
 pub mod condition_writer;
 mod controller;
+pub mod drain;
 pub mod evictor;
 pub mod execute;
 pub mod explain;

@@ -12,7 +12,9 @@ use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::condition;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, tolerates};
+use muster_shared::taints::{
+    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, is_drain, tolerates,
+};
 
 /// What of a workload decides where it may be.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,7 @@ pub struct Workload<'a> {
     /// The tolerations of its placement; none where the placement is not known.
     pub tolerations: &'a [Toleration],
     /// Whether taints of effect `NoExecute` make it leave (gate `Failover`,
-    /// `--enable-no-execute-taint-eviction`).
+    /// `--enable-no-execute-taint-eviction`). That of `kubectl muster drain` always does.
     pub leaves_no_execute: bool,
     /// Whether taints of effect `PreferNoExecute` make it leave: its policy has `failover.cluster`.
     pub leaves_prefer_no_execute: bool,
@@ -128,7 +130,7 @@ pub fn can_hold<'a>(
     let cluster = is_live(cluster)?;
     let leaves = |taint: &&Taint| {
         let counts = match taint.effect.as_str() {
-            NO_EXECUTE => workload.leaves_no_execute,
+            NO_EXECUTE => workload.leaves_no_execute || is_drain(taint),
             PREFER_NO_EXECUTE => workload.leaves_prefer_no_execute,
             _ => false,
         };

@@ -7,7 +7,9 @@ use muster_shared::api::taint_policy::{
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE};
+use muster_shared::taints::{
+    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, is_of_command,
+};
 
 use super::window::Verdict;
 
@@ -48,6 +50,14 @@ pub enum Fault {
         "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller"
     )]
     Reserved {
+        /// Key of the taint.
+        key: String,
+    },
+    /// The taint belongs to a command.
+    #[error(
+        "taint {key} is a person's order: kubectl muster drain and cordon put it on, undrain and uncordon take it off"
+    )]
+    Command {
         /// Key of the taint.
         key: String,
     },
@@ -114,6 +124,9 @@ pub fn taint_fault(taint: &Taint) -> Option<Fault> {
     if let Some(value) = taint.value.as_ref().filter(|value| !is_label_value(value)) {
         let value = value.clone();
         return Some(Fault::Value { key, value });
+    }
+    if is_of_command(taint) {
+        return Some(Fault::Command { key });
     }
     (effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
         .then_some(Fault::Reserved { key })
@@ -186,6 +199,8 @@ mod tests {
             ("cluster.karmada.io/not-ready", "NoExecute", true),
             ("cluster.karmada.io/not-ready", "NoSchedule", false),
             ("cluster.karmada.io/unreachable", "NoSchedule", false),
+            ("failover.muster.io/drain", "NoExecute", false),
+            ("failover.muster.io/cordon", "NoSchedule", false),
             ("unhealthy", "PreferNoSchedule", true),
             ("unhealthy", "PreferNothing", false),
             ("", "NoSchedule", false),

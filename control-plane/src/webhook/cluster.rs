@@ -1,23 +1,27 @@
 //! Admission of Cluster: the part of Karmada's aggregated API server that the definition cannot do.
 //!
 //! The definition validates name, addresses, labels and taints. Left are the resource models, whose
-//! grades have to fit each other, and the times of taints. The deprecated `zone` is not moved to
+//! grades have to fit each other, the times of taints, and the rate of a drain. The deprecated `zone` is not moved to
 //! `zones` as in Karmada, because a second apply of the same manifest would then fail.
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;
 use muster_shared::capacity::{default_models, standardize, validate, validate_resources};
-use muster_shared::k8s::Time;
+use muster_shared::k8s::{ObjectMeta, Time};
+use muster_shared::names::annotation::DRAIN_RATE;
 use muster_shared::taints::{self, NO_EXECUTE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::problem::Findings;
+use crate::eviction::drain;
 
 /// A cluster, as far as admission is concerned.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Cluster {
+    /// What is said about it.
+    pub metadata: ObjectMeta,
     /// What is desired.
     pub spec: ClusterSpec,
 }
@@ -30,6 +34,13 @@ pub fn check(cluster: &Cluster) -> Findings {
     if let Err(fault) = validate(models).and_then(|()| validate_resources(models)) {
         found.invalid("spec.resourceModels", models, &fault.to_string());
     }
+    let annotations = cluster.metadata.annotations.as_ref();
+    if let Some(text) = annotations.and_then(|all| all.get(DRAIN_RATE))
+        && let Err(fault) = drain::parse(text)
+    {
+        let field = format!("metadata.annotations[{DRAIN_RATE}]");
+        found.invalid(field, text, &fault.to_string());
+    }
     found
 }
 
@@ -40,7 +51,7 @@ pub fn check(cluster: &Cluster) -> Findings {
 /// Taints and grades that are as they were before stay so, whatever they lack: the author of an
 /// update answers for what it changes, and the policies for agents refuse one that changes these.
 pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: Timestamp) {
-    let Ok(Cluster { mut spec }) = Cluster::deserialize(&*cluster) else {
+    let Ok(Cluster { mut spec, .. }) = Cluster::deserialize(&*cluster) else {
         // The schema refuses it in a moment, and says why.
         return;
     };

@@ -115,7 +115,7 @@ impl ClusterNote {
     /// How serious the event is.
     pub fn severity(&self) -> EventType {
         match self.reason {
-            "EvictionStopped" | "EvictionNowhereToGo" => EventType::Warning,
+            "EvictionStopped" | "EvictionNowhereToGo" | "DrainRateUnreadable" => EventType::Warning,
             _ => EventType::Normal,
         }
     }

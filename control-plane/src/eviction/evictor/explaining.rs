@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::conditions;
+use muster_shared::taints::is_drain;
 
 use super::{ClusterNote, Evictor, Key, Now};
 use crate::eviction::any_binding::AnyBinding;
@@ -31,7 +32,7 @@ impl Evictor {
         if all == 0 {
             return;
         }
-        if !self.switches.failover {
+        if !self.switches.failover && !self.fleet.taints(cluster).iter().any(is_drain) {
             let message = format!(
                 "its taints move none of its {all} workloads: the feature gate Failover is off"
             );

@@ -45,6 +45,7 @@ impl Evictor {
         self.in_hand.remove(&key);
         if !matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_)) {
             self.pace.refund();
+            self.limits.refund(cluster);
         }
         let before = self.failures.remove(&key).unwrap_or_default();
         let failures = before.saturating_add(1);

@@ -1,4 +1,5 @@
 mod conditions;
+mod drains;
 mod pace;
 mod stranded;
 mod told;

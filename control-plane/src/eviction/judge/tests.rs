@@ -3,6 +3,7 @@ use muster_shared::k8s::Time;
 
 use super::*;
 use muster_shared::k8s::Toleration;
+use muster_shared::names::taint::DRAIN;
 use muster_shared::taints::NO_SCHEDULE;
 use serde_json::json;
 
@@ -140,6 +141,43 @@ fn with_the_gate_off_nothing_moves_whoever_set_the_taint() {
                 Err(Stay::SwitchedOff)
             );
         }
+    }
+}
+
+#[test]
+fn a_drain_moves_whatever_is_switched_off_and_asks_tolerations_like_any_taint() {
+    let drain = taint(DRAIN, NO_EXECUTE, Some(900));
+    let other = taint("other", NO_EXECUTE, Some(900));
+    let soft = taint("other", PREFER_NO_EXECUTE, Some(900));
+    for (failover_gate, no_execute) in [(true, true), (true, false), (false, true), (false, false)]
+    {
+        let switches = Switches {
+            failover: failover_gate,
+            no_execute,
+            ..switches()
+        };
+        let with = |taints: &[&Taint], tolerations| {
+            let taints: Vec<Taint> = taints.iter().map(|it| (*it).clone()).collect();
+            outcome(&taints, tolerations, failover(Some(0), None), &switches)
+        };
+        assert_eq!(with(&[&drain], vec![]), Ok(900));
+        assert_eq!(
+            with(&[&other, &drain], vec![exists("other", None)]),
+            Ok(900)
+        );
+        let tolerant = vec![exists(DRAIN, None), exists("other", None)];
+        assert_eq!(with(&[&drain, &other], tolerant), Err(Stay::Tolerated));
+        assert_eq!(with(&[&drain], vec![exists(DRAIN, Some(300))]), Ok(1_200));
+        // What the gate stops is stopped beside a drain, too.
+        let kept = with(&[&drain, &soft], vec![exists(DRAIN, None)]);
+        let expected = if failover_gate {
+            Ok(900)
+        } else {
+            Err(Stay::Tolerated)
+        };
+        assert_eq!(kept, expected);
+        let cordoned = taint(DRAIN, NO_SCHEDULE, Some(900));
+        assert!(with(&[&cordoned], vec![]).is_err());
     }
 }
 
@@ -308,6 +346,25 @@ fn purge_modes_mean_the_same_in_both_spellings() {
             failover: said.clone(),
             ..ResourceBindingSpec::default()
         };
-        assert_eq!(purge_mode(&spec, &switches), expected, "{said:?}");
+        let cause = |key| Cause {
+            taint: taint(key, NO_EXECUTE, None),
+            rule: Rule::Untolerated,
+        };
+        assert_eq!(
+            purge_mode(&spec, &switches, &cause("k")),
+            expected,
+            "{said:?}"
+        );
+        // The command line speaks of failures.
+        let drained = if said.is_none() {
+            PurgeMode::Gracefully
+        } else {
+            expected
+        };
+        assert_eq!(
+            purge_mode(&spec, &switches, &cause(DRAIN)),
+            drained,
+            "{said:?}"
+        );
     }
 }

@@ -1,0 +1,110 @@
+//! Drains: with the gate off, at a rate of their own, and across restarts.
+
+use muster_shared::names::annotation::DRAIN_RATE;
+
+use super::*;
+
+fn drained(name: &str, rate: Option<&str>, more: &Value) -> Arc<Cluster> {
+    let since = Timestamp::from_second(0).unwrap();
+    let mut taints = json!([
+        {"key": "failover.muster.io/drain", "effect": "NoSchedule", "timeAdded": since},
+        {"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": since},
+    ]);
+    let all = taints.as_array_mut().unwrap();
+    all.extend(more.as_array().into_iter().flatten().cloned());
+    let mut cluster = Cluster::clone(&cluster(name, &taints));
+    let annotations = rate.map(|rate| [(DRAIN_RATE.to_owned(), rate.to_owned())].into());
+    cluster.metadata.annotations = annotations;
+    Arc::new(cluster)
+}
+
+/// Four clusters with sixty workloads each; nothing is wrong, and the gate may be off.
+fn fleet(failover: bool) -> World {
+    let world = World::new(4, 0, 60);
+    World::of(world.clusters, world.bindings, failover)
+}
+
+#[test]
+fn a_drain_goes_on_whatever_the_gate_says_at_the_rate_of_the_fleet_or_its_own() {
+    for (rate, expected) in [
+        (None, 50),
+        (Some("0.2"), 20),
+        (Some("0.01"), 1),
+        (Some("9"), 50),
+    ] {
+        for failover in [true, false] {
+            let mut world = fleet(failover);
+            world.set(&drained("c0", rate, &json!([])));
+            let evicted = world.evict(100.0);
+            assert!(
+                evicted.len().abs_diff(expected) <= 1,
+                "{rate:?}: {}",
+                evicted.len()
+            );
+            assert!(evicted.iter().all(|it| it.starts_with("w0-")));
+        }
+    }
+}
+
+#[test]
+fn a_slow_drain_does_not_delay_another_cluster() {
+    let mut world = fleet(true);
+    world.set(&drained("c0", Some("0.01"), &json!([])));
+    world.set(&cluster("c1", &down(0)));
+    let evicted = world.evict(100.0);
+    let from = |number: &str| evicted.iter().filter(|it| it.starts_with(number)).count();
+    assert!(
+        from("w0-") <= 1 && from("w1-").abs_diff(49) <= 1,
+        "{} {}",
+        from("w0-"),
+        from("w1-")
+    );
+}
+
+#[test]
+fn a_drained_cluster_that_fails_is_left_at_the_rate_of_the_fleet() {
+    let mut world = fleet(true);
+    world.set(&drained("c0", Some("0.01"), &json!([])));
+    assert!(world.evict(50.0).is_empty());
+    world.set(&drained("c0", Some("0.01"), &down(0)));
+    assert!(world.evict(100.0).len().abs_diff(50) <= 1);
+}
+
+#[test]
+fn a_restart_goes_on_with_a_drain_at_its_rate() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", Some("0.1"), &json!([])));
+    let mut evicted = 0;
+    for _ in 0..4 {
+        evicted += world.evict(50.0).len();
+        world.restart(false);
+    }
+    // What had accrued is lost with each process: a restart never makes a drain faster.
+    assert!((16..=20).contains(&evicted), "{evicted}");
+}
+
+#[test]
+fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", Some("fast"), &json!([])));
+    let told = |world: &mut World| {
+        let news = world.evictor.take_news();
+        let mut clusters = news.clusters.into_iter();
+        clusters.any(|note| note.reason == "DrainRateUnreadable" && note.message.contains("fast"))
+    };
+    assert!(told(&mut world));
+    assert!(world.evict(100.0).is_empty());
+    world.restart(false);
+    assert!(told(&mut world), "by each process");
+    world.set(&drained("c0", Some("0.2"), &json!([])));
+    assert!(world.evict(100.0).len().abs_diff(20) <= 1);
+}
+
+#[test]
+fn undrain_lets_those_stay_that_wait() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", None, &json!([])));
+    assert!(!world.evict(10.0).is_empty());
+    world.set(&cluster("c0", &json!([])));
+    assert!(world.evict(100.0).is_empty());
+}
