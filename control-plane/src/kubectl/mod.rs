@@ -1,6 +1,8 @@
-//! `kubectl muster`: explains placements, tries interpreters, and adds and removes members.
+//! `kubectl muster`: explains placements, tries interpreters, adds and removes members, and gives a
+//! person's orders about clusters.
 
 mod explain;
+mod hands;
 mod interpret;
 mod join;
 mod register;
@@ -84,6 +86,8 @@ enum Question {
     /// What would move, be stranded and stay if clusters were lost or drained, by the live fleet.
     /// Changes nothing. Exits with 1 if something would have to leave and could not.
     Simulate(simulate::Options),
+    #[command(flatten)]
+    Hand(hands::Hand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -119,19 +123,6 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("kubectl muster: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// What the program prints, and the code with which it ends.
-#[derive(Debug)]
-struct Reply {
-    text: String,
-    code: u8,
-}
-
-impl From<String> for Reply {
-    fn from(text: String) -> Self {
-        Self { text, code: 0 }
     }
 }
 
@@ -196,6 +187,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
+        Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
     };
     text.map(Reply::from)
 }

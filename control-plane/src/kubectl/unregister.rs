@@ -257,7 +257,7 @@ pub(super) async fn part(
     let (some, more) = names.split_at(names.len().min(NAMED));
     ensure!(
         names.is_empty() || options.force,
-        "workloads are placed in {name:?} (Works {some:?}{}): move them first (a NoExecute taint, or their policies), or give --force",
+        "workloads are placed in {name:?} (Works {some:?}{}): move them first (kubectl muster drain {name}, or their policies), or give --force",
         if more.is_empty() { "" } else { " and more" }
     );
     let params = DeleteParams {

@@ -1,0 +1,92 @@
+//! `kubectl muster cordon`, `uncordon`, `taint`, `drain`, `undrain`: a person's orders about
+//! clusters.
+//!
+//! Each order is a change of a Cluster object. The control plane carries it out, and goes on with
+//! it whatever becomes of the command and of the control plane's own processes.
+
+mod drain;
+mod order;
+mod preview;
+mod progress;
+mod taint;
+
+use clap::{Args, Subcommand};
+use kube::Config;
+use muster_shared::k8s::Client;
+use muster_shared::names::taint::CORDON;
+use muster_shared::taints::NO_SCHEDULE;
+
+use self::order::Order;
+use super::Reply;
+
+/// Exit code when a workload that was to leave stays because it has nowhere to go.
+pub(super) const STRANDED: u8 = 3;
+/// Exit code when what was waited for did not come in time.
+pub(super) const TIMED_OUT: u8 = 4;
+/// Exit code when a person ended the waiting (the code of shells for Ctrl-C).
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// Clusters by name.
+#[derive(Debug, Args)]
+pub(super) struct Clusters {
+    /// Names of the Clusters.
+    #[arg(required = true, value_name = "CLUSTER")]
+    clusters: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Hand {
+    /// Keeps new workloads out of clusters; what is there stays.
+    Cordon(Clusters),
+    /// Lets new workloads into clusters again.
+    Uncordon(Clusters),
+    /// Puts taints on a cluster, or takes them off.
+    Taint(taint::Options),
+    /// Empties clusters: moves their workloads to others, each when its new copy can be placed.
+    ///
+    /// The order is recorded in the Cluster and holds until `undrain`, across Ctrl-C and restarts
+    /// of the control plane. It moves workloads even if the feature gate Failover is off. Old copies
+    /// stay until the new ones are healthy, unless the policy says otherwise; what has nowhere to go
+    /// stays.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not done
+    /// within --timeout, 130 interrupted (the drain goes on).
+    Drain(drain::Options),
+    /// Ends the drain of clusters; nothing moves back by itself.
+    Undrain(Clusters),
+}
+
+pub(super) async fn carry_out(
+    client: Client,
+    config: &Config,
+    hand: Hand,
+) -> anyhow::Result<Reply> {
+    let text = match hand {
+        Hand::Cordon(Clusters { clusters }) => order::give(&client, &clusters, &cordon()).await,
+        Hand::Uncordon(Clusters { clusters }) => order::give(&client, &clusters, &uncordon()).await,
+        Hand::Taint(options) => taint::carry_out(&client, &options).await,
+        Hand::Drain(options) => return drain::carry_out(&client, config, &options).await,
+        Hand::Undrain(Clusters { clusters }) => {
+            order::give(&client, &clusters, &drain::undrain()).await
+        }
+    };
+    text.map(Reply::from)
+}
+
+fn cordon() -> Order {
+    Order {
+        done: "cordoned: no new workload is placed there",
+        already: "was cordoned already",
+        add: vec![(CORDON, NO_SCHEDULE)],
+        ..Order::default()
+    }
+}
+
+fn uncordon() -> Order {
+    Order {
+        done: "uncordoned",
+        already: "was not cordoned",
+        remove: vec![(CORDON, NO_SCHEDULE)],
+        ..Order::default()
+    }
+}

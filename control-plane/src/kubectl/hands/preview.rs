@@ -1,0 +1,370 @@
+//! What a drain would move where, by the scheduler's own code and without a write.
+//!
+//! Each workload is asked about by itself, on the fleet as it is now: the room that one takes is
+//! not missing for the next.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::k8s::{ResourceExt, Time};
+use muster_shared::names::DEFAULT_SCHEDULER;
+use serde::Serialize;
+
+use super::drain;
+use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::fleet_view::{has_failed, is_counted};
+use crate::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
+use crate::eviction::plan::{Departure, plan};
+use crate::eviction::rate::{Band, FleetHealth, Rates};
+use crate::eviction::reason::EvictionReason;
+use crate::scheduler::core::{Options, Snapshot};
+
+/// Workloads of a list that are printed in the table.
+const LISTED: usize = 20;
+
+/// The switches of a drain: it is an order whatever they are.
+pub(super) fn switches() -> Switches {
+    Switches {
+        failover: false,
+        no_execute: false,
+        purge_mode: PurgeMode::Gracefully,
+    }
+}
+
+/// What a drain comes to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Preview {
+    /// Clusters that are drained.
+    pub clusters: Vec<String>,
+    /// Workloads that can leave now.
+    pub leave: Vec<Line>,
+    /// Workloads that leave when a toleration of theirs has run out.
+    pub later: Vec<Line>,
+    /// Workloads that stay because they may.
+    pub stay: Vec<Line>,
+    /// Workloads that have to leave, and stay because they have nowhere to go.
+    pub stranded: Vec<Line>,
+    /// Workloads whose new copies are being started already.
+    pub leaving: Vec<Line>,
+    /// A reason why nothing would be moved now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// One workload on one cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Line {
+    /// Namespace of the workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Kind of the workload.
+    pub kind: String,
+    /// Name of the workload.
+    pub name: String,
+    /// Cluster that is drained.
+    pub from: String,
+    /// Clusters after the move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Reason to stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl Line {
+    pub fn new(binding: &AnyBinding, from: &str) -> Self {
+        let resource = &binding.spec().resource;
+        Self {
+            namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+            kind: resource.kind.clone(),
+            name: resource.name.clone(),
+            from: from.to_owned(),
+            to: None,
+            why: None,
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        write!(f, "{}", self.name)?;
+        if let Some(why) = &self.why {
+            write!(f, ": {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at a fleet of which some clusters are to be drained.
+pub(super) fn preview(
+    clusters: impl IntoIterator<Item = Cluster>,
+    bindings: &[AnyBinding],
+    drained: &[String],
+    now: Timestamp,
+) -> Preview {
+    let order = drain::order(None);
+    let clusters: Vec<Arc<Cluster>> = clusters
+        .into_iter()
+        .map(|mut cluster| {
+            if drained.contains(&cluster.name_any()) {
+                order.put_on(&mut cluster.spec.taints, now);
+            }
+            Arc::new(cluster)
+        })
+        .collect();
+    let mut preview = Preview {
+        clusters: drained.to_vec(),
+        warning: warning(&clusters),
+        ..Preview::default()
+    };
+    let snapshot = Snapshot::new(clusters);
+    for binding in bindings {
+        if binding.meta().deletion_timestamp.is_some() {
+            continue;
+        }
+        for from in drained {
+            preview.look(binding, from, &snapshot, now);
+        }
+    }
+    preview
+}
+
+impl Preview {
+    fn look(&mut self, binding: &AnyBinding, from: &str, snapshot: &Snapshot, now: Timestamp) {
+        let line = Line::new(binding, from);
+        let spec = binding.spec();
+        if spec.target(from).is_none() {
+            let mut tasks = spec.graceful_eviction_tasks.iter();
+            if tasks.any(|task| task.from_cluster == from) {
+                self.leaving.push(line);
+            }
+            return;
+        }
+        let because = |why: String| Line {
+            why: Some(why),
+            ..line.clone()
+        };
+        let taints = snapshot
+            .get(from)
+            .map(|it| it.cluster().spec.taints.clone());
+        let taints = taints.unwrap_or_default();
+        let placement = binding.placement();
+        let switches = switches();
+        let (due, cause) = match judge(&taints, spec, placement.as_deref(), &switches, now) {
+            Judgement::Stay(why) => return self.stay.push(because(why.to_string())),
+            Judgement::Leave { .. } if binding.has_completed(from) => {
+                return self.stay.push(because(Stay::Completed.to_string()));
+            }
+            Judgement::Leave { due, cause } => (due, cause),
+        };
+        let mode = purge_mode(spec, &switches, &cause);
+        let departure = Departure {
+            spec,
+            status: binding.status(),
+            cluster: from,
+            reason: EvictionReason::Taint(&cause),
+            purge_mode: &mode,
+            preserves_state: false,
+            ours: matches!(
+                spec.scheduler_name.as_deref(),
+                None | Some("" | DEFAULT_SCHEDULER)
+            ),
+        };
+        match plan(
+            &departure,
+            snapshot,
+            &Options::default().for_departure(),
+            now,
+        ) {
+            Err(nowhere) => self.stranded.push(because(nowhere.to_string())),
+            Ok(_) if due > now => {
+                let why = format!("it tolerates the taint until {due:.0}");
+                self.later.push(because(why));
+            }
+            Ok(plan) => self.leave.push(Line {
+                to: Some(plan.destination()),
+                ..line
+            }),
+        }
+    }
+
+    /// The preview as text.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let names = self.clusters.join(", ");
+        if self.count() == 0 {
+            let _ = writeln!(text, "{names}: no workload is there");
+        }
+        for (list, one, many) in [
+            (
+                &self.leaving,
+                "is being moved already",
+                "are being moved already",
+            ),
+            (&self.leave, "can leave", "can leave"),
+            (&self.later, "leaves later", "leave later"),
+            (&self.stay, "stays", "stay"),
+            (
+                &self.stranded,
+                "has nowhere to go, and stays until it has",
+                "have nowhere to go, and stay until they have",
+            ),
+        ] {
+            let _ = match list.len() {
+                0 => continue,
+                1 => writeln!(text, "{names}: 1 workload {one}"),
+                count => writeln!(text, "{names}: {count} workloads {many}"),
+            };
+            for line in list.iter().filter(|line| line.why.is_some()).take(LISTED) {
+                let _ = writeln!(text, "  {line}");
+            }
+            let told = list.iter().filter(|line| line.why.is_some()).count();
+            if told > LISTED {
+                let _ = writeln!(text, "  and {} more (-o json lists all)", told - LISTED);
+            }
+        }
+        if let Some(warning) = &self.warning {
+            let _ = writeln!(text, "Warning: {warning}");
+        }
+        text
+    }
+
+    fn count(&self) -> usize {
+        let lists = [
+            &self.leave,
+            &self.later,
+            &self.stay,
+            &self.stranded,
+            &self.leaving,
+        ];
+        lists.into_iter().map(Vec::len).sum()
+    }
+}
+
+/// Whether so much of the fleet would count as failed that the rate drops, by the default settings.
+fn warning(clusters: &[Arc<Cluster>]) -> Option<String> {
+    let counted = clusters.iter().filter(|it| is_counted(it));
+    let health = FleetHealth {
+        total: counted.clone().count(),
+        failed: counted.filter(|it| has_failed(it)).count(),
+    };
+    let what = match Rates::default().band(health) {
+        Band::Primary => return None,
+        Band::Secondary => "workloads leave at the secondary rate",
+        Band::Stopped => "nothing leaves until fewer do",
+    };
+    Some(format!(
+        "{} of {} clusters would count as failed, drained ones included: {what} (--unhealthy-cluster-threshold)",
+        health.failed, health.total
+    ))
+}
+
+impl super::order::Order {
+    fn put_on(&self, taints: &mut Vec<muster_shared::k8s::Taint>, now: Timestamp) {
+        for (key, effect) in &self.add {
+            let taint = muster_shared::k8s::Taint {
+                key: (*key).to_owned(),
+                effect: (*effect).to_owned(),
+                time_added: Some(Time(now)),
+                ..Default::default()
+            };
+            muster_shared::taints::put_on(taints, taint, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cluster(name: &str, taints: &Value) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"syncMode": "Pull", "taints": taints},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "apiEnablements": [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]}],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn binding(name: &str, placement: &Value) -> AnyBinding {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
+            "spec": {
+                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
+                "clusters": [{"name": "m1"}], "placement": placement,
+            },
+        }))
+        .unwrap();
+        Arc::new(binding).into()
+    }
+
+    #[test]
+    fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
+        let affinity = |names: Value| json!({"clusterAffinity": {"clusterNames": names}});
+        let tolerates = |seconds: Value| {
+            let toleration = json!({"key": "failover.muster.io/drain", "operator": "Exists", "tolerationSeconds": seconds});
+            json!({"clusterTolerations": [toleration], "clusterAffinity": {"clusterNames": ["m1", "m2"]}})
+        };
+        let bindings = [
+            binding("moves", &affinity(json!(["m1", "m2"]))),
+            binding("pinned", &affinity(json!(["m1"]))),
+            binding("tolerant", &tolerates(Value::Null)),
+            binding("patient", &tolerates(json!(300))),
+        ];
+        let now = Timestamp::from_second(0).unwrap();
+        let fleet = || (1..=3).map(|n| cluster(&format!("m{n}"), &json!([])));
+        let drained = ["m1".to_owned()];
+        let preview = preview(fleet(), &bindings, &drained, now);
+        let names = |list: &[Line]| list.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&preview.leave), ["moves"]);
+        assert_eq!(preview.leave[0].to.as_deref(), Some("m2"));
+        assert_eq!(names(&preview.stranded), ["pinned"]);
+        assert_eq!(names(&preview.stay), ["tolerant"]);
+        assert_eq!(names(&preview.later), ["patient"]);
+        let text = preview.table();
+        for line in [
+            "m1: 1 workload can leave\n",
+            "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned: no other cluster could take it",
+            "  ConfigMap shop/patient: it tolerates the taint until 1970-01-01T00:05:00Z\n",
+            "  ConfigMap shop/tolerant: every taint of the cluster is tolerated\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("Warning"), "{text}");
+    }
+
+    #[test]
+    fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_of_four_is_warned_of()
+     {
+        let bindings = [binding("moves", &json!({}))];
+        let now = Timestamp::from_second(0).unwrap();
+        let fleet = || (1..=4).map(|n| cluster(&format!("m{n}"), &json!([])));
+        let drain = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+            preview(fleet(), &bindings, &names, now)
+        };
+        assert_eq!(drain(&["m1", "m2"]).leave[0].to.as_deref(), Some("m3,m4"));
+        assert_eq!(drain(&["m1", "m2"]).warning, None);
+        let most = drain(&["m1", "m2", "m3"]);
+        assert!(most.warning.unwrap().contains("3 of 4 clusters"));
+        let all = drain(&["m1", "m2", "m3", "m4"]);
+        assert_eq!(all.stranded.len(), 1);
+        assert!(drain(&["m2"]).table().contains("m2: no workload is there"));
+    }
+}
