@@ -2,6 +2,7 @@
 //! may not break.
 
 mod applications;
+mod orders;
 mod support;
 
 use std::time::Duration;

@@ -229,10 +229,10 @@ pub(super) async fn follow(
         let is_drained = known
             .values()
             .all(|cluster| cluster.spec.taints.iter().any(is_drain));
-        let end = if !is_drained {
-            Some(End::Undrained)
-        } else {
+        let end = if is_drained {
             progress.is_done().then_some(End::Done)
+        } else {
+            Some(End::Undrained)
         };
         let line = progress.line(is_terminal);
         if shown.as_ref() != Some(&line) {

@@ -47,6 +47,8 @@ pub struct Plan {
 pub struct HeartbeatFleet {
     /// The fleet API, on a path that no fault touches.
     pub client: Client,
+    /// Kubeconfig of its administrator, on the same path.
+    pub kubeconfig: PathBuf,
     /// What is seen in it.
     pub observer: Observer,
     /// The control plane.
@@ -118,6 +120,8 @@ impl HeartbeatFleet {
         let account = access::admit_control_plane(&client).await?;
         let administrator = api.admin_kubeconfig()?;
         let to_fleet = Route::open(&administrator).await?;
+        let own = plan.directory.join("fleet.kubeconfig");
+        kubeconfig::write(&administrator, &own)?;
         let identity = access::kubeconfig(&client, administrator, &account).await?;
         let path = plan.directory.join("control-plane.kubeconfig");
         kubeconfig::write(&to_fleet.kubeconfig(identity), &path)?;
@@ -138,6 +142,7 @@ impl HeartbeatFleet {
         })?;
         Ok(Self {
             client,
+            kubeconfig: own,
             observer,
             control_plane,
             to_fleet,
