@@ -126,6 +126,19 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What the program prints, and the code with which it ends.
+#[derive(Debug)]
+struct Reply {
+    text: String,
+    code: u8,
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn block_on(command_line: CommandLine) -> anyhow::Result<Reply> {
     carry_out(command_line).await

@@ -158,6 +158,10 @@ impl Preview {
             .map(|it| it.cluster().spec.taints.clone());
         let taints = taints.unwrap_or_default();
         let placement = binding.placement();
+        if placement.is_none() && !spec.required_by.is_empty() {
+            // It follows what needs it.
+            return;
+        }
         let switches = switches();
         let (due, cause) = match judge(&taints, spec, placement.as_deref(), &switches, now) {
             Judgement::Stay(why) => return self.stay.push(because(why.to_string())),

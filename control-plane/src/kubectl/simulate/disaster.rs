@@ -19,8 +19,8 @@ use crate::taint::record::{ANNOTATION, Record};
 /// Looks at a cluster until nothing more is due. Each look ends a window at least, and a cluster
 /// has few of them.
 const LOOKS: usize = 64;
-/// Key of the taint that stands for a drain.
-pub const DRAIN: &str = "simulate.muster.io/drain";
+/// Key of the taint of a drain.
+pub const DRAIN: &str = muster_shared::names::taint::DRAIN;
 
 /// A taint that a cluster would get.
 #[derive(Clone, Debug, PartialEq)]

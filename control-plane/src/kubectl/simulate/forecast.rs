@@ -358,7 +358,7 @@ impl Course<'_> {
             return spec;
         }
         let switches = Switches::of(self.settings);
-        let purge_mode = judge::purge_mode(&spec, &switches);
+        let purge_mode = judge::purge_mode(&spec, &switches, &leaver.cause);
         let status: &ResourceBindingStatus = leaver.binding.status();
         let departure = Departure {
             spec: &spec,
