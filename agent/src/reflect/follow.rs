@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use muster_shared::fleet_id::Owner;
 use muster_shared::interpreter::webhook::Pending;
-use muster_shared::k8s::Api;
+use muster_shared::k8s::{Api, ApiResource, Client};
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Selection};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use super::index::Index;
 use super::look::Look;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
-use super::waiting::Waiting;
+use super::waiting::{Next, Read, Reader, Waiting};
 use super::watches::Watches;
 use crate::digest::digest;
 use crate::work::desired::ObjectKey;
@@ -31,6 +31,11 @@ const PAGE: u32 = 100;
 /// Interval at which objects are counted whose Work is gone.
 const COUNT_ORPHANS: Duration = Duration::from_mins(1);
 
+/// Time after which a list shows the objects again of which one could not be read.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
+/// Deadline for reading one object.
+const READ: Duration = Duration::from_secs(15);
+
 /// Objects that are as desired, with the digests of their desired states.
 type AsDesired = HashMap<ObjectKey, u64>;
 
@@ -38,10 +43,11 @@ impl Watches {
     /// Follows the objects of one kind until `stop`.
     pub(super) async fn follow(
         self: Arc<Self>,
-        api: Api<Raw>,
+        resource: ApiResource,
         watched: Watched,
         stop: CancellationToken,
     ) {
+        let api: Api<Raw> = Api::all_with(self.member.clone(), &resource);
         let selection = Selection::everything()
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
@@ -50,7 +56,8 @@ impl Watches {
         let mut index = Index::default();
         let mut listed: Option<(Index, AsDesired)> = None;
         let mut opened = None;
-        let mut waiting = Waiting::default();
+        let reader = reader(self.member.clone(), resource);
+        let mut waiting = Waiting::new(self.waiting.clone(), reader);
         let mut count = tokio::time::interval(COUNT_ORPHANS);
         loop {
             let event = tokio::select! {
@@ -61,16 +68,19 @@ impl Watches {
                     continue;
                 }
                 _ = count.tick() => {
-                    if self.works.is_synced() {
-                        let namespace = self.works.api().namespace();
-                        index.retain_former(|work| self.works.get(namespace, work).is_some());
-                    }
+                    self.forget_works(&mut index);
                     self.count_orphans(&watched, &index);
                     continue;
                 }
-                (place, object) = waiting.answered() => {
-                    let mut seen = self.see(&watched, &place, (object, None), &mut opened);
-                    relist.after(seen.wait(&place, &mut waiting));
+                next = waiting.answered() => {
+                    relist.after(match next {
+                        Next::Look(place, object, unreadable) => {
+                            let raw = (object, unreadable);
+                            let mut seen = self.see(&watched, &place, raw, &mut opened);
+                            seen.wait(&place, &mut waiting)
+                        }
+                        Next::List => Some(LIST_AGAIN),
+                    });
                     continue;
                 }
                 Some(event) = events.next() => event,
@@ -127,13 +137,7 @@ impl Watches {
                     // The list that is arriving may have shown it.
                     let shown = listed.as_mut();
                     let shown = shown.map(|(present, _)| present.remove(&place));
-                    let mut works = index.remove(&place);
-                    for work in shown.unwrap_or_default() {
-                        if !works.contains(&work) {
-                            works.push(work);
-                        }
-                    }
-                    for work in works {
+                    for work in united(index.remove(&place), shown.unwrap_or_default()) {
                         let lost = self.lose(&watched, &place, &work);
                         if let Some((key, (_, as_desired))) = lost.zip(listed.as_mut()) {
                             as_desired.remove(&key);
@@ -267,6 +271,14 @@ impl Watches {
         desired_for(&open.work, manifest, self.fleet.now().mark())
     }
 
+    /// Forgets the Works that wanted objects before, and are gone.
+    fn forget_works(&self, index: &mut Index) {
+        if self.works.is_synced() {
+            let namespace = self.works.api().namespace();
+            index.retain_former(|work| self.works.get(namespace, work).is_some());
+        }
+    }
+
     /// Counts the objects that name a missing Work, and so are neither updated nor removed.
     fn count_orphans(&self, watched: &Watched, index: &Index) {
         if !self.works.is_synced() {
@@ -283,6 +295,37 @@ impl Watches {
         tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
         gauge_orphans(watched, count);
     }
+}
+
+/// Puts names together, each once.
+fn united(mut names: Vec<String>, others: Vec<String>) -> Vec<String> {
+    for name in others {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns what reads an object of a kind from the member.
+fn reader(member: Client, resource: ApiResource) -> Reader {
+    Arc::new(move |place: ObjectKey| {
+        let api: Api<Raw> = match place.namespace.as_str() {
+            "" => Api::all_with(member.clone(), &resource),
+            namespace => Api::namespaced_with(member.clone(), namespace, &resource),
+        };
+        Box::pin(async move {
+            match tokio::time::timeout(READ, api.get_opt(&place.name)).await {
+                Ok(Ok(Some(raw))) => Read::Object(raw.object, raw.unreadable),
+                Ok(Ok(None)) => Read::Gone,
+                Ok(Err(error)) => {
+                    tracing::debug!(object = %place, %error, "cannot read an object again");
+                    Read::Failed
+                }
+                Err(_) => Read::Failed,
+            }
+        })
+    })
 }
 
 #[allow(clippy::cast_precision_loss)] // a gauge
@@ -324,7 +367,7 @@ impl Seen {
             waiting.forget(place);
             return self.again;
         };
-        let again = waiting.keep(place, object, pending);
-        self.again.into_iter().chain(again).min()
+        waiting.keep(place, &object, pending);
+        self.again
     }
 }

@@ -22,4 +22,5 @@ pub use self::look::{Look, ObjectStatus};
 pub use self::news::Trouble;
 pub use self::reporter::Reporter;
 pub use self::statuses::ObjectStatuses;
+pub use self::waiting::Room;
 pub use self::watches::Watches;

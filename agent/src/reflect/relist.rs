@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
+use muster_shared::interpreter::webhook::VALID;
 use muster_shared::interpreter::{Interpreters, Layers};
 use muster_shared::k8s::GroupVersionKind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// The interpreters of one kind, and the time at which one that failed is asked again. Objects are
-/// not kept in memory, so that a list has to show them again.
+/// not kept in memory, so that a list has to show them again. Where a webhook answers about the
+/// kind, it is asked again when its answers have lost their validity.
 pub(super) struct Relist {
     news: watch::Receiver<Layers>,
     layers: Layers,
     api_version: String,
     kind: String,
     at: Option<Instant>,
+    begun: Instant,
 }
 
 impl Relist {
@@ -28,6 +31,7 @@ impl Relist {
             api_version: kind.api_version(),
             kind: kind.kind.clone(),
             at: None,
+            begun: Instant::now(),
         }
     }
 
@@ -40,7 +44,11 @@ impl Relist {
     /// Waits until a list is due. May be dropped and called again.
     pub(super) async fn due(&mut self) {
         loop {
-            let at = self.at.unwrap_or_else(Instant::now);
+            let hooks = self.layers.hooks();
+            let is_asked = hooks.concern(&self.api_version, &self.kind);
+            let expires = is_asked.then(|| self.begun + VALID);
+            let next = self.at.into_iter().chain(expires).min();
+            let at = next.unwrap_or_else(Instant::now);
             tokio::select! {
                 Ok(()) = self.news.changed() => {
                     let layers = self.news.borrow_and_update().clone();
@@ -49,11 +57,11 @@ impl Relist {
                         break;
                     }
                 }
-                () = sleep_until(at), if self.at.is_some() => break,
+                () = sleep_until(at), if next.is_some() => break,
                 else => std::future::pending().await,
             }
         }
-        self.at = None;
+        (self.at, self.begun) = (None, Instant::now());
     }
 }
 
@@ -62,6 +70,8 @@ mod tests {
     use futures::FutureExt;
     use muster_shared::interpreter::Operation;
     use muster_shared::interpreter::engine::{Customization, Rules};
+    use muster_shared::interpreter::webhook::Hooks;
+    use serde_json::json;
 
     use super::*;
 
@@ -72,6 +82,27 @@ mod tests {
             kind: kind.to_owned(),
             scripts: vec![(Operation::InterpretHealth, script.to_owned())],
         }])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_about_which_a_webhook_is_asked_is_listed_again_when_answers_are_old() {
+        muster_shared::tls::install_provider();
+        let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
+            "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
+            "clientConfig": { "url": "https://localhost:1/" },
+            "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["Widget"] }],
+        }] });
+        let interpreters = Interpreters::of(&[]);
+        let configuration = serde_json::from_value(configuration).unwrap();
+        interpreters.set_hooks(Hooks::new([&configuration]));
+        for (kind, is_listed) in [("Widget", true), ("Gadget", false)] {
+            let kind = GroupVersionKind::gvk("example.com", "v1", kind);
+            let mut relist = Relist::new(&interpreters, &kind);
+            for _ in 0..2 {
+                let due = tokio::time::timeout(VALID + Duration::from_secs(1), relist.due());
+                assert_eq!(due.await.is_ok(), is_listed, "{kind:?}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::interpreter::Interpreters;
-use muster_shared::k8s::{Api, Client, GroupVersionKind};
+use muster_shared::k8s::{Client, GroupVersionKind};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};
 use tokio::sync::Notify;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::opened::Watched;
 use super::statuses::ObjectStatuses;
 use super::supervised::Supervised;
+use super::waiting::Room;
 use crate::discovery::Discovery;
 use crate::fleet_id;
 use crate::work::CachedWork;
@@ -45,6 +46,8 @@ pub struct Watches {
     pub to_apply: Queue<String>,
     /// The id of the fleet.
     pub fleet: fleet_id::Known,
+    /// What objects may take that wait for a webhook.
+    pub waiting: Room,
     /// Notified when the Works may have other kinds.
     pub kinds_changed: Arc<Notify>,
 }
@@ -91,12 +94,11 @@ impl Watches {
                         watches.start(kind, stop, async move { ends.cancelled().await });
                     }
                     Ok(Some(place)) => {
-                        let api = Api::all_with(self.member.clone(), &place.resource);
                         let of = Watched {
                             kind: kind.clone(),
                             namespaced: place.namespaced,
                         };
-                        let task = Arc::clone(&self).follow(api, of, ends);
+                        let task = Arc::clone(&self).follow(place.resource, of, ends);
                         watches.start(kind, stop, task);
                     }
                 }

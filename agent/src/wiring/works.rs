@@ -16,7 +16,7 @@ use super::tasks::Made;
 use crate::COMPONENT;
 use crate::apply::{self, Applier};
 use crate::join::Standing;
-use crate::reflect::{Reporter, Watches};
+use crate::reflect::{Reporter, Room, Watches};
 use crate::work::member::Member;
 use crate::work::object::Objects;
 
@@ -28,6 +28,7 @@ const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 /// Watches the kinds of the Works in the member.
 pub(super) fn member_watches(context: &Context) -> Made {
     let watches = Watches {
+        waiting: Room::default(),
         works: context.works.clone(),
         member: context.base.member.client(Profile::Watch, Limits::NONE)?,
         discovery: context.discovery.clone(),

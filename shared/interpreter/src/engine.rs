@@ -26,6 +26,9 @@ use crate::{
 const MAX_IDLE: usize = 4;
 /// Calls that run at a time: each may take the memory of the limits.
 const MAX_RUNNING: usize = 4;
+/// Calls at a time of scripts that were stopped a short time ago: those of other kinds do not wait
+/// for theirs.
+const MAX_SUSPECTS: usize = 2;
 
 /// Runs the scripts of [`Rules`]. One is enough for a process: share it by reference or in an
 /// `Arc`.
@@ -40,9 +43,17 @@ pub struct Engine {
     clock: ClockOf,
     idle: Mutex<Vec<State>>,
     /// Number of calls that run, each of which may take the memory of the limits.
-    running: Mutex<usize>,
+    running: Mutex<Count>,
     /// Notified when a call has ended.
     ended: Condvar,
+}
+
+/// Calls that run.
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    /// Those of scripts that were stopped a short time ago.
+    suspects: usize,
 }
 
 struct ClockOf(Clock);
@@ -328,7 +339,7 @@ impl Engine {
         script: &Script,
         run: impl FnOnce(&mut State) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let _running = self.enter();
+        let _running = self.enter(script);
         let idle = self.idle().pop();
         let mut state = match idle {
             Some(state) => state,
@@ -345,15 +356,20 @@ impl Engine {
         result
     }
 
-    /// Waits until fewer than [`MAX_RUNNING`] calls run; blocks the thread meanwhile.
-    fn enter(&self) -> Running<'_> {
+    /// Waits until fewer than [`MAX_RUNNING`] calls run, and fewer than [`MAX_SUSPECTS`] of scripts
+    /// that were stopped a short time ago, if this is one; blocks the thread meanwhile.
+    fn enter(&self, script: &Script) -> Running<'_> {
+        let is_suspect = script.is_suspect();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let mut running = self
             .ended
-            .wait_while(running, |running| *running >= MAX_RUNNING)
+            .wait_while(running, |running| {
+                running.all >= MAX_RUNNING || is_suspect && running.suspects >= MAX_SUSPECTS
+            })
             .unwrap_or_else(PoisonError::into_inner);
-        *running += 1;
-        Running(self)
+        running.all += 1;
+        running.suspects += usize::from(is_suspect);
+        Running(self, is_suspect)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<State>> {
@@ -361,19 +377,21 @@ impl Engine {
     }
 }
 
-/// A call that runs.
-struct Running<'a>(&'a Engine);
+/// A call that runs, and whether it is one of a script that was stopped a short time ago.
+struct Running<'a>(&'a Engine, bool);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let Self(engine) = self;
+        let Self(engine, is_suspect) = self;
         let mut running = engine
             .running
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *running = running.saturating_sub(1);
+        running.all = running.all.saturating_sub(1);
+        running.suspects = running.suspects.saturating_sub(usize::from(*is_suspect));
         drop(running);
-        engine.ended.notify_one();
+        // The first that waits may be one that may not run yet.
+        engine.ended.notify_all();
     }
 }
 
@@ -428,5 +446,48 @@ fn told(script: &Script, failure: Failure) -> Error {
         Failure::Script { line, message } => Error::Script { at, line, message },
         Failure::Limit(limit) => Error::Limit { at, limit },
         Failure::Setup(message) => Error::Setup { at, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Source;
+
+    fn script(kind: &str) -> Script {
+        let at = Source {
+            customization: "c".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            operation: Operation::InterpretHealth,
+        };
+        Script::new(at, "", false)
+    }
+
+    #[test]
+    fn scripts_that_are_stopped_leave_room_for_those_of_other_kinds() {
+        let (engine, bad, good) = (Engine::default(), script("Bad"), script("Good"));
+        bad.note(Some(Limit::Instructions(1)), Instant::now());
+        let first = engine.enter(&bad);
+        let _second = engine.enter(&bad);
+        thread::scope(|scope| {
+            let (entered, enters) = mpsc::channel();
+            let (engine, bad) = (&engine, &bad);
+            scope.spawn(move || {
+                let _third = engine.enter(bad);
+                entered.send(()).unwrap();
+            });
+            // Others enter while it waits.
+            let others = [engine.enter(&good), engine.enter(&good)];
+            let waits = enters.recv_timeout(Duration::from_millis(50));
+            assert_eq!(waits, Err(mpsc::RecvTimeoutError::Timeout));
+            drop(others);
+            drop(first);
+            enters.recv_timeout(Duration::from_secs(10)).unwrap();
+        });
     }
 }

@@ -77,7 +77,8 @@
 //! stopped, also inside of `pcall` and of library functions, with [`Error::Limit`]; its Lua state
 //! is thrown away. One that was stopped three times in a row is not run for ten seconds, and for
 //! twice as long each further time, up to five minutes ([`Error::Suspended`]): it would use up the
-//! time of all other kinds.
+//! time of all other kinds. A script is that of one customization, kind and operation. Half of the
+//! calls at a time are for scripts that were not stopped a short time ago.
 //!
 //! Calls block ([`Engine`] says for how long), and need no async runtime.
 //!

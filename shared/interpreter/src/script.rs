@@ -17,6 +17,10 @@ const SUSPENSION: Duration = Duration::from_secs(10);
 /// Longest suspension.
 const MAX_SUSPENSION: Duration = Duration::from_mins(5);
 
+/// Calls after one that was stopped for which a script counts as one that is stopped: it may be
+/// stopped for some objects alone.
+const SUSPECT: u8 = 16;
+
 /// One script of a customization, or of the built-in rules. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Script(Arc<Inner>);
@@ -35,6 +39,8 @@ struct Inner {
 struct Record {
     stopped: u32,
     suspended: Option<(Instant, Limit)>,
+    /// Calls until the script counts as one that is not stopped.
+    suspect: u8,
 }
 
 /// A suspension that goes on.
@@ -91,13 +97,23 @@ impl Script {
         })
     }
 
+    /// Whether one of the last calls was stopped.
+    pub(crate) fn is_suspect(&self) -> bool {
+        let record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.suspect > 0
+    }
+
     /// Notes a call that ended by itself, or at a limit.
     pub(crate) fn note(&self, limit: Option<Limit>, now: Instant) {
         let mut record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(limit) = limit else {
-            *record = Record::default();
+            *record = Record {
+                suspect: record.suspect.saturating_sub(1),
+                ..Record::default()
+            };
             return;
         };
+        record.suspect = SUSPECT;
         record.stopped = record.stopped.saturating_add(1);
         if let Some(over) = record.stopped.checked_sub(PATIENCE) {
             let time = SUSPENSION * 2_u32.saturating_pow(over.min(10));
@@ -135,5 +151,10 @@ mod tests {
         script.note(None, now);
         script.note(Some(limit), now);
         assert_eq!(script.suspension(now), None);
+        for _ in 0..SUSPECT {
+            assert!(script.is_suspect());
+            script.note(None, now);
+        }
+        assert!(!script.is_suspect());
     }
 }

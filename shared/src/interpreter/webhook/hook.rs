@@ -252,6 +252,11 @@ impl Hooks {
         self.find(api_version, kind, operation).is_some()
     }
 
+    /// Returns whether a webhook answers any question about a kind.
+    pub fn concern(&self, api_version: &str, kind: &str) -> bool {
+        self.0.iter().any(|hook| hook.concerns(api_version, kind))
+    }
+
     /// Returns the webhooks that are here and not in `other`.
     pub(in crate::interpreter) fn without(&self, other: &Self) -> Vec<Arc<Hook>> {
         let is_new = |hook: &&Arc<Hook>| !other.knows(hook.id);
