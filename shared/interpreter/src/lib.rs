@@ -104,6 +104,7 @@ mod kube;
 mod limits;
 mod lua;
 mod operation;
+pub mod pod;
 mod read;
 mod script;
 pub mod thirdparty;

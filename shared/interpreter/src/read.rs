@@ -5,8 +5,40 @@ use serde_json::{Map, Value};
 
 use crate::lua::convert::quoted;
 
-/// A field, or the sentence that says what is wrong with it.
-pub(crate) type Read<T> = Result<T, String>;
+/// Reason why a field cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// The field has another type than expected.
+    #[error("{path}: expected {expected}, found {found}")]
+    Type {
+        /// Dotted path of the field.
+        path: String,
+        /// Type that is expected.
+        expected: &'static str,
+        /// Value of the field, shortened.
+        found: String,
+    },
+    /// A quantity cannot be parsed.
+    #[error("{name}: {text:?} is not a quantity")]
+    Quantity {
+        /// Name of the resource.
+        name: String,
+        /// Text of the quantity.
+        text: String,
+    },
+}
+
+/// A field, or what is wrong with it.
+pub(crate) type Read<T> = Result<T, Unread>;
+
+/// The error for a value of another type than expected.
+pub(crate) fn wrong_type(path: &[&str], expected: &'static str, found: &Value) -> Unread {
+    Unread::Type {
+        path: path.join("."),
+        expected,
+        found: quoted(found),
+    }
+}
 
 /// The value at `path`, unless absent or null. A parent that is not an object counts as absent.
 pub(crate) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
@@ -34,24 +66,20 @@ pub(crate) fn map<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a Map<S
 fn typed<'a, T>(
     object: &'a Value,
     path: &[&str],
-    expected: &str,
+    expected: &'static str,
     convert: impl Fn(&'a Value) -> Option<T>,
 ) -> Read<Option<T>> {
-    let wrong = |depth: usize, expected: &str, found: &Value| {
-        let (path, found) = (path[..depth].join("."), quoted(found));
-        format!("{path}: expected {expected}, found {found}")
-    };
     let mut at = object;
     for (depth, key) in path.iter().enumerate() {
         match at {
             Value::Null => return Ok(None),
             Value::Object(map) => at = map.get(*key).unwrap_or(&Value::Null),
-            other => return Err(wrong(depth, "an object", other)),
+            other => return Err(wrong_type(&path[..depth], "an object", other)),
         }
     }
     if at.is_null() {
         return Ok(None);
     }
-    let found = convert(at).ok_or_else(|| wrong(path.len(), expected, at))?;
+    let found = convert(at).ok_or_else(|| wrong_type(path, expected, at))?;
     Ok(Some(found))
 }

@@ -37,10 +37,8 @@ mod row;
 mod shapes;
 mod view;
 
-pub(crate) use amounts::{Amounts, Names, amount};
 pub use census::{Census, Counted};
 pub use models::{ModelFault, default_models, standardize, validate, validate_resources};
-pub(crate) use request::{Parts, SIDECAR};
 pub use view::{ContainerView, NodeView, PodView};
 
 #[cfg(test)]

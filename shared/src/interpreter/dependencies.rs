@@ -60,7 +60,7 @@ pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
             let Some(pod) = pod::spec(object) else {
                 return Ok(None);
             };
-            let mut needs = pod::references(pod)?;
+            let mut needs = muster_interpreter::pod::references(pod)?;
             // Claims made from a template belong to the member that made them.
             for template in list(object, &["spec", "volumeClaimTemplates"])? {
                 needs

@@ -17,14 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::unsupported;
 use super::layers::{Changed, Layers};
+use super::replica::{node_claim, requirements};
 use super::webhook::{Asked, Hooks, Overdue, Pending, Question, Reply, VALID, Webhooks};
 use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
     hook_enabled, interpret_replica, retain, revise_replica, status,
 };
-use crate::api::binding::{
-    AggregatedStatusItem, Component, ComponentReplicaRequirements, NodeClaim, ReplicaRequirements,
-};
+use crate::api::binding::{AggregatedStatusItem, Component, ComponentReplicaRequirements};
 use crate::clock::calendar;
 
 /// Time for which the failure of a script is not told again to the listeners of failures.
@@ -591,24 +590,6 @@ impl Interpreters {
 fn kind_of(object: &Value) -> (&str, &str) {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     (text("apiVersion"), text("kind"))
-}
-
-/// The requirements of one replica as the API has them.
-fn requirements(found: muster_interpreter::Requirements) -> ReplicaRequirements {
-    ReplicaRequirements {
-        node_claim: found.node_claim.map(node_claim),
-        resource_request: found.resource_request,
-        namespace: found.namespace,
-        priority_class_name: found.priority_class_name,
-    }
-}
-
-fn node_claim(found: muster_interpreter::NodeClaim) -> NodeClaim {
-    NodeClaim {
-        hard_node_affinity: found.hard_node_affinity,
-        node_selector: found.node_selector,
-        tolerations: found.tolerations,
-    }
 }
 
 /// A component as the API has it: its namespace is that of the workload.

@@ -108,6 +108,24 @@ pub enum Error {
     Pending(webhook::Pending),
 }
 
+impl From<muster_interpreter::pod::Unread> for Error {
+    fn from(unread: muster_interpreter::pod::Unread) -> Self {
+        use muster_interpreter::pod::Unread;
+        match unread {
+            Unread::Type {
+                path,
+                expected,
+                found,
+            } => Self::WrongType {
+                path,
+                expected,
+                found,
+            },
+            Unread::Quantity { name, text } => Self::Quantity { path: name, text },
+        }
+    }
+}
+
 /// Text of an error of a script. It is the same for each call that is stopped or refused for the
 /// same reason, so that it is told once.
 fn words(error: &muster_interpreter::Error) -> String {

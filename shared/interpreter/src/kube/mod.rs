@@ -7,9 +7,6 @@
 //! | `getPodDependencies(template, namespace)` | references to what the pod needs |
 //! | `getResourceQuantity(q)` | the quantity as a number; negative ones are errors |
 
-pub(crate) mod pod;
-pub(crate) mod requirements;
-
 use std::sync::Arc;
 
 use mlua::{Error as LuaError, Function, Lua, LuaString, MultiValue, Value as LuaValue};
@@ -19,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     limits::Budget,
     lua::convert::{self, Marks, Reader},
+    pod::{self, Unread},
 };
 
 /// Namespace of dependencies where the caller names none.
@@ -54,7 +52,7 @@ pub(crate) fn functions(
     let requirements = lua.create_function(move |lua, arguments: MultiValue| {
         let arguments = only("accuratePodRequirements", &arguments, 1)?;
         let template = template(&arguments[0], &shared, &left)?;
-        let found = requirements::of_template(&template).map_err(LuaError::RuntimeError)?;
+        let found = pod::of_template(&template).map_err(unread)?;
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
     })?;
@@ -70,7 +68,7 @@ pub(crate) fn functions(
         if namespace.len() > MAX_NAME {
             return fail(format!("a namespace has at most {MAX_NAME} characters"));
         }
-        let found = pod::dependencies(&template, &namespace).map_err(LuaError::RuntimeError)?;
+        let found = pod::dependencies(&template, &namespace).map_err(unread)?;
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
     })?;
@@ -80,6 +78,11 @@ pub(crate) fn functions(
         ("accuratePodRequirements", requirements),
         ("getPodDependencies", dependencies),
     ])
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn unread(error: Unread) -> LuaError {
+    LuaError::RuntimeError(error.to_string())
 }
 
 fn fail<T>(message: String) -> mlua::Result<T> {

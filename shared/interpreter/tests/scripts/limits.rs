@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use muster_interpreter::{Engine, Error, Limit, Limits, Operation};
+use muster_interpreter::{Customization, Engine, Error, Limit, Limits, Operation, Rules};
 use serde_json::{Value, json};
 
 use super::{limit, reported_with, rules, small, widget};
@@ -249,4 +249,35 @@ fn a_stop_comes_soon_after_the_deadline_also_inside_of_library_functions() {
             start.elapsed()
         );
     }
+}
+
+#[test]
+fn a_script_that_is_suspended_hurts_neither_another_operation_nor_another_kind() {
+    let engine = Engine::new(small());
+    let endless = "function InterpretHealth(o) while true do end end";
+    let status = "function ReflectStatus(o) return { a = 1 } end";
+    let scripts = [
+        (Operation::InterpretHealth, endless),
+        (Operation::InterpretStatus, status),
+    ];
+    let rules = rules(&scripts);
+    let widget = widget(&json!({}));
+    for _ in 0..3 {
+        let error = engine.interpret_health(&rules, &widget).unwrap_err();
+        assert!(matches!(error, Error::Limit { .. }), "{error}");
+    }
+    let error = engine.interpret_health(&rules, &widget).unwrap_err();
+    assert!(matches!(error, Error::Suspended { .. }), "{error}");
+    let found = engine.interpret_status(&rules, &widget).unwrap();
+    assert_eq!(found, Some(json!({ "a": 1 })));
+    // The same text for another kind is another script.
+    let gadgets = Rules::new(&[Customization {
+        name: "widgets".to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Gadget".to_owned(),
+        scripts: vec![(Operation::InterpretHealth, endless.to_owned())],
+    }]);
+    let gadget = json!({ "apiVersion": "example.com/v1", "kind": "Gadget" });
+    let error = engine.interpret_health(&gadgets, &gadget).unwrap_err();
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
 }

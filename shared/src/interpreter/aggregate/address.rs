@@ -52,7 +52,7 @@ pub(super) fn balancer(collected: &[Collected<'_>]) -> Result<Option<Value>, Err
 type Key = (bool, String, String, bool, String);
 
 fn key(address: &Value) -> Result<Key, Error> {
-    let part = |key: &str| Ok(text(address, &[key])?.unwrap_or_default().to_owned());
+    let part = |key: &str| Ok::<_, Error>(text(address, &[key])?.unwrap_or_default().to_owned());
     let (host, ip, mode) = (part("hostname")?, part("ip")?, part("ipMode")?);
     Ok((host.is_empty(), host, ip, mode.is_empty(), mode))
 }

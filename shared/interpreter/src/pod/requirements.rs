@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     answer::{NodeClaim, Requirements},
-    lua::convert::quoted,
-    read::{Read, field, list, map, text},
+    lua::convert::brief,
+    read::{Read, Unread, field, list, map, text, wrong_type},
 };
 
 /// Restart policy of an init container that makes it a sidecar.
@@ -19,9 +19,11 @@ const SIDECAR: &str = "Always";
 /// Amounts by resource name.
 type Amounts = BTreeMap<String, Quantity>;
 
-/// Requirements of a pod of the template; `None` if it has none.
-pub(crate) fn of_template(template: &Value) -> Read<Option<Requirements>> {
-    let pod = field(template, &["spec"]).unwrap_or(&Value::Null);
+/// Returns the requirements of a pod with this spec; `None` if it has none.
+///
+/// # Errors
+/// A field of another type than a pod has there, or a quantity that is none.
+pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
     let affinity = [
         "affinity",
         "nodeAffinity",
@@ -54,7 +56,7 @@ fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Read<Option<T>> {
     };
     serde_json::from_value(value.clone())
         .map(Some)
-        .map_err(|error| format!("{}: {error}, found {}", path.join("."), quoted(value)))
+        .map_err(|_| wrong_type(path, "what a pod has there", value))
 }
 
 /// Notation that Kubernetes writes a resource in.
@@ -121,7 +123,10 @@ fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        let quantity: Quantity = text.parse().map_err(|error| format!("{name}: {error}"))?;
+        let quantity: Quantity = text.parse().map_err(|_| Unread::Quantity {
+            name: name.clone(),
+            text: brief(text),
+        })?;
         let rounded = if name == "cpu" {
             Quantity::milli(quantity.milli_value(), Format::DecimalSi)
         } else {
@@ -161,7 +166,7 @@ mod tests {
     use super::*;
 
     fn needs(spec: &Value) -> Value {
-        let found = of_template(&json!({ "spec": spec })).unwrap();
+        let found = requirements(spec).unwrap();
         serde_json::to_value(found).unwrap()
     }
 
@@ -241,7 +246,7 @@ mod tests {
         let spec = json!({ "nodeSelector": { "disk": "ssd" }, "tolerations": [{ "key": "gpu", "operator": "Exists" }] });
         assert_eq!(needs(&spec), json!({ "nodeClaim": spec }));
         let wrong = json!({ "spec": { "tolerations": [{ "key": 1 }] } });
-        let error = of_template(&wrong).unwrap_err();
+        let error = requirements(&wrong["spec"]).unwrap_err().to_string();
         assert!(error.starts_with("tolerations: "), "{error}");
     }
 }

@@ -23,13 +23,17 @@ const VOLUME_SECRETS: &[(&str, &[&str])] = &[
     ("csi", &["nodePublishSecretRef", "name"]),
 ];
 
-/// Names of what a pod needs, each list sorted and without duplicates.
+/// Names of what a pod needs in its namespace, each list sorted and without duplicates.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct References {
-    config_maps: BTreeSet<String>,
-    secrets: BTreeSet<String>,
-    service_accounts: BTreeSet<String>,
-    claims: BTreeSet<String>,
+pub struct References {
+    /// ConfigMaps.
+    pub config_maps: BTreeSet<String>,
+    /// Secrets.
+    pub secrets: BTreeSet<String>,
+    /// Service accounts, but for the one that every namespace has.
+    pub service_accounts: BTreeSet<String>,
+    /// Persistent volume claims.
+    pub claims: BTreeSet<String>,
 }
 
 /// References to everything that a pod of the template cannot start without: ConfigMaps, Secrets,
@@ -56,7 +60,11 @@ pub(crate) fn dependencies(template: &Value, namespace: &str) -> Read<Vec<Depend
         .collect())
 }
 
-fn references(pod: &Value) -> Read<References> {
+/// Returns everything in the namespace that a pod with this spec cannot start without.
+///
+/// # Errors
+/// A field of another type than a pod has there.
+pub fn references(pod: &Value) -> Read<References> {
     let mut found = References::default();
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
         for container in list(pod, &[containers])? {
