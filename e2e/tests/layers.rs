@@ -37,7 +37,7 @@ const SHARED: Floors = &[
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
-    &["readable"],
+    &["readable", "confirmed"],
     &["customizations"],
     &["interpreter_webhooks"],
     &["write"],

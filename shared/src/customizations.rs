@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::interpreter::{LuaScript, ResourceInterpreterCustomization};
+use crate::confirmed::Confirmed;
 use crate::events::{EventType, Events};
 use crate::interpreter::{Interpreters, Source};
 use crate::readable::until_readable;
@@ -81,9 +82,16 @@ impl Customizations {
         self.informer.on_change(move |_| to.notify_one());
         let feed = async {
             self.informer.synced().await;
+            let mut confirmed = Confirmed::default();
             loop {
-                self.feed();
-                changed.notified().await;
+                let again = confirmed
+                    .update(self.informer.api(), self.informer.list())
+                    .await;
+                self.feed(&confirmed);
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
+                }
             }
         };
         tokio::select! {
@@ -92,9 +100,8 @@ impl Customizations {
         }
     }
 
-    fn feed(&self) {
-        let objects = self.informer.list();
-        let customizations: Vec<Customization> = objects.iter().map(|it| scripts(it)).collect();
+    fn feed(&self, objects: &Confirmed<ResourceInterpreterCustomization>) {
+        let customizations: Vec<Customization> = objects.objects().map(scripts).collect();
         let rules = self.interpreters.customized().renewed(&customizations);
         self.interpreters.set(rules);
     }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
+use crate::confirmed::Confirmed;
 use crate::customizations::FAILED;
 use crate::events::{EventType, Events};
 use crate::interpreter::webhook::Hooks;
@@ -84,12 +85,17 @@ impl InterpreterWebhooks {
         self.informer.on_change(move |_| to.notify_one());
         let feed = async {
             self.informer.synced().await;
+            let mut confirmed = Confirmed::default();
             loop {
-                let objects = self.informer.list();
-                let objects = objects.iter().map(AsRef::as_ref);
-                let hooks = self.interpreters.hooks().renewed(objects);
+                let again = confirmed
+                    .update(self.informer.api(), self.informer.list())
+                    .await;
+                let hooks = self.interpreters.hooks().renewed(confirmed.objects());
                 self.interpreters.set_hooks(hooks);
-                changed.notified().await;
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
+                }
             }
         };
         tokio::select! {

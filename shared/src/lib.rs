@@ -25,6 +25,7 @@ pub mod certificate;
 pub mod client;
 pub mod clock;
 pub mod conditions;
+mod confirmed;
 pub mod customizations;
 pub mod events;
 pub mod fencing;
