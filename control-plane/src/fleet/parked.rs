@@ -62,8 +62,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
         error.waits(&self.queue, || key.clone())
     }
 
-    /// Has a key worked on again when a webhook has answered about the present version of an object.
-    /// Until then its answer about an earlier one counts.
+    /// Has a key worked on again when a webhook has answered about the present version of an
+    /// object. Until then its answer about an earlier one counts.
     pub fn wakes(&self, pending: Pending, key: &K) {
         pending.wakes(&self.queue, key.clone());
     }

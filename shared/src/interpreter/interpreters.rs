@@ -127,7 +127,8 @@ impl Interpreters {
         }
     }
 
-    /// As [`accepting_late`](Self::accepting_late), for an answer that must fit the object as it is.
+    /// As [`accepting_late`](Self::accepting_late), for an answer that must fit the object as it
+    /// is.
     #[must_use]
     pub fn exact(&self) -> Self {
         Self {
@@ -216,9 +217,9 @@ impl Interpreters {
         listeners.iter().for_each(|listener| listener(changed));
     }
 
-    /// Sends the questions to webhooks until shutdown. The listeners for changes hear of the kinds of
-    /// webhooks again when answers have lost their validity, because a webhook may say something
-    /// else about an object that has not changed.
+    /// Sends the questions to webhooks until shutdown. The listeners for changes hear of the kinds
+    /// of webhooks again when answers have lost their validity, because a webhook may say
+    /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
         let tell = |overdue: &Overdue| self.tell_overdue(overdue);
         self.ask_again_while(self.shared.webhooks.run(shutdown, tell))
@@ -425,9 +426,9 @@ impl Interpreters {
         }
     }
 
-    /// Returns whether an object in a member counts as healthy: by its rule, where its kind has none
-    /// by its conditions ([`general_health`]), and healthy where they say nothing. One that is being
-    /// deleted is not, whatever its status says.
+    /// Returns whether an object in a member counts as healthy: by its rule, where its kind has
+    /// none by its conditions ([`general_health`]), and healthy where they say nothing. One that
+    /// is being deleted is not, whatever its status says.
     ///
     /// # Errors
     /// As for [`health`](Self::health).

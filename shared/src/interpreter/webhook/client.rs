@@ -191,6 +191,9 @@ async fn read(
     longest: usize,
     whole: bool,
 ) -> Result<Answer, Fault> {
+    if whole && bytes.len() > longest {
+        return Err(Fault::Large(longest));
+    }
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
         let Ok(data) = frame.into_data() else {

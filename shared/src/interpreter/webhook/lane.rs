@@ -18,8 +18,8 @@ const MOST_RUNNING: usize = 4;
 const MOST_WAITING: usize = 1024;
 /// Bytes of the bodies that wait.
 const MOST_BYTES: usize = 8 << 20;
-/// Objects that fail in a row until the webhook is suspended for the kind and operation. One object alone
-/// suspends nothing: its own questions are asked more and more seldom.
+/// Objects that fail in a row until the webhook is suspended for the kind and operation. One object
+/// alone suspends nothing: its own questions are asked more and more seldom.
 const SUSPENDING: usize = 3;
 /// First and longest suspension.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);

@@ -23,8 +23,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Has a question wait. `ticket` rises with each that comes to any line. Returns a receiver that
-    /// closes when its turn has come.
+    /// Has a question wait. `ticket` rises with each that comes to any line. Returns a receiver
+    /// that closes when its turn has come.
     pub(super) fn join(&mut self, subject: u64, bytes: usize, ticket: u64) -> watch::Receiver<()> {
         if let Some((known, turn)) = self.waiting.get_mut(&subject) {
             *known = bytes;

@@ -1,8 +1,8 @@
 //! Applies the JSON patch of a webhook to the object that it was asked about. Pure.
 //!
 //! A patch that is short as text may make an object that is not: `copy` doubles. The growth is
-//! limited while the patch is applied, by the limits of an API server and of a Work. So is the work:
-//! each of many operations may shift a long list, or move a large part of the object.
+//! limited while the patch is applied, by the limits of an API server and of a Work. So is the
+//! work: each of many operations may shift a long list, or move a large part of the object.
 
 use json_patch::jsonptr::Pointer;
 use json_patch::{Patch, PatchOperation};

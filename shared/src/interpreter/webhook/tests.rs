@@ -309,6 +309,45 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_long_answer_is_read_whole_up_to_the_length_of_its_operation() {
+    let server = Server::answering(|request| {
+        let bytes = request["object"]["spec"]["size"].as_u64().unwrap();
+        let long = "x".repeat(usize::try_from(bytes).unwrap());
+        match request["operation"].as_str().unwrap() {
+            "InterpretStatus" => json!({ "rawStatus": { "long": long } }),
+            _ => patch(&json!([{ "op": "add", "path": "/spec/long", "value": long }])),
+        }
+    })
+    .await;
+    let mut configuration = server.configuration("c", &["Widget"]);
+    configuration.webhooks[0].timeout_seconds = Some(20);
+    let (one, _running) = running(Hooks::new([&configuration]));
+    let sized = |size: usize| {
+        let mut widget = object("Widget", &format!("w{size}"));
+        widget["spec"]["size"] = json!(size);
+        widget
+    };
+    // More of them at a time than are read at a time.
+    let widgets: Vec<Value> = (0..4).map(|at| sized(400_000 + at)).collect();
+    let all = widgets.iter().map(|widget| {
+        let one = &one;
+        async move { answer(|| one.retain(widget.clone(), widget)).await.unwrap() }
+    });
+    for (at, retained) in futures::future::join_all(all).await.iter().enumerate() {
+        let long = retained["spec"]["long"].as_str().unwrap();
+        assert_eq!(long.len(), 400_000 + at);
+    }
+    let widget = sized(250_000);
+    let status = answer(|| one.status(&widget)).await.unwrap().unwrap();
+    assert_eq!(status["long"].as_str().unwrap().len(), 250_000);
+    for size in [270_000, 2_000_000] {
+        let widget = sized(size);
+        let found = fault(answer(|| one.status(&widget)).await);
+        assert_eq!(found, Fault::Large(256 << 10), "{size}");
+    }
+}
+
+#[tokio::test]
 async fn a_patch_that_makes_another_object_is_refused() {
     let server = Server::answering(|_| {
         patch(&json!([{ "op": "replace", "path": "/metadata/namespace", "value": "kube-system" }]))
