@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::client::Gateway;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use muster_shared::queue::jittered;
 use muster_shared::remind::Reminder;
+use muster_shared::self_report::AgentReport;
 use muster_shared::write::Verbs;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -34,6 +36,8 @@ pub struct Heartbeat {
     pub duration: Duration,
     /// Pause between renewals.
     pub interval: Duration,
+    /// The connection to the fleet API, of whose credentials the lease says when they end.
+    pub gateway: Option<Arc<Gateway>>,
 }
 
 impl Heartbeat {
@@ -138,8 +142,15 @@ impl Heartbeat {
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        let fences = BTreeMap::from([(annotation::FENCES.to_owned(), fences)]);
-        let patch = json!({ "metadata": { "annotations": fences }, "spec": spec });
+        let report = AgentReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            credentials: self.gateway.as_ref().and_then(|it| it.credentials()),
+        };
+        let annotations = BTreeMap::from([
+            (annotation::FENCES.to_owned(), fences),
+            (annotation::AGENT.to_owned(), report.write()),
+        ]);
+        let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         let renewed = within(
             "renew the lease",
             verbs.merge(api, &self.cluster, None, &patch, Some(FIELD_MANAGER)),
@@ -153,7 +164,7 @@ impl Heartbeat {
                         name: Some(self.cluster.clone()),
                         namespace: Some(CLUSTER_NAMESPACE.into()),
                         owner_references: Some(vec![owner.clone()]),
-                        annotations: Some(fences),
+                        annotations: Some(annotations),
                         ..ObjectMeta::default()
                     },
                     spec: Some(spec),
@@ -200,6 +211,7 @@ mod tests {
             cluster: "m1".into(),
             duration: interval * 4,
             interval,
+            gateway: None,
         }
     }
 

@@ -73,6 +73,7 @@ mod accounts;
 mod apply;
 mod census;
 mod certificate;
+pub mod check;
 mod credentials;
 mod digest;
 mod discovery;
@@ -106,9 +107,14 @@ pub const COMPONENT: &str = "muster-agent";
 /// Runs the program: reads arguments and environment, and runs until a signal to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|it| it == check::COMMAND) {
+        return check::execute(arguments);
+    }
     let command = clap::Command::new(COMPONENT)
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Cluster failover for fleets of Kubernetes clusters: the agent of one member");
+        .about("Cluster failover for fleets of Kubernetes clusters: the agent of one member")
+        .subcommand(clap::Command::new(check::COMMAND).about("Check this member"));
     let settings = muster_shared::settings::load_from(command, arguments, std::env::vars_os());
     let outcome = match settings {
         Ok(settings) => start(settings),

@@ -15,7 +15,7 @@ use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::apiserver::{ApiServer, Forget, Running};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::ConfigMap;
-use muster_shared::lease::{self, Candidate, Leadership, Outcome, Timing};
+use muster_shared::lease::{self, Annotations, Candidate, Leadership, Outcome, Timing};
 use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -199,6 +199,7 @@ fn candidate(identity: &str) -> Candidate {
             renew_deadline: Duration::from_millis(1200),
             retry_period: Duration::from_millis(100),
         },
+        annotations: Annotations::default(),
     }
 }
 

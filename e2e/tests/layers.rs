@@ -40,6 +40,7 @@ const SHARED: Floors = &[
     &["readable", "confirmed"],
     &["customizations"],
     &["interpreter_webhooks"],
+    &["check", "self_report"],
     &["write"],
     &["lease"],
     &["tasks"],
@@ -69,6 +70,7 @@ const AGENT: Floors = &[
     &["join"],
     &["credentials"],
     &["report"],
+    &["check"],
     &["wiring"],
 ];
 

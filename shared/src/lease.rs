@@ -6,7 +6,7 @@
 //! its last successful renewal.
 //!
 //! ```
-//! use muster_shared::lease::{Candidate, Leadership, Outcome, Timing, campaign};
+//! use muster_shared::lease::{Annotations, Candidate, Leadership, Outcome, Timing, campaign};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -45,6 +45,7 @@
 //!     name: "example".to_owned(),
 //!     identity: "host-1".to_owned(),
 //!     timing: Timing::default(),
+//!     annotations: Annotations::default(),
 //! };
 //! let leadership = Leadership::elected();
 //! assert!(!leadership.is_current());
@@ -61,6 +62,8 @@
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +115,32 @@ pub struct Candidate {
     pub identity: String,
     /// Durations of the election.
     pub timing: Timing,
+    /// Annotations of the lease while this process holds it.
+    pub annotations: Annotations,
+}
+
+/// Annotations that a leader writes with each renewal of its lease. Another leader may leave them
+/// as they are, so they have to say whose they are.
+#[derive(Clone, Default)]
+pub struct Annotations(Option<Arc<Make>>);
+
+type Make = dyn Fn() -> BTreeMap<String, String> + Send + Sync;
+
+impl Annotations {
+    /// Annotations that are made anew for each renewal.
+    pub fn new(make: impl Fn() -> BTreeMap<String, String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(make)))
+    }
+
+    fn now(&self) -> Option<BTreeMap<String, String>> {
+        self.0.as_ref().map(|make| make())
+    }
+}
+
+impl fmt::Debug for Annotations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Annotations").field(&self.now()).finish()
+    }
 }
 
 /// Makes a unique identity: host name (that of the gateway's network, or else the pod's name in a
@@ -370,6 +399,7 @@ async fn attempt(
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(candidate.name.clone()),
+                annotations: candidate.annotations.now(),
                 ..ObjectMeta::default()
             },
             spec: Some(claim(candidate, None)),
@@ -404,10 +434,13 @@ async fn attempt(
         return Ok(Claim::Held(holder.to_owned()));
     }
     // The precondition makes two takers at once impossible.
-    let patch = json!({
+    let mut patch = json!({
         "metadata": { "resourceVersion": lease.metadata.resource_version },
         "spec": claim(candidate, spec),
     });
+    if let Some(annotations) = candidate.annotations.now() {
+        patch["metadata"]["annotations"] = json!(annotations);
+    }
     let renewed = observed
         .verbs
         .merge(api, &candidate.name, None, &patch, None)

@@ -15,6 +15,7 @@
 //! | [`serve`], [`https`] | servers for metrics, health checks and admission |
 //! | [`certificate`], [`tls`] | certificates of agents and servers |
 //! | [`settings`], [`telemetry`] | command line, logs and metrics of a process |
+//! | [`self_report`], [`check`] | what processes say about themselves; results of checks |
 //!
 //! The crate starts no process and has no global state. `conditions`, `jsonpath`, `merge`, `names`,
 //! `selectors` and `taints` depend on no other module but `api`.
@@ -22,6 +23,7 @@
 pub mod api;
 pub mod capacity;
 pub mod certificate;
+pub mod check;
 pub mod client;
 pub mod clock;
 pub mod conditions;
@@ -45,6 +47,7 @@ pub mod queue;
 mod readable;
 pub mod remind;
 pub mod selectors;
+pub mod self_report;
 pub mod serve;
 pub mod settings;
 pub mod taints;

@@ -63,10 +63,14 @@ pub(super) fn leases(context: &Context) -> Made {
             renew_deadline: *settings.leader_elect_renew_deadline,
             retry_period: *settings.leader_elect_retry_period,
         },
+        annotations: lease::Annotations::default(),
     };
     let leases = Leases {
         fleet: Arc::clone(&base.fleet),
-        heartbeat: heartbeat(settings),
+        heartbeat: Heartbeat {
+            gateway: Some(Arc::clone(&base.fleet)),
+            ..heartbeat(settings)
+        },
         candidate: settings.leader_elect.then_some(candidate),
         leadership: base.leadership.clone(),
         clusters: context.clusters.clone(),
@@ -94,6 +98,7 @@ fn heartbeat(settings: &Settings) -> Heartbeat {
         cluster: settings.cluster_name.clone(),
         duration,
         interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
+        gateway: None,
     }
 }
 

@@ -12,6 +12,7 @@
 //! * [`prune`]: which snapshots of etcd are kept.
 //! * [`objects`]: definitions, roles and the public ConfigMap of the fleet API.
 
+mod fitness;
 mod issue;
 mod judge;
 mod objects;
@@ -36,6 +37,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::fitness::unfit;
+pub(crate) use self::objects::is_newer;
+pub(crate) use self::plan::CONTROL_PLANE;
 use self::plan::Site;
 use self::secrets::{Keeper, Lives, Outcome};
 use crate::fleet::COMPONENT;

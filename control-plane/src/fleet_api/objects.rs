@@ -12,6 +12,7 @@ use muster_shared::k8s::{
     Api, Client, ClusterRoleBinding, ConfigMap, DynamicObject, ObjectMeta, ResourceExt, RoleRef,
     Subject,
 };
+use muster_shared::names::annotation::VERSION;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
 use super::plan::ADMINISTRATORS;
@@ -19,8 +20,6 @@ use crate::fleet::COMPONENT;
 use crate::fleet::api_error::ApiError;
 use crate::registration::{access, discovery};
 
-/// Annotation with the version of the program that wrote an object.
-const VERSION: &str = "failover.muster.io/version";
 /// Rights of the control plane.
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
 
@@ -186,7 +185,7 @@ pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Res
 }
 
 /// Returns whether a version is newer than another. What is no version is older than all.
-fn is_newer(theirs: &str, ours: &str) -> bool {
+pub(crate) fn is_newer(theirs: &str, ours: &str) -> bool {
     let read = |text: &str| -> Option<Vec<u64>> {
         let numbers = text.split(['-', '+']).next()?.split('.');
         numbers.map(|it| it.parse().ok()).collect()

@@ -1,6 +1,7 @@
-//! `kubectl muster`: explains placements, tries interpreters, adds and removes members, and gives a
-//! person's orders about clusters.
+//! `kubectl muster`: checks installations, explains placements, tries interpreters, adds and removes
+//! members, and gives a person's orders about clusters.
 
+mod check;
 mod explain;
 mod hands;
 mod interpret;
@@ -66,6 +67,12 @@ enum Question {
         #[arg(long, global = true, default_value_t, value_name = "RULE")]
         node_grades: GradeRule,
     },
+    /// Whether everything is as it should be, and what to do where it is not: run it with the
+    /// kubeconfig of the fleet API.
+    ///
+    /// Exit codes: 0 without errors, 1 with errors (with --strict also with warnings) and where
+    /// nothing could be checked, 2 for a wrong command line.
+    Check(check::Options),
     /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an
     /// object.
     Interpret(interpret::Options),
@@ -127,10 +134,12 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// What the program prints, and the code with which it ends.
-#[derive(Debug)]
-struct Reply {
-    text: String,
-    code: u8,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Text that it prints.
+    pub text: String,
+    /// Its exit code.
+    pub code: u8,
 }
 
 impl From<String> for Reply {
@@ -153,8 +162,18 @@ pub async fn answer<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result
 where
     T: Into<OsString> + Clone,
 {
-    let reply = carry_out(CommandLine::try_parse_from(arguments)?).await?;
-    Ok(reply.text)
+    Ok(outcome(arguments).await?.text)
+}
+
+/// The same, with the exit code.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<Reply>
+where
+    T: Into<OsString> + Clone,
+{
+    carry_out(CommandLine::try_parse_from(arguments)?).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
@@ -169,6 +188,11 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
     let client = client::connect(&config, Profile::Write)?;
     let text = match command_line.question {
+        Question::Check(options) => {
+            let (text, succeeds) = check::carry_out(&config, namespace, &options).await?;
+            let code = u8::from(!succeeds);
+            return Ok(Reply { text, code });
+        }
         Question::Explain {
             what,
             output,

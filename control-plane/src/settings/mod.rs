@@ -4,6 +4,7 @@
 pub mod evict_plugin;
 pub mod grade_rule;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -366,6 +367,14 @@ impl Settings {
     /// Returns whether a feature gate is on.
     pub fn gate(&self, gate: &Gate) -> bool {
         self.feature_gates.enabled(gate)
+    }
+
+    /// Returns all feature gates, and whether each is on.
+    pub fn gates(&self) -> BTreeMap<String, bool> {
+        let gates = GATES.iter();
+        gates
+            .map(|it| (it.name.to_owned(), self.gate(it)))
+            .collect()
     }
 
     /// Returns whether a controller runs.

@@ -1,10 +1,17 @@
 //! The election of the replica that may act.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_shared::client::Gateway;
 use muster_shared::lease;
+use muster_shared::names::annotation::LEADER;
+use muster_shared::self_report::LeaderReport;
 use tokio_util::sync::CancellationToken;
 
 use super::namespaces;
 use crate::fleet::{COMPONENT, Fleet};
+use crate::settings::Settings;
 
 /// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end
 /// the process.
@@ -15,10 +22,12 @@ pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Ou
         retire.cancelled().await;
         return lease::Outcome::Stopped;
     }
+    let identity = lease::identity(COMPONENT, &fleet.gateway);
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: settings.leader_elect_resource_name.clone(),
-        identity: lease::identity(COMPONENT, &fleet.gateway),
+        annotations: annotations(&identity, settings, &fleet.gateway),
+        identity,
         timing: lease::Timing {
             lease_duration: *settings.leader_elect_lease_duration,
             renew_deadline: *settings.leader_elect_renew_deadline,
@@ -34,4 +43,22 @@ pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Ou
         retire,
     )
     .await
+}
+
+/// What the leader says about itself on its lease.
+fn annotations(identity: &str, settings: &Settings, gateway: &Arc<Gateway>) -> lease::Annotations {
+    let report = LeaderReport {
+        identity: identity.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        feature_gates: settings.gates(),
+        credentials: None,
+    };
+    let gateway = Arc::clone(gateway);
+    lease::Annotations::new(move || {
+        let report = LeaderReport {
+            credentials: gateway.credentials(),
+            ..report.clone()
+        };
+        BTreeMap::from([(LEADER.to_owned(), report.write())])
+    })
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Api, ListParams, PartialObjectMeta};
+use kube::api::{Api, ListParams};
 use muster_shared::events::EventType;
-use muster_shared::k8s::{Node, ReplicaSet, ResourceExt as _};
+use muster_shared::k8s::{Node, ReplicaSet};
 use muster_shared::names::SYSTEM_NAMESPACE;
 
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet_api::unfit;
 
 /// Pause before the first look, in which the caches are filled.
 const FIRST: Duration = Duration::from_secs(5);
@@ -68,58 +69,4 @@ async fn look(fleet: &Fleet) -> Result<Option<String>, ApiError> {
         .await;
     let sets = sets.map_err(ApiError::of("list", &"ReplicaSets"))?;
     Ok(unfit(&nodes.items, &sets.items))
-}
-
-/// Returns what makes an API unfit, if anything does. ReplicaSets may be templates; those that a
-/// Deployment controls are not.
-fn unfit(
-    nodes: &[PartialObjectMeta<Node>],
-    sets: &[PartialObjectMeta<ReplicaSet>],
-) -> Option<String> {
-    if let Some(node) = nodes.first() {
-        return Some(format!("it has nodes, such as {:?}", node.name_any()));
-    }
-    let is_made = |set: &&PartialObjectMeta<ReplicaSet>| {
-        let mut owners = set.owner_references().iter();
-        owners.any(|it| it.kind == "Deployment" && it.controller == Some(true))
-    };
-    let made = sets.iter().find(is_made)?;
-    Some(format!(
-        "a controller of Deployments runs there, which made ReplicaSet {:?}",
-        made.name_any()
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn nodes_and_controllers_of_workloads_make_an_api_unfit_and_templates_do_not() {
-        let node = || serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
-        let set = |owners: serde_json::Value| {
-            let set = json!({"metadata": {"name": "web-1", "ownerReferences": owners}});
-            serde_json::from_value(set).unwrap()
-        };
-        let owner = |kind: &str, controller: bool| json!([{"apiVersion": "v1", "kind": kind, "name": "web", "uid": "1", "controller": controller}]);
-        for (nodes, sets, expected) in [
-            (vec![], vec![], None),
-            (vec![], vec![set(json!([]))], None),
-            (vec![], vec![set(owner("Deployment", false))], None),
-            (vec![], vec![set(owner("Application", true))], None),
-            (
-                vec![],
-                vec![set(json!([])), set(owner("Deployment", true))],
-                Some("web-1"),
-            ),
-            (vec![node()], vec![], Some("nodes")),
-        ] {
-            match (unfit(&nodes, &sets), expected) {
-                (Some(why), Some(words)) => assert!(why.contains(words), "{why}"),
-                (found, expected) => assert_eq!(found.as_deref(), expected),
-            }
-        }
-    }
 }

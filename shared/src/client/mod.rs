@@ -19,7 +19,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 pub use self::network::{Network, ResponseBody};
-pub use self::reload::{Gateway, Pool, Source};
+pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::service::Limits;
 pub use self::traffic::Priority;
 pub use self::writer::Writer;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -145,6 +146,11 @@ impl Gateway {
         if reminder.trouble(Instant::now()).is_some() {
             tracing::warn!(api, server = %config.cluster_url, "{words}");
         }
+    }
+
+    /// Returns the life of the credentials; `None` for those that name no end.
+    pub fn credentials(&self) -> Option<Life> {
+        credentials(&self.config.borrow())
     }
 
     /// Returns the host name of this program, if its network gives it one.
@@ -321,6 +327,44 @@ fn remaining(api: &'static str, config: &Config, now: Timestamp) -> Option<f64> 
     certificate.into_iter().chain(token).reduce(f64::min)
 }
 
+/// Time in which credentials are valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// Begin; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Timestamp>,
+    /// End.
+    pub end: Timestamp,
+}
+
+impl Life {
+    /// Returns the life of the first certificate of a PEM text.
+    pub fn of_certificate(pem: &[u8]) -> Option<Self> {
+        let certificate = crate::tls::certificates(pem).ok()?.into_iter().next()?;
+        Some(Self {
+            begin: Some(certificate.not_before),
+            end: certificate.not_after,
+        })
+    }
+
+    /// Returns the life of a JSON Web Token; `None` for other tokens, which do not say it.
+    pub fn of_token(token: &str) -> Option<Self> {
+        Some(Self {
+            begin: claimed(token, "iat"),
+            end: token_end(token)?,
+        })
+    }
+}
+
+/// Returns the life of the credentials of a configuration: of its client certificate or its token,
+/// whichever ends first. `None` for those that name no end.
+pub fn credentials(config: &Config) -> Option<Life> {
+    let certificate = certificate(config).and_then(|pem| Life::of_certificate(&pem));
+    let token = token(config).and_then(|token| Life::of_token(&token));
+    let lives = certificate.into_iter().chain(token);
+    lives.min_by_key(|life| life.end)
+}
+
 /// The bearer token of a configuration.
 fn token(config: &Config) -> Option<String> {
     let user = &config.auth_info;
@@ -338,6 +382,11 @@ fn private(config: &Config, field: &str) -> Option<String> {
 
 /// When a token runs out, as a JSON Web Token says; other tokens say nothing.
 fn token_end(token: &str) -> Option<Timestamp> {
+    claimed(token, "exp")
+}
+
+/// A time that a JSON Web Token claims.
+fn claimed(token: &str, claim: &str) -> Option<Timestamp> {
     let claims = token.trim().split('.').nth(1)?.trim_end_matches('=');
     let claims = {
         use base64::Engine;
@@ -347,7 +396,7 @@ fn token_end(token: &str) -> Option<Timestamp> {
     };
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     // Seconds, with a fraction where the issuer likes one.
-    let seconds = claims["exp"].as_f64()?;
+    let seconds = claims[claim].as_f64()?;
     Timestamp::from_duration(jiff::SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
 }
 

@@ -7,6 +7,7 @@ fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same
         name: "b".into(),
         identity: "us".into(),
         timing: Timing::default(),
+        annotations: Annotations::default(),
     };
     for (holder, before, after) in [
         ("them", Some(i32::MAX), i32::MAX),

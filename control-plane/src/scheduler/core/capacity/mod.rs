@@ -1,7 +1,7 @@
 //! Estimates how many more replicas fit into a cluster, from its agent's report: the totals of its
 //! resources, or the grades of its nodes.
 
-mod amount;
+pub(crate) mod amount;
 mod demand;
 mod estimate;
 mod grades;

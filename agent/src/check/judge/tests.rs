@@ -1,0 +1,234 @@
+use muster_shared::check::Status;
+use muster_shared::k8s::Deployment;
+use serde_json::{Value, json};
+
+use super::super::{Flags, Way};
+use super::*;
+
+const NOW: &str = "2030-01-01T00:00:00Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn version(text: &str) -> Answer<VersionInfo> {
+    Ok(VersionInfo {
+        git_version: text.to_owned(),
+        ..VersionInfo::default()
+    })
+}
+
+fn clocks() -> Answer<Clocks> {
+    Ok(Clocks {
+        server: at(NOW),
+        before: at(NOW),
+        after: at(NOW),
+    })
+}
+
+fn deployment(ready: i32) -> Deployment {
+    let text = json!({"metadata": {"name": "muster-agent"}, "spec": {"replicas": 2, "selector": {}, "template": {}}, "status": {"readyReplicas": ready}});
+    serde_json::from_value(text).unwrap()
+}
+
+fn cluster(id: &str, conditions: Value) -> Answer<muster_shared::api::cluster::Cluster> {
+    let text = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": id}, "status": {"conditions": conditions}});
+    Ok(serde_json::from_value(text).unwrap())
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": "R", "message": "words", "lastTransitionTime": NOW})
+}
+
+fn sound() -> Facts {
+    Facts {
+        server: "https://member".to_owned(),
+        now: at(NOW),
+        namespace: "muster-system".to_owned(),
+        version: version("v1.35.0"),
+        clocks: clocks(),
+        id: Ok("1".to_owned()),
+        agents: Ok(vec![deployment(2)]),
+        flags: Flags {
+            cluster: "m1".to_owned(),
+            registers: true,
+        },
+        lacking: Some(Ok(Vec::new())),
+        way: Ok(Way {
+            server: "https://fleet".to_owned(),
+            credentials: None,
+            config: kube::Config::new("https://fleet".parse().unwrap()),
+        }),
+        fleet: Some(Fleet {
+            version: version("v1.35.0"),
+            clocks: clocks(),
+            id: Ok("0".to_owned()),
+            cluster: cluster("1", json!([condition("Ready", "True")])),
+            lease: Ok(muster_shared::k8s::Lease::default()),
+        }),
+    }
+}
+
+#[test]
+fn a_sound_member_is_all_green() {
+    let verdicts = check(&sound());
+    let bad: Vec<_> = verdicts
+        .iter()
+        .filter(|it| it.status != Status::Ok)
+        .collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
+fn each_broken_part_of_a_member_has_its_line() {
+    type Break = fn(&mut Facts);
+    fn fleet(facts: &mut Facts) -> &mut Fleet {
+        facts.fleet.as_mut().unwrap()
+    }
+    let cases: [(Break, &str, Status, &str); 17] = [
+        (
+            |it| it.version = Err(Refusal::Failed("refused".to_owned())),
+            "answers",
+            Status::Error,
+            "refused",
+        ),
+        (
+            |it| it.version = version("v1.20.0"),
+            "version",
+            Status::Error,
+            "older than 1.25",
+        ),
+        (
+            |it| it.agents = Ok(Vec::new()),
+            "agent",
+            Status::Error,
+            "no agent is installed",
+        ),
+        (
+            |it| it.agents = Ok(vec![deployment(0)]),
+            "agent",
+            Status::Error,
+            "none of 2",
+        ),
+        (
+            |it| it.agents = Ok(vec![deployment(1)]),
+            "agent",
+            Status::Warning,
+            "one replica",
+        ),
+        (
+            |it| it.agents = Ok(vec![deployment(2), deployment(2)]),
+            "single-agent",
+            Status::Warning,
+            "several",
+        ),
+        (
+            |it| it.agents = Err(Refusal::Forbidden("no".to_owned())),
+            "agent",
+            Status::Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| it.lacking = Some(Ok(vec!["list pods"])),
+            "agent-rights",
+            Status::Error,
+            "may not list pods",
+        ),
+        (
+            |it| it.way = Err(Refusal::Absent("no Secret".to_owned())),
+            "fleet-credentials",
+            Status::Error,
+            "not got its certificate yet",
+        ),
+        (
+            |it| it.way = Err(Refusal::Forbidden("no".to_owned())),
+            "fleet-credentials",
+            Status::Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| {
+                it.way
+                    .as_mut()
+                    .unwrap_or_else(|_| unreachable!())
+                    .credentials = Some(Life {
+                    begin: None,
+                    end: at("2029-12-31T00:00:00Z"),
+                })
+            },
+            "fleet-credentials",
+            Status::Error,
+            "expired 24 h ago",
+        ),
+        (
+            |it| fleet(it).version = Err(Refusal::Failed("refused".to_owned())),
+            "answers",
+            Status::Error,
+            "https://fleet: refused",
+        ),
+        (
+            |it| fleet(it).id = Ok("1".to_owned()),
+            "another-cluster",
+            Status::Error,
+            "the same cluster",
+        ),
+        (
+            |it| fleet(it).cluster = Err(Refusal::Absent("not found".to_owned())),
+            "registered",
+            Status::Error,
+            "no Cluster \"m1\"",
+        ),
+        (
+            |it| fleet(it).cluster = cluster("2", json!([])),
+            "registered",
+            Status::Error,
+            "that of another cluster",
+        ),
+        (
+            |it| fleet(it).cluster = cluster("1", json!([condition("Ready", "Unknown")])),
+            "ready",
+            Status::Error,
+            "Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
+        ),
+        (
+            |it| fleet(it).lease = Err(Refusal::Absent("not found".to_owned())),
+            "heartbeat",
+            Status::Error,
+            "no lease",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        let mut facts = sound();
+        break_it(&mut facts);
+        let verdicts = check(&facts);
+        let found = verdicts
+            .iter()
+            .find(|it| it.name == name && it.status == status);
+        let found = found.unwrap_or_else(|| panic!("{name}: {verdicts:#?}"));
+        assert!(found.message.contains(words), "{found:?}");
+    }
+}
+
+#[test]
+fn a_cluster_is_fit_to_become_a_member_for_an_administrator() {
+    let facts = |administers, agents: &[&str]| Before {
+        server: "https://member".to_owned(),
+        now: at(NOW),
+        credentials: None,
+        version: version("v1.30.0"),
+        clocks: clocks(),
+        administers: Ok(administers),
+        agents: Ok(agents.iter().map(|it| (*it).to_owned()).collect()),
+    };
+    for (facts, expected) in [
+        (facts(true, &[]), Status::Ok),
+        (facts(false, &[]), Status::Error),
+        (
+            facts(true, &["karmada-system/karmada-agent"]),
+            Status::Warning,
+        ),
+    ] {
+        let worst = before(&facts).iter().map(|it| it.status).max();
+        assert_eq!(worst, Some(expected));
+    }
+}

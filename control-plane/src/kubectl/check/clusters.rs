@@ -1,0 +1,266 @@
+//! Checks of the members: ready, their agents' rights, versions, credentials and clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::check::common::{TOLERATED, ends_soon, numbers, remaining, skew};
+use muster_shared::check::{Category, Verdict, listed};
+use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::k8s::{Lease, ResourceExt};
+use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
+use muster_shared::self_report::{AgentReport, LeaderReport};
+
+use super::facts::Facts;
+use super::fleet_api::OWN;
+use super::gather::MOST_AGENTS;
+use super::rights;
+
+/// Clusters that one line names.
+const MOST: usize = 5;
+/// Minor versions of Kubernetes by which members may differ before it is told: templates are of one
+/// version, and deprecated APIs live for about so many.
+const MINORS: u32 = 3;
+
+pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
+    let mut category = Category::new("Clusters");
+    let clusters = match &facts.clusters {
+        Ok(clusters) => clusters,
+        Err(refusal) => {
+            category.unknown("clusters", "the clusters", refusal);
+            return category.into_verdicts();
+        }
+    };
+    if clusters.is_empty() {
+        category.warning(
+            "clusters",
+            "no cluster has joined",
+            "kubectl muster token create --cluster-name member1 --print-helm-command prints the command for a member.",
+        );
+        return category.into_verdicts();
+    }
+    let number = clusters.len();
+    category.ok("clusters", format!("{number} in the fleet"));
+    for cluster in clusters {
+        ready(&mut category, cluster);
+    }
+    versions_of_kubernetes(&mut category, clusters);
+    rights_of_agents(&mut category, facts, clusters);
+    match &facts.leases {
+        Err(refusal) => category.unknown("agents", "the leases of the members", refusal),
+        Ok(leases) => agents(&mut category, facts, clusters, leases),
+    }
+    category.into_verdicts()
+}
+
+fn ready(category: &mut Category, cluster: &Cluster) {
+    let name = cluster.name_any();
+    let agent = cluster.spec.sync_mode == ClusterSyncMode::Pull;
+    let hint = if agent {
+        format!(
+            "In the member: kubectl muster check --member. Here: kubectl describe cluster {name}"
+        )
+    } else {
+        format!("kubectl describe cluster {name}: condition Monitored says whether it is connected")
+    };
+    match cluster.condition(READY) {
+        Some(it) if it.status == TRUE => category.ok("ready", format!("{name} is ready")),
+        Some(it) => {
+            let (status, message) = (&it.status, &it.message);
+            let since = it.last_transition_time.0;
+            category.error(
+                "ready",
+                format!(
+                    "{name}: Ready is {status} since {since:.0} ({}): {message}",
+                    it.reason
+                ),
+                hint,
+            );
+        }
+        None => category.error("ready", format!("{name} has never reported"), hint),
+    }
+    if let Some(twin) = cluster
+        .condition(UNIQUE_IDENTITY)
+        .filter(|it| it.status == FALSE)
+    {
+        category.error(
+            "unique",
+            format!("{name} is no member of its own: {}", twin.message),
+            "Delete the one of the two that is wrong: kubectl muster unregister NAME",
+        );
+    }
+}
+
+fn versions_of_kubernetes(category: &mut Category, clusters: &[Cluster]) {
+    let version = |it: &Cluster| {
+        let version = it.status.as_ref()?.kubernetes_version.as_ref()?;
+        Some((numbers(version)?, format!("{} {version}", it.name_any())))
+    };
+    let found: BTreeSet<_> = clusters.iter().filter_map(version).collect();
+    let (Some((least, oldest)), Some((most, newest))) = (found.first(), found.last()) else {
+        return category.skipped("kubernetes-versions", "no member has reported its version");
+    };
+    if least.0 != most.0 || most.1.saturating_sub(least.1) > MINORS {
+        category.warning(
+            "kubernetes-versions",
+            format!("the members' Kubernetes differs by more than {MINORS} versions: {oldest}, {newest}"),
+            "An API that one of them no longer serves, or does not serve yet, keeps workloads away from it: upgrade the oldest.",
+        );
+    } else {
+        category.ok("kubernetes-versions", format!("from {oldest} to {newest}"));
+    }
+}
+
+fn is_ready(clusters: &[Cluster], name: &str) -> bool {
+    let cluster = clusters.iter().find(|it| it.name_any() == name);
+    let ready = cluster.and_then(|it| it.condition(READY));
+    ready.is_some_and(|it| it.status == TRUE)
+}
+
+/// Checks the rights of agents. One that reports has them, by whatever name.
+fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]) {
+    let name = "agent-rights";
+    if let Some(Err(refusal)) = facts.agents.values().find(|it| it.is_err()) {
+        return category.unknown(name, "the rights of the agents", refusal);
+    }
+    for (cluster, findings) in &facts.agents {
+        let hint = format!(
+            "kubectl muster token create --cluster-name {cluster} grants them (the token need not be used)."
+        );
+        let program = format!("the agent of {cluster}");
+        let needed = rights::of_agent(cluster).len();
+        let lives = is_ready(clusters, cluster);
+        rights::judge(category, name, &program, (findings, needed), lives, &hint);
+    }
+    let pulled = clusters
+        .iter()
+        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
+    let more = pulled.count().saturating_sub(MOST_AGENTS);
+    if more > 0 {
+        category.skipped(name, format!("of {more} further agents"));
+    }
+}
+
+/// Checks what agents say on their leases. `Ready` tells whether they live.
+fn agents(category: &mut Category, facts: &Facts, clusters: &[Cluster], leases: &[Lease]) {
+    let leases: BTreeMap<String, &Lease> = leases.iter().map(|it| (it.name_any(), it)).collect();
+    let pulled = clusters
+        .iter()
+        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
+    let pulled: Vec<String> = pulled.map(ResourceExt::name_any).collect();
+    let reports: Vec<(&String, AgentReport)> = pulled
+        .iter()
+        .filter_map(|name| Some((name, AgentReport::of(leases.get(name)?)?)))
+        .collect();
+    versions(category, facts, &reports, pulled.len());
+    credentials(category, facts, &reports);
+    clocks(category, facts, &pulled, &leases, |name| {
+        is_ready(clusters, name)
+    });
+}
+
+fn versions(
+    category: &mut Category,
+    facts: &Facts,
+    reports: &[(&String, AgentReport)],
+    all: usize,
+) {
+    let leader = facts
+        .leader
+        .as_ref()
+        .ok()
+        .and_then(|it| LeaderReport::of(&it.lease));
+    let expected = leader.map_or_else(|| OWN.to_owned(), |it| it.version);
+    let other = reports.iter().filter(|(_, it)| it.version != expected);
+    let other: Vec<String> = other
+        .map(|(name, it)| format!("{name} ({})", it.version))
+        .collect();
+    if !other.is_empty() {
+        category.warning(
+            "agent-versions",
+            format!("agents of another version than the control plane ({expected}): {}", listed(&other, MOST)),
+            "Upgrade the control plane first, then the agents, one version at a time: helm upgrade muster-agent ... --reset-then-reuse-values",
+        );
+    } else if reports.is_empty() {
+        category.skipped("agent-versions", "no agent says its version");
+    } else {
+        let silent = all - reports.len();
+        let more = if silent == 0 {
+            String::new()
+        } else {
+            format!("; {silent} do not say")
+        };
+        let message = format!("{} of version {expected}{more}", reports.len());
+        category.ok("agent-versions", message);
+    }
+}
+
+fn credentials(category: &mut Category, facts: &Facts, reports: &[(&String, AgentReport)]) {
+    let lives = reports
+        .iter()
+        .filter_map(|(name, it)| Some((name, it.credentials?)));
+    let mut lives: Vec<_> = lives.collect();
+    lives.sort_by_key(|(_, life)| life.end);
+    let words = |(name, life): &(&&String, muster_shared::client::Life)| {
+        let left = life.end.duration_since(facts.now).as_secs();
+        format!("{name} {}", remaining(left))
+    };
+    let soon = lives.iter().filter(|(_, life)| ends_soon(*life, facts.now));
+    let soon: Vec<String> = soon.map(words).collect();
+    let hint = "Renewal is on with fleet.bootstrapSecret, fleet.server or certRotation.enabled of charts/agent; events RotateCertificate... of the Cluster say\n\
+                why it fails. By hand: replace the kubeconfig in the Secret of the agent; no restart is needed.";
+    if !soon.is_empty() {
+        let message = format!("end soon: {}", listed(&soon, MOST));
+        category.warning("agent-credentials", message, hint);
+    } else if let Some(first) = lives.first() {
+        category.ok(
+            "agent-credentials",
+            format!("the first to end: {}", words(first)),
+        );
+    } else {
+        category.skipped(
+            "agent-credentials",
+            "no agent says when its credentials end",
+        );
+    }
+}
+
+/// Compares the clocks of the agents with that of the fleet API, as far as their leases tell.
+fn clocks(
+    category: &mut Category,
+    facts: &Facts,
+    pulled: &[String],
+    leases: &BTreeMap<String, &Lease>,
+    is_ready: impl Fn(&str) -> bool,
+) {
+    let mut agreeing = 0;
+    for name in pulled.iter().filter(|it| is_ready(it)) {
+        let spec = leases.get(name).and_then(|it| it.spec.as_ref());
+        let Some((spec, renewed)) = spec.and_then(|it| Some((it, it.renew_time.as_ref()?.0)))
+        else {
+            continue;
+        };
+        let duration = i64::from(spec.lease_duration_seconds.unwrap_or(0));
+        let age = facts.fleet_time().duration_since(renewed).as_secs();
+        let ahead = match age {
+            ..0 => -age,
+            // The cluster is ready, so the lease was renewed within its duration.
+            _ if age > duration => duration - age,
+            _ => 0,
+        };
+        if ahead.abs() <= TOLERATED {
+            agreeing += 1;
+        } else {
+            skew(
+                category,
+                "agent-clocks",
+                &format!("the agent of {name}"),
+                "the fleet API",
+                ahead,
+            );
+        }
+    }
+    if agreeing > 0 {
+        let message = format!("{agreeing} agree with that of the fleet API");
+        category.ok("agent-clocks", message);
+    }
+}

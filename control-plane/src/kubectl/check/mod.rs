@@ -1,0 +1,151 @@
+//! `kubectl muster check`: whether a fleet, a member, or a cluster before an installation is as it
+//! should be, and what to do where it is not.
+//!
+//! [`gather`] reads facts, each of which may be unknown by itself; pure functions of the other
+//! modules judge them. Nothing is written.
+
+mod clusters;
+mod control_plane;
+mod facts;
+mod fleet_api;
+mod gather;
+mod policies;
+mod pre;
+mod rights;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration as StdDuration;
+
+use clap::{Args, ValueEnum};
+use kube::Config;
+use muster_agent::check::Side;
+use muster_shared::check::{Asker, Report, Status, Style, Verdict};
+use muster_shared::client::{self, Profile};
+use muster_shared::settings::Duration;
+use tokio::time::Instant;
+
+use self::fleet_api::OWN;
+
+/// Pause between two runs while `--wait` lasts.
+const AGAIN: StdDuration = StdDuration::from_secs(2);
+/// Namespace in which the charts are installed in the README.
+const NAMESPACE: &str = "muster-system";
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum Format {
+    /// Text for people.
+    #[default]
+    Text,
+    /// JSON document: version, server, status, counts, and checks, each with category, name,
+    /// status (ok, warning, error, skipped), message and hint.
+    Json,
+}
+
+/// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing could
+/// be checked, 2 for a wrong command line.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Check before an installation: the cluster that is to be the host (kubeconfig of the host).
+    #[arg(long)]
+    pre: bool,
+    /// With `--pre`: check an API of your own that is to be the fleet API
+    /// (`fleetApi.mode=external`).
+    #[arg(long, requires = "pre", conflicts_with = "member")]
+    external: bool,
+    /// Check the member's side (kubeconfig of the member); with `--pre` before its agent is
+    /// installed.
+    #[arg(long)]
+    member: bool,
+    /// With `--member`: kubeconfig of the agent for the fleet API, in place of that in its Secret.
+    #[arg(long, requires = "member", value_name = "FILE")]
+    fleet_kubeconfig: Option<PathBuf>,
+    /// Format of the result.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Time for which the checks are repeated until there is no error.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    wait: Duration,
+    /// Count warnings as errors.
+    #[arg(long)]
+    strict: bool,
+    /// Names of checks that are left out.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    skip: Vec<String>,
+    /// Longest time for one request.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    request_timeout: Duration,
+}
+
+/// Checks, again and again as far as that was asked for. Returns what is printed, and whether it
+/// succeeded.
+pub(super) async fn carry_out(
+    config: &Config,
+    namespace: Option<String>,
+    options: &Options,
+) -> anyhow::Result<(String, bool)> {
+    let namespace = namespace.unwrap_or_else(|| NAMESPACE.to_owned());
+    let end = Instant::now() + *options.wait;
+    let report = loop {
+        // A client of its own for each run: one that waits may have been given new credentials.
+        let checks = once(config, &namespace, options).await?;
+        let kept = checks.into_iter();
+        let kept = kept.filter(|it| !options.skip.iter().any(|name| name == it.name));
+        let report = Report {
+            checks: kept.collect(),
+        };
+        if report.status() != Status::Error || Instant::now() + AGAIN > end {
+            break report;
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    let server = config.cluster_url.to_string();
+    let text = match options.output {
+        Format::Text => report.text(Style::of_stdout()),
+        Format::Json => report.json(OWN, server.trim_end_matches('/')),
+    };
+    Ok((text, report.succeeds(options.strict)))
+}
+
+async fn once(config: &Config, namespace: &str, options: &Options) -> anyhow::Result<Vec<Verdict>> {
+    let client = client::connect(config, Profile::Write)?;
+    let asker = Asker::new(client, *options.request_timeout);
+    if options.member {
+        let side = Side {
+            asker,
+            config: config.clone(),
+            namespace: namespace.to_owned(),
+            fleet: options.fleet_kubeconfig.clone(),
+            deadline: *options.request_timeout,
+        };
+        return Ok(if options.pre {
+            side.before().await
+        } else {
+            side.check().await
+        });
+    }
+    if options.pre {
+        return Ok(if options.external {
+            pre::fleet(&asker, config).await
+        } else {
+            pre::host(&asker, config, namespace).await
+        });
+    }
+    Ok(judge(&gather::gather(&asker, config).await))
+}
+
+/// Judges a fleet.
+fn judge(facts: &facts::Facts) -> Vec<Verdict> {
+    let (mut verdicts, answers) = fleet_api::check(facts);
+    if !answers {
+        return verdicts;
+    }
+    verdicts.extend(control_plane::check(facts));
+    verdicts.extend(clusters::check(facts));
+    verdicts.extend(policies::check(facts));
+    verdicts.extend(room::check(facts));
+    verdicts
+}

@@ -1,0 +1,490 @@
+//! `kubectl muster check`: all green after an installation, and a line for each broken thing.
+
+// Helpers of tests are tests to us, if not to clippy.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use muster_agent::settings::Settings as AgentSettings;
+use muster_control_plane::kubectl::{self, Reply};
+use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
+use muster_e2e::harness::{access, kubeconfig};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PropagationPolicy;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::k8s::{Api, Client, ClusterRoleBinding, DeleteParams, Deployment, Secret};
+use muster_shared::settings::BindAddress;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Namespace of the agent in its member.
+const NAMESPACE: &str = "muster-system";
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+async fn server(name: &str) -> Running {
+    muster_shared::tls::install_provider();
+    let options = Options {
+        name: name.to_owned(),
+        ..Options::default()
+    };
+    ApiServer::start(options).await.unwrap()
+}
+
+/// Runs `kubectl muster check` with a kubeconfig.
+async fn check(scratch: &Scratch, config: &Kubeconfig, words: &[&str]) -> Reply {
+    let file = scratch.path().join("asking");
+    kubeconfig::write(config, &file).unwrap();
+    let file = file.to_str().unwrap();
+    let line = [&["kubectl-muster", "--kubeconfig", file, "check"], words].concat();
+    kubectl::outcome(line).await.unwrap()
+}
+
+/// Returns the lines of checks with a mark, and the hints below them.
+fn lines(text: &str, mark: &str) -> Vec<String> {
+    let marked = text.split('\n').filter(|it| it.starts_with(mark));
+    marked.map(str::to_owned).collect()
+}
+
+/// An installation: a fleet API, a control plane, and a member with its agent.
+struct Fleet {
+    bed: TestBed,
+    member: Running,
+    member_client: Client,
+    scratch: Scratch,
+    control_plane: Option<Task>,
+    agent: Option<Task>,
+    /// The agent's access to the fleet.
+    fleet_of_agent: Kubeconfig,
+}
+
+impl Fleet {
+    async fn start(name: &str) -> Self {
+        let bed = TestBed::fleet(name).await.unwrap();
+        let member = server("m1").await;
+        let scratch = Scratch::new(name).unwrap();
+        let client = bed.client.clone();
+        let administrator = || bed.server.admin_kubeconfig().unwrap();
+        let account = access::admit_control_plane(&client).await.unwrap();
+        let own = access::kubeconfig(&client, administrator(), &account).await;
+        let file = scratch.path().join("control-plane");
+        kubeconfig::write(&own.unwrap(), &file).unwrap();
+        let settings = Settings {
+            kubeconfig: Some(file),
+            feature_gates: "Failover=true".parse().unwrap(),
+            cluster_monitor_grace_period: "3s".parse().unwrap(),
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..Settings::default()
+        };
+        let control_plane =
+            Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown));
+
+        let member_client = member.client().await.unwrap();
+        let account = access::admit_member(&client, "m1").await.unwrap();
+        let fleet = access::kubeconfig(&client, administrator(), &account).await;
+        let fleet = fleet.unwrap();
+        let account = access::admit_agent(&member_client).await.unwrap();
+        let own = member.admin_kubeconfig().unwrap();
+        let own = access::kubeconfig(&member_client, own, &account).await;
+        let files = [scratch.path().join("fleet"), scratch.path().join("member")];
+        kubeconfig::write(&fleet, &files[0]).unwrap();
+        kubeconfig::write(&own.unwrap(), &files[1]).unwrap();
+        let [to_fleet, to_member] = files;
+        let settings = AgentSettings {
+            cluster_name: "m1".to_owned(),
+            kubeconfig: Some(to_member),
+            karmada_kubeconfig: Some(to_fleet),
+            cluster_status_update_frequency: "1s".parse().unwrap(),
+            cluster_lease_duration: "4s".parse().unwrap(),
+            cluster_success_threshold: "300ms".parse().unwrap(),
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..AgentSettings::default()
+        };
+        let agent = Task::start(|shutdown| muster_agent::run(settings, shutdown));
+        let this = Self {
+            bed,
+            member,
+            member_client,
+            scratch,
+            control_plane: Some(control_plane),
+            agent: Some(agent),
+            fleet_of_agent: fleet,
+        };
+        this.is("True").await;
+        this
+    }
+
+    fn clusters(&self) -> Api<Cluster> {
+        Api::all(self.bed.client.clone())
+    }
+
+    async fn is(&self, status: &str) {
+        let is = |it: &Cluster| it.condition("Ready").is_some_and(|it| it.status == status);
+        until(&self.clusters(), "m1", &format!("Ready={status}"), is).await;
+    }
+
+    async fn check(&self, words: &[&str]) -> Reply {
+        let config = self.bed.server.admin_kubeconfig().unwrap();
+        check(&self.scratch, &config, words).await
+    }
+
+    /// Waits until the check has a line with these words.
+    async fn says(&self, line: &str) -> Reply {
+        eventually(line, async || {
+            let answer = self.check(&[]).await;
+            match answer.text.contains(line) {
+                true => Ok(answer),
+                false => Err(answer.text),
+            }
+        })
+        .await
+    }
+
+    /// What the README has people apply: a taint policy, and an application with its policy.
+    async fn place(&self) {
+        let client = &self.bed.client;
+        let params = PostParams::default();
+        let policies: Api<ClusterTaintPolicy> = Api::all(client.clone());
+        let matched = json!([{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}]);
+        let taint = json!([{"key": "example.com/failed", "effect": "PreferNoExecute"}]);
+        let policy = read(json!({
+            "metadata": {"name": "failed-clusters"},
+            "spec": {"matchConditions": matched, "taintsToAdd": taint},
+        }));
+        policies.create(&params, &policy).await.unwrap();
+        self.policy("web", "web").await;
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
+        let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}});
+        let deployment = read(json!({
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": pod},
+        }));
+        deployments.create(&params, &deployment).await.unwrap();
+        let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), "default");
+        let placed = |it: &ResourceBinding| !it.spec.clusters.is_empty();
+        until(&bindings, "web-deployment", "it is placed", placed).await;
+    }
+
+    async fn policy(&self, name: &str, deployment: &str) {
+        let policies: Api<PropagationPolicy> = Api::namespaced(self.bed.client.clone(), "default");
+        let policy = read(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
+                "failover": {"cluster": {}},
+            },
+        }));
+        policies
+            .create(&PostParams::default(), &policy)
+            .await
+            .unwrap();
+    }
+
+    /// The objects that the agent's chart makes in the member.
+    async fn install_chart(&self) {
+        let params = PostParams::default();
+        let secrets: Api<Secret> = Api::namespaced(self.member_client.clone(), NAMESPACE);
+        let text = serde_json::to_string(&self.fleet_of_agent).unwrap();
+        let secret = read(
+            json!({"metadata": {"name": "muster-fleet-kubeconfig"}, "stringData": {"kubeconfig": text}}),
+        );
+        secrets.create(&params, &secret).await.unwrap();
+        let labels = json!({"app.kubernetes.io/name": "muster-agent"});
+        let container = json!({
+            "name": "agent", "image": "muster-agent",
+            "args": ["--karmada-kubeconfig=/etc/muster/fleet/kubeconfig", "--cluster-name=m1"],
+            "volumeMounts": [{"name": "fleet", "mountPath": "/etc/muster/fleet"}],
+        });
+        let volume = json!({"name": "fleet", "secret": {"secretName": "muster-fleet-kubeconfig"}});
+        let pod = json!({"serviceAccountName": "muster-agent", "containers": [container], "volumes": [volume]});
+        let deployment = read(json!({
+            "metadata": {"name": "muster-agent", "labels": labels},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        }));
+        let deployments: Api<Deployment> = Api::namespaced(self.member_client.clone(), NAMESPACE);
+        deployments.create(&params, &deployment).await.unwrap();
+        let status = json!({"status": {"replicas": 2, "readyReplicas": 2}});
+        let (params, status) = (PatchParams::default(), Patch::Merge(status));
+        deployments
+            .patch_status("muster-agent", &params, &status)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its_line() {
+    let mut fleet = Fleet::start("check").await;
+    fleet.place().await;
+    let green = eventually("all is green", async || {
+        let answer = fleet.check(&["--strict"]).await;
+        if answer.code == 0 {
+            Ok(answer.text)
+        } else {
+            Err(answer.text)
+        }
+    })
+    .await;
+    for line in [
+        "[ok] answers: https://",
+        "[ok] served: all 12 kinds are served",
+        "[ok] definitions: they have every field",
+        "[ok] control-plane-rights: the control plane has its rights",
+        "[ok] leader: ",
+        "[ok] control-plane-version: version ",
+        "[ok] gates: Failover is on",
+        "[ok] ready: m1 is ready",
+        "[ok] agent-versions: 1 of version ",
+        "[ok] agent-credentials: the first to end: m1 ",
+        "[ok] agent-rights: the agent of m1 has its rights",
+        "[ok] agent-clocks: 1 agree",
+        "[ok] policies: each of 1 places something",
+        "[ok] taint-policies: ",
+        "[ok] taints: ",
+        "[skipped] room: there is no other cluster",
+        "[skipped] admission: ",
+    ] {
+        assert!(green.contains(line), "{line}: {green}");
+    }
+    assert!(green.is_ascii(), "{green}");
+    println!("{green}");
+
+    // For programs.
+    let document = fleet.check(&["-o", "json"]).await;
+    let document: Value = serde_json::from_str(&document.text).unwrap();
+    assert_eq!(document["status"], "ok");
+    assert_eq!(document["counts"]["error"], 0);
+    let checks = document["checks"].as_array().unwrap();
+    assert!(
+        checks
+            .iter()
+            .any(|it| it["name"] == "leader" && it["status"] == "ok")
+    );
+
+    // Warnings: nothing fails.
+    fleet.policy("idle", "nosuch").await;
+    let answer = fleet.says("PropagationPolicy default/idle").await;
+    assert!(answer.code == 0, "{}", answer.text);
+    assert!(fleet.check(&["--strict"]).await.code == 1);
+    let skipped = ["--strict", "--skip", "policies,policy-parts"];
+    let skipped = fleet.check(&skipped).await;
+    assert!(skipped.code == 0, "{}", skipped.text);
+    let taint = json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}});
+    let params = PatchParams::default();
+    fleet
+        .clusters()
+        .patch("m1", &params, &Patch::Merge(taint))
+        .await
+        .unwrap();
+    fleet
+        .says("[warning] taints: m1 has the taint mine:NoExecute, which no policy set")
+        .await;
+
+    // Errors: an agent, and a control plane, that are gone.
+    fleet.agent.take().unwrap().stop().await.unwrap();
+    fleet.is("Unknown").await;
+    let answer = fleet
+        .says("[error] ready: m1: Ready is Unknown since")
+        .await;
+    assert!(answer.code == 1);
+    assert!(
+        answer
+            .text
+            .contains("    In the member: kubectl muster check --member"),
+        "{}",
+        answer.text
+    );
+    fleet.control_plane.take().unwrap().stop().await.unwrap();
+    let bindings: Api<ClusterRoleBinding> = Api::all(fleet.bed.client.clone());
+    bindings
+        .delete("muster-control-plane", &DeleteParams::default())
+        .await
+        .unwrap();
+    let answer = fleet
+        .says("[error] control-plane-rights: the control plane (")
+        .await;
+    assert!(
+        answer.text.contains("[error] leader: none leads"),
+        "{}",
+        answer.text
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
+    let fleet = Fleet::start("check-member").await;
+    let config = fleet.member.admin_kubeconfig().unwrap();
+    let before = check(&fleet.scratch, &config, &["--member", "--pre"]).await;
+    assert!(before.code == 0, "{}", before.text);
+    assert!(before.text.contains("[ok] own-rights"), "{}", before.text);
+
+    let bare = check(&fleet.scratch, &config, &["--member"]).await;
+    assert!(bare.code == 1, "{}", bare.text);
+    assert!(
+        bare.text.contains("[error] agent: no agent is installed"),
+        "{}",
+        bare.text
+    );
+
+    fleet.install_chart().await;
+    let green = check(&fleet.scratch, &config, &["--member", "--strict"]).await;
+    assert!(green.code == 0, "{}", green.text);
+    for line in [
+        "[ok] agent: muster-agent: 2 of 2 replicas are ready",
+        "[ok] agent-rights: ",
+        "[ok] fleet-credentials: the agent's credentials: ",
+        "[ok] clocks: ",
+        "[ok] registered: the fleet knows this cluster as m1",
+        "[ok] ready: m1 is ready",
+    ] {
+        assert!(green.text.contains(line), "{line}: {}", green.text);
+    }
+    println!("{}", green.text);
+
+    // With the member itself in place of the fleet.
+    let file = fleet.scratch.path().join("wrong");
+    kubeconfig::write(&config, &file).unwrap();
+    let words = ["--member", "--fleet-kubeconfig", file.to_str().unwrap()];
+    let wrong = check(&fleet.scratch, &config, &words).await;
+    assert!(
+        wrong.text.contains("[error] another-cluster: "),
+        "{}",
+        wrong.text
+    );
+    assert!(
+        wrong
+            .text
+            .contains("[error] registered: it is no fleet API"),
+        "{}",
+        wrong.text
+    );
+
+    // Of another cluster's name.
+    let deployments: Api<Deployment> = Api::namespaced(fleet.member_client.clone(), NAMESPACE);
+    let status = Patch::Merge(json!({"status": {"readyReplicas": 0}}));
+    deployments
+        .patch_status("muster-agent", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+    let gone = check(&fleet.scratch, &config, &["--member"]).await;
+    assert_eq!(lines(&gone.text, "[error]").len(), 1, "{}", gone.text);
+    assert!(
+        gone.text.contains("none of 2 replicas is ready"),
+        "{}",
+        gone.text
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
+    let empty = server("empty").await;
+    let scratch = Scratch::new("check-empty").unwrap();
+    let config = empty.admin_kubeconfig().unwrap();
+    for (words, line) in [
+        (
+            &["--pre"][..],
+            "[ok] not-installed: no control plane is installed yet",
+        ),
+        (&["--pre", "--external"], "[ok] dedicated: "),
+        (
+            &["--pre", "--member"],
+            "[ok] not-installed: no agent is there yet",
+        ),
+    ] {
+        let answer = check(&scratch, &config, words).await;
+        assert!(answer.code == 0, "{}", answer.text);
+        assert!(answer.text.contains(line), "{line}: {}", answer.text);
+        println!("{}", answer.text);
+    }
+    let fleet = check(&scratch, &config, &["--wait", "0s"]).await;
+    assert!(fleet.code == 1);
+    assert!(
+        fleet
+            .text
+            .contains("[error] served: not served: clusters.cluster.karmada.io"),
+        "{}",
+        fleet.text
+    );
+    assert!(fleet.text.contains("    Install them: "), "{}", fleet.text);
+
+    // Nothing listens there.
+    let mut nowhere = config.clone();
+    nowhere.clusters[0].cluster.as_mut().unwrap().server = Some("https://127.0.0.1:1".to_owned());
+    let answer = check(&scratch, &nowhere, &[]).await;
+    assert_eq!(lines(&answer.text, "[error]").len(), 1, "{}", answer.text);
+    assert!(answer.code == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_of_few_rights_is_told_what_it_cannot_see_and_the_rest() {
+    let fleet = Fleet::start("check-rights").await;
+    let client = &fleet.bed.client;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"},
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}],
+    });
+    let roles: Api<muster_shared::k8s::ClusterRole> = Api::all(client.clone());
+    roles
+        .create(&PostParams::default(), &read(role))
+        .await
+        .unwrap();
+    let bound = json!({
+        "metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "karmada-system"}],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    bindings
+        .create(&PostParams::default(), &read(bound))
+        .await
+        .unwrap();
+    let accounts: Api<muster_shared::k8s::ServiceAccount> =
+        Api::namespaced(client.clone(), "karmada-system");
+    let account = read(json!({"metadata": {"name": "viewer"}}));
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+    let account = access::Account {
+        namespace: "karmada-system",
+        name: "viewer".to_owned(),
+    };
+    let administrator = fleet.bed.server.admin_kubeconfig().unwrap();
+    let config = access::kubeconfig(client, administrator, &account)
+        .await
+        .unwrap();
+    let answer = eventually("its rights are known", async || {
+        let answer = check(&fleet.scratch, &config, &[]).await;
+        match answer.text.contains("[ok] ready: m1 is ready") {
+            true => Ok(answer),
+            false => Err(answer.text),
+        }
+    })
+    .await;
+    assert!(answer.code == 0, "{}", answer.text);
+    for name in [
+        "dedicated",
+        "leader",
+        "policies",
+        "join-tokens",
+        "agent-rights",
+        "room",
+    ] {
+        let line = format!("[warning] {name}: cannot be checked: ");
+        assert!(answer.text.contains(&line), "{line}: {}", answer.text);
+    }
+    assert!(
+        answer
+            .text
+            .contains("    Use the kubeconfig of somebody who may read this.")
+    );
+    assert!(answer.text.contains("[ok] served: "), "{}", answer.text);
+}
