@@ -22,9 +22,9 @@ use super::rights::{self, Findings};
 use crate::registration::token::{self, Entry};
 use crate::settings::Settings;
 
-/// Definitions and members that are asked about at once.
+/// Definitions and members that are answers about at once.
 const AT_ONCE: usize = 8;
-/// Members whose agents' rights are asked for: each takes some requests.
+/// Members whose agents' rights are answers for: each takes some requests.
 pub(super) const MOST_AGENTS: usize = 100;
 /// Pause between two looks at a lease that seems to have expired: a leader renews it every 2 s.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -100,11 +100,11 @@ fn authority(config: &Config) -> Option<Life> {
 async fn definitions(asker: &Asker) -> BTreeMap<String, Answer<CustomResourceDefinition>> {
     let kinds = muster_shared::api::crds();
     let names: Vec<String> = kinds.iter().map(ResourceExt::name_any).collect();
-    let asked = stream::iter(names).map(|name| async move {
+    let answers = stream::iter(names).map(|name| async move {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         (name, asker.get(&path).await)
     });
-    asked.buffered(AT_ONCE).collect().await
+    answers.buffered(AT_ONCE).collect().await
 }
 
 async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
@@ -118,7 +118,7 @@ async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
         .collect();
     versions.sort();
     versions.dedup();
-    let asked = stream::iter(versions).map(|version| async move {
+    let answers = stream::iter(versions).map(|version| async move {
         let list: Answer<Value> = asker.get(&format!("/apis/{version}")).await;
         let names = list.map(|list| {
             let resources = list["resources"].as_array().into_iter().flatten();
@@ -127,7 +127,7 @@ async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
         });
         (version, names)
     });
-    asked.buffered(AT_ONCE).collect().await
+    answers.buffered(AT_ONCE).collect().await
 }
 
 /// Reads the lease of the control plane. One that has expired by the clocks is looked at twice,
@@ -174,12 +174,12 @@ async fn agents(asker: &Asker, clusters: &[Cluster]) -> BTreeMap<String, Finding
         .map(ResourceExt::name_any)
         .take(MOST_AGENTS)
         .collect();
-    let asked = stream::iter(names).map(|name| async move {
+    let answers = stream::iter(names).map(|name| async move {
         let accounts = rights::accounts_of_agent(&name);
         let findings = rights::ask(asker, &accounts, &rights::of_agent(&name)).await;
         (name, findings)
     });
-    asked.buffered(AT_ONCE).collect().await
+    answers.buffered(AT_ONCE).collect().await
 }
 
 async fn tokens(asker: &Asker) -> Answer<Vec<Entry>> {

@@ -48,6 +48,7 @@ pub(super) enum Format {
 /// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing could
 /// be checked, 2 for a wrong command line.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Options {
     /// Check before an installation: the cluster that is to be the host (kubeconfig of the host).
     #[arg(long)]

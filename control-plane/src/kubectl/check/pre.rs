@@ -177,25 +177,21 @@ fn storage(category: &mut Category, classes: &Answer<Vec<Value>>) {
     let default = classes
         .iter()
         .find(|it| it["metadata"]["annotations"][DEFAULT_CLASS] == "true");
-    match default {
-        Some(class) => category.ok(
-            name,
-            format!("volumes of etcd are of class {}", title(class)),
-        ),
-        None => {
-            let names: Vec<String> = classes.iter().map(title).collect();
-            let there = if names.is_empty() {
-                "none".to_owned()
-            } else {
-                listed(&names, MOST)
-            };
-            category.warning(
-                name,
-                format!("no storage class is the default, and etcd needs a volume; there are: {there}"),
-                "Set fleetApi.etcd.storage.className and fleetApi.etcd.snapshots.className, or use fleetApi.mode=external.",
-            );
-        }
+    if let Some(class) = default {
+        let message = format!("volumes of etcd are of class {}", title(class));
+        return category.ok(name, message);
     }
+    let names: Vec<String> = classes.iter().map(title).collect();
+    let there = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        listed(&names, MOST)
+    };
+    category.warning(
+        name,
+        format!("no storage class is the default, and etcd needs a volume; there are: {there}"),
+        "Set fleetApi.etcd.storage.className and fleetApi.etcd.snapshots.className, or use fleetApi.mode=external.",
+    );
 }
 
 fn installed(category: &mut Category, there: &Answer<Vec<Deployment>>, namespace: &str) {

@@ -130,7 +130,7 @@ pub(super) fn of_agent(cluster: &str) -> Vec<Right> {
 pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -> Findings {
     let mut found = Vec::new();
     for account in accounts {
-        let asked = stream::iter(rights).map(|right| async move {
+        let reviews = stream::iter(rights).map(|right| async move {
             let review = json!({
                 "apiVersion": "authorization.k8s.io/v1",
                 "kind": "SubjectAccessReview",
@@ -140,7 +140,7 @@ pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -
             let answer = asker.post::<Value>(path, &review).await?;
             Ok::<_, Refusal>((right, answer["status"]["allowed"] == true))
         });
-        let answers: Vec<_> = asked.buffered(AT_ONCE).collect().await;
+        let answers: Vec<_> = reviews.buffered(AT_ONCE).collect().await;
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let lacking = answers.into_iter().filter(|(_, allowed)| !allowed);
         let lacking = lacking.map(|(right, _)| right.clone()).collect();
@@ -151,7 +151,7 @@ pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -
 
 /// Asks which of these rights the account lacks that asks.
 pub(super) async fn ask_own(asker: &Asker, rights: &[Right]) -> Answer<Vec<Right>> {
-    let asked = stream::iter(rights).map(|right| async move {
+    let reviews = stream::iter(rights).map(|right| async move {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -161,7 +161,7 @@ pub(super) async fn ask_own(asker: &Asker, rights: &[Right]) -> Answer<Vec<Right
         let answer = asker.post::<Value>(path, &review).await?;
         Ok::<_, Refusal>((right, answer["status"]["allowed"] == true))
     });
-    let answers: Vec<_> = asked.buffered(AT_ONCE).collect().await;
+    let answers: Vec<_> = reviews.buffered(AT_ONCE).collect().await;
     let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
     let lacking = answers.into_iter().filter(|(_, allowed)| !allowed);
     Ok(lacking.map(|(right, _)| right.clone()).collect())

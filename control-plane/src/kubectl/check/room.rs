@@ -12,7 +12,7 @@ use muster_shared::names::condition::READY;
 
 use super::facts::Facts;
 use crate::scheduler::core::capacity::amount;
-use crate::scheduler::core::{Options, Snapshot, schedule};
+use crate::scheduler::core::{ClusterInfo, Options, Snapshot, schedule};
 
 /// Workloads and resources that one line names.
 const NAMED: usize = 3;
@@ -92,7 +92,7 @@ impl<'a> Loss<'a> {
         match schedule(&after, binding.status(), &self.rest, &options) {
             // What is everywhere loses a copy and needs no other.
             Ok(decision) if decision.clusters.is_empty() => {
-                self.strand(binding, "no cluster is left")
+                self.strand(binding, "no cluster is left");
             }
             Ok(decision) => self.grow(spec, &decision.clusters),
             Err(error) => self.strand(binding, &error.to_string()),
@@ -127,7 +127,7 @@ impl<'a> Loss<'a> {
     fn overfilled(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (cluster, growth) in &self.growth {
-            let info = self.rest.get(cluster).map(|it| it.cluster());
+            let info = self.rest.get(cluster).map(ClusterInfo::cluster);
             let summary = info.and_then(|it| it.status.as_ref()?.resource_summary.as_ref());
             let Some(summary) = summary else { continue };
             for (resource, needed) in growth {
