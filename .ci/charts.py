@@ -5,6 +5,7 @@ import sys
 
 import yaml
 from charting import FAILURES, check, container, external, refused, rendered, rules
+from charts_check import checks
 from charts_lint import lint
 from charts_monitoring import monitoring
 from charts_values import values_of_charts
@@ -427,6 +428,7 @@ agent_access()
 fleet_access()
 values_of_charts()
 lint()
+checks()
 monitoring()
 print(f"charts: {len(FAILURES)} failed")
 sys.exit(1 if FAILURES else 0)

@@ -1,5 +1,5 @@
-//! Checks of the member's side: its agent, and the way to the fleet. `kubectl muster check --member`
-//! and `muster-agent check` run them.
+//! Checks of the member's side: its agent, and the way to the fleet. They are run by
+//! `kubectl muster check --member` and by `muster-agent check`.
 //!
 //! This file reads the facts; [`judge`] judges them. Nothing is written.
 
@@ -243,24 +243,28 @@ async fn identity(asker: &Asker) -> Answer<String> {
         .ok_or_else(|| Refusal::Absent("namespace kube-system has no uid".to_owned()))
 }
 
+/// Returns the command lines of the containers of a Deployment.
+fn words(deployment: &Deployment) -> impl Iterator<Item = &str> {
+    let pod = deployment
+        .spec
+        .as_ref()
+        .and_then(|it| it.template.spec.as_ref());
+    let containers = pod.map_or(&[][..], |it| &it.containers);
+    let words = containers
+        .iter()
+        .flat_map(|it| it.args.iter().chain(&it.command).flatten());
+    words.map(String::as_str)
+}
+
 /// Returns whether a Deployment is an agent's, ours or Karmada's.
 fn is_agent(deployment: &Deployment) -> bool {
-    let labels = deployment.labels();
-    let by_label = labels
-        .get("app.kubernetes.io/name")
-        .is_some_and(|it| it == "muster-agent");
-    by_label || deployment.name_any() == "karmada-agent"
+    words(deployment).any(|it| it.starts_with("--karmada-kubeconfig="))
 }
 
 /// Reads the flags of an agent.
 fn flags(agent: &Deployment) -> Flags {
     let mut flags = Flags::default();
-    let pod = agent.spec.as_ref().and_then(|it| it.template.spec.as_ref());
-    let containers = pod.map_or(&[][..], |it| &it.containers);
-    let words = containers
-        .iter()
-        .flat_map(|it| it.args.iter().chain(&it.command).flatten());
-    for word in words {
+    for word in words(agent) {
         if let Some(name) = word.strip_prefix("--cluster-name=") {
             name.clone_into(&mut flags.cluster);
         }
@@ -272,12 +276,8 @@ fn flags(agent: &Deployment) -> Flags {
 /// Returns the Secret with the agent's kubeconfig of the fleet API, and its key there.
 fn secret_of(agent: &Deployment) -> Option<(String, String)> {
     let pod = agent.spec.as_ref()?.template.spec.as_ref()?;
-    let words = pod
-        .containers
-        .iter()
-        .flat_map(|it| it.args.iter().chain(&it.command).flatten());
-    let mut words = words.filter_map(|it| it.strip_prefix("--karmada-kubeconfig="));
-    let file = words.next()?;
+    let mut files = words(agent).filter_map(|it| it.strip_prefix("--karmada-kubeconfig="));
+    let file = files.next()?;
     let (folder, key) = file.rsplit_once('/')?;
     let mounts = pod
         .containers

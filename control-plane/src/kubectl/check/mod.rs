@@ -45,8 +45,8 @@ pub(super) enum Format {
     Json,
 }
 
-/// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing could
-/// be checked, 2 for a wrong command line.
+/// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing
+/// could be checked, 2 for a wrong command line.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Options {
