@@ -11,6 +11,7 @@ use muster_shared::names::annotation::{
     CLUSTER_PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
 };
 use muster_shared::names::condition::READY;
+use muster_shared::names::taint::DRAIN;
 use muster_shared::self_report::LeaderReport;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
 
@@ -284,13 +285,20 @@ fn taints(category: &mut Category, facts: &Facts) {
             }
             found = true;
             let name = cluster.name_any();
+            let order = if taint.key == DRAIN {
+                format!("Somebody drains it. To end that: kubectl muster undrain {name}")
+            } else {
+                format!(
+                    "It stays until somebody takes it off: kubectl muster taint {name} KEY:EFFECT-"
+                )
+            };
             category.warning(
                 "taints",
                 format!(
                     "{name} has the taint {}, which no policy set",
                     describe(taint)
                 ),
-                format!("It stays until somebody takes it off (kubectl edit cluster {name})."),
+                order,
             );
         }
     }
