@@ -78,8 +78,7 @@ impl Heartbeat {
             let pause = self.pause(outcome.is_ok());
             match outcome {
                 Ok(()) => {
-                    let in_turn =
-                        sent_before.is_some_and(|before| sent < before + 2 * self.interval);
+                    let in_turn = sent_before.is_some_and(|before| sent < before + self.turn());
                     acknowledged(sent, in_turn && !failing);
                     sent_before = Some(sent);
                     if failing {
@@ -115,6 +114,12 @@ impl Heartbeat {
         } else {
             (self.interval / 4).min(RETRY)
         }
+    }
+
+    /// Time after the renewal before it until which a renewal comes in its turn. No longer than the
+    /// lease, which is the shortest time after which a workload is stopped.
+    fn turn(&self) -> Duration {
+        (2 * self.interval).min(self.duration)
     }
 
     /// Deadline for one renewal. It is shorter than the interval, so that a hung connection costs

@@ -161,6 +161,8 @@ pub struct Leadership {
     /// Returns the identity of the leader while this process is a follower; `None` if no leader is
     /// known, or if this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
+    /// Time at which this process, as a follower, last saw the leader's lease change.
+    heard: Arc<watch::Sender<Option<Instant>>>,
     always: bool,
 }
 
@@ -178,6 +180,7 @@ impl Leadership {
         Self {
             until: Arc::new(watch::Sender::new(None)),
             holder: Arc::new(watch::Sender::new(None)),
+            heard: Arc::new(watch::Sender::new(None)),
             always: false,
         }
     }
@@ -203,6 +206,12 @@ impl Leadership {
     /// lead, and while we do.
     pub fn holder(&self) -> watch::Receiver<Option<String>> {
         self.holder.subscribe()
+    }
+
+    /// Returns when this process, as a follower, last saw the lease of the leader change: until then
+    /// at least another process ran and reached the API. `None` if it has seen no change.
+    pub fn heard(&self) -> Option<Instant> {
+        *self.heard.borrow()
     }
 
     /// Notes who leads instead of us, and says so in the log when it is somebody else than before.
@@ -282,6 +291,7 @@ pub async fn campaign(
                 Ok(true)
             }
             Ok(Ok(Claim::Held(holder))) => {
+                leadership.heard.send_replace(observed.renewed);
                 leadership.stand_by(&candidate.name, Some(holder));
                 Ok(false)
             }
@@ -376,6 +386,8 @@ fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
 struct Observed {
     version: Option<String>,
     changed: Option<Instant>,
+    /// When it was last seen to differ from what was seen before. The first sight is no change.
+    renewed: Option<Instant>,
     /// How we may write it.
     verbs: Verbs,
 }
@@ -414,6 +426,9 @@ async fn attempt(
         };
     };
     if observed.version != lease.metadata.resource_version {
+        if observed.version.is_some() {
+            observed.renewed = Some(now);
+        }
         observed
             .version
             .clone_from(&lease.metadata.resource_version);

@@ -4,26 +4,27 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use muster_shared::events::Events;
 use muster_shared::k8s::{Client, ResourceExt};
+use muster_shared::lease::Leadership;
 use muster_shared::queue::Queue;
 use muster_shared::remind::Reminder;
 use muster_shared::watch::Informer;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::kept::{Kept, Reader};
 use super::objects::{Objects, Round};
 use super::orders::{Fenced, kind_of};
 use super::record::{Machine, Record, Store};
+use super::rounds::Rounds;
 use super::silence::{Permission, Silence};
 use crate::discovery::Discovery;
 use crate::work::CachedWork;
 
 /// Interval at which renewals are recorded, and at which it is asked whether something is due.
 const TICK: Duration = Duration::from_secs(1);
-/// Interval at which objects that are due are looked at again: a write that was under way may have
-/// started them after they were stopped.
-const AGAIN: Duration = Duration::from_secs(2);
 
 /// Parameters of a [`Fencer`].
 pub struct Setup {
@@ -37,6 +38,10 @@ pub struct Setup {
     pub discovery: Discovery,
     /// Times of renewals.
     pub silence: Silence,
+    /// Election of the agent that acts for the member.
+    pub leadership: Leadership,
+    /// Whether there is an election, so that other agents may act.
+    pub is_elected: bool,
     /// Duration of the cluster's lease: the shortest time that can be confirmed.
     pub lease: Duration,
     /// Pause between renewals of it.
@@ -57,28 +62,6 @@ pub struct Fencer {
     verified: Mutex<HashMap<String, Instant>>,
 }
 
-/// What is known of the record.
-#[derive(Default)]
-struct Kept {
-    /// The record as it was read or written last; `None` before the first read.
-    record: Option<Record>,
-    /// Sending of the renewal that was recorded last.
-    recorded: Option<Instant>,
-    /// Time of the last read.
-    read: Option<Instant>,
-    /// Time of the last read that showed another renewal than the one after it.
-    changed: Option<Instant>,
-}
-
-/// State of the task.
-struct Rounds {
-    /// Time of the last round over the objects.
-    last: Option<Instant>,
-    /// Whether objects were due in it.
-    is_stopping: bool,
-    reminder: Reminder,
-}
-
 impl Fencer {
     /// Makes it; nothing is sent before [`run`](Self::run).
     pub fn new(setup: Setup) -> Self {
@@ -96,15 +79,11 @@ impl Fencer {
 
     /// Records renewals, and stops what is due, until shutdown.
     pub async fn run(self: Arc<Self>, events: Events, shutdown: CancellationToken) {
-        let mut rounds = Rounds {
-            last: None,
-            is_stopping: false,
-            reminder: Reminder::at_once(),
-        };
+        let (mut rounds, mut reminder) = (Rounds::default(), Reminder::at_once());
         let rounds = async {
             loop {
                 self.keep().await;
-                self.enforce(&mut rounds, &events).await;
+                self.enforce(&mut rounds, &mut reminder, &events).await;
                 tokio::time::sleep(TICK).await;
             }
         };
@@ -170,6 +149,7 @@ impl Fencer {
 
     /// Brings the record up to date, or learns from it.
     async fn keep(&self) {
+        self.hear();
         let mut kept = self.kept.lock().await;
         let (now, own) = (Instant::now(), self.setup.silence.own());
         let renews = own.is_some_and(|own| now < own + 2 * self.setup.interval);
@@ -191,14 +171,24 @@ impl Fencer {
         }
     }
 
+    /// Learns from the election. A follower that sees the leader renew the lease of the election
+    /// knows that another process runs, reaches the fleet API, and stops by itself what it has to
+    /// stop: whatever hinders the leader from writing the record in the member.
+    fn hear(&self) {
+        let before = self.setup.interval * 5 / 4;
+        let heard = self.setup.leadership.heard();
+        if let Some(at) = heard.and_then(|at| at.checked_sub(before)) {
+            self.setup.silence.learned(at);
+        }
+    }
+
     async fn write(&self, kept: &mut Kept, kinds: BTreeSet<String>) -> Result<(), String> {
         let Some(sent) = self.setup.silence.own() else {
             return Err("the lease has not been renewed yet".to_owned());
         };
         let record = Record::of(sent, Instant::now(), &Machine::now(), kinds);
         self.store.write(&record).await?;
-        kept.record = Some(record);
-        kept.recorded = Some(sent);
+        kept.wrote(record, sent);
         Ok(())
     }
 
@@ -206,32 +196,51 @@ impl Fencer {
     async fn learn(&self, kept: &mut Kept) -> Result<(), String> {
         let asked = Instant::now();
         let found = self.store.read().await?;
-        let mut record = found.clone().unwrap_or_default();
-        if let Some(known) = &kept.record {
-            if !known.is_of_same_renewal(&record) && kept.read.is_some() {
-                kept.changed = kept.read;
-            }
-            record.kinds.extend(known.kinds.iter().cloned());
+        let (machine, silence) = (Machine::now(), &self.setup.silence);
+        let interval = self.setup.interval;
+        let reader = Reader {
+            machine: &machine,
+            silent_from: silence.own().map(|own| own + 2 * interval),
+            woken: silence.woken(),
+            interval,
+        };
+        kept.learn(found, asked, &reader);
+        if let Some(bound) = kept.bound(&machine, Instant::now()) {
+            silence.learned(bound);
         }
-        kept.read = Some(asked);
-        let bound = record.bound(&Machine::now(), kept.changed, Instant::now());
-        if let Some(bound) = bound {
-            self.setup.silence.learned(bound);
-        }
-        kept.record = Some(record);
         Ok(())
     }
 
+    /// Returns the kinds with fenced objects; `None` while nothing may be stopped, because it is not
+    /// clear yet whether the member is cut off.
+    async fn kinds(&self) -> Option<BTreeSet<String>> {
+        let mut kept = self.kept.lock().await;
+        let now = Instant::now();
+        if self.setup.is_elected && !kept.is_settled(now) {
+            return None;
+        }
+        let searched = kept.to_search(now);
+        let answers = searched.iter().map(async |text| {
+            let kind = kind_of(text)?;
+            self.objects.has_fenced(&kind).await.ok()
+        });
+        let answers = join_all(answers).await;
+        let is_whole = answers.iter().all(Option::is_some);
+        let found = searched.iter().zip(answers);
+        let found = found.filter_map(|(kind, has)| has.unwrap_or_default().then_some(*kind));
+        let found: Vec<_> = found.collect();
+        if !searched.is_empty() {
+            kept.found(found, is_whole, now);
+        }
+        Some(kept.kinds())
+    }
+
     /// Stops what is due. When nothing is due any more, all Works are applied again.
-    async fn enforce(&self, rounds: &mut Rounds, events: &Events) {
-        let kinds = {
-            let kept = self.kept.lock().await;
-            kept.record.as_ref().map(|record| record.kinds.clone())
-        };
-        let (now, silence) = (Instant::now(), &self.setup.silence);
+    async fn enforce(&self, rounds: &mut Rounds, reminder: &mut Reminder, events: &Events) {
+        let silence = &self.setup.silence;
         let is_due = |after| silence.is_due(after, Instant::now());
         if !is_due(self.setup.lease) {
-            if std::mem::take(&mut rounds.is_stopping) {
+            if rounds.end() {
                 tracing::info!("the lease is renewed again: what was stopped is looked at");
                 metrics::gauge!("muster_fenced_objects").set(0.0);
                 for work in self.setup.works.list() {
@@ -240,23 +249,31 @@ impl Fencer {
             }
             return;
         }
-        if rounds.last.is_some_and(|last| now < last + AGAIN) {
+        let now = Instant::now();
+        if !rounds.is_time(now) {
             return;
         }
-        rounds.last = Some(now);
-        let mut sum = Round::default();
-        let mut trouble = None;
-        for kind in kinds.iter().flatten().filter_map(|kind| kind_of(kind)) {
-            match self.objects.stop(&kind, &is_due, events).await {
-                Ok(round) => {
-                    sum.stopped += round.stopped;
-                    sum.failed += round.failed;
-                }
-                Err(error) => trouble = Some(format!("{}: {error}", kind.kind)),
+        let Some(kinds) = self.kinds().await else {
+            return;
+        };
+        // A kind whose server does not answer keeps no other one waiting.
+        let stops = kinds
+            .iter()
+            .filter_map(|text| kind_of(text))
+            .map(async |kind| {
+                let outcome = self.objects.stop(&kind, &is_due, events).await;
+                outcome.map_err(|error| format!("{}: {error}", kind.kind))
+            });
+        let (mut sum, mut trouble) = (Round::default(), None);
+        for outcome in join_all(stops).await {
+            match outcome {
+                Ok(round) => sum.add(&round),
+                Err(error) => trouble = Some(error),
             }
         }
+        sum.is_partial = trouble.is_some();
         if let Some(error) = trouble {
-            if rounds.reminder.trouble(now).is_some() {
+            if reminder.trouble(now).is_some() {
                 let lasts = silence.lasts(now);
                 tracing::error!(
                     error,
@@ -266,9 +283,10 @@ impl Fencer {
             }
             metrics::counter!("muster_fencing_failures_total").increment(1);
         } else {
-            rounds.reminder.over(now);
+            reminder.over(now);
         }
-        rounds.is_stopping |= sum.stopped + sum.failed > 0;
+        let now = Instant::now();
+        rounds.over(&sum, silence.lasts(now), now);
         #[expect(clippy::cast_precision_loss, reason = "a count of objects")]
         metrics::gauge!("muster_fenced_objects").set(sum.stopped as f64);
     }

@@ -13,8 +13,10 @@ use muster_shared::names::label;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
+use super::dependents::{self, Action};
 use super::record::FIELD_MANAGER;
 use crate::discovery::Discovery;
+use crate::discovery::catalog::Place;
 use crate::work::raw::Raw;
 
 /// Deadline for one request.
@@ -37,6 +39,34 @@ pub struct Round {
     pub stopped: usize,
     /// Objects that are due and could not be stopped.
     pub failed: usize,
+    /// Objects that were stopped in this round.
+    pub changed: usize,
+    /// Shortest time of the objects that are not due.
+    pub next: Option<Duration>,
+    /// Whether some objects are not known.
+    pub is_partial: bool,
+}
+
+impl Round {
+    /// Adds the result for another kind.
+    pub fn add(&mut self, other: &Self) {
+        self.stopped += other.stopped;
+        self.failed += other.failed;
+        self.changed += other.changed;
+        self.next = self.next.into_iter().chain(other.next).min();
+        self.is_partial |= other.is_partial;
+    }
+}
+
+/// Result for one object that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was stopped before, with all that it has made.
+    Before,
+    /// It was stopped now, or something that it has made.
+    Now,
+    /// It could not be stopped.
+    Failed,
 }
 
 impl Objects {
@@ -47,123 +77,233 @@ impl Objects {
         is_due: &(impl Fn(Duration) -> bool + Sync),
         events: &Events,
     ) -> Result<Round, String> {
-        let version = self.discovery.version_of(kind).await;
-        let Some(version) = version.map_err(|error| error.to_string())? else {
-            return Ok(Round::default());
-        };
-        let kind = GroupVersionKind::gvk(&kind.group, &version, &kind.kind);
-        let place = self.discovery.resolve(&kind).await;
-        let Some(place) = place.map_err(|error| error.to_string())? else {
+        let Some((kind, place)) = self.place(kind).await? else {
             return Ok(Round::default());
         };
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         let params = ListParams::default().labels(label::FENCED);
         let list = within(all.list(&params)).await?;
-        let due = list.items.iter().filter_map(|raw| {
-            let orders = Orders::of(&raw.object)?;
-            is_due(orders.after()).then_some((&raw.object, orders))
-        });
-        let (kind, place) = (&kind, &place);
-        let stops = due.map(|(object, orders)| async move {
-            let namespace = text(object, "namespace").filter(|_| place.namespaced);
-            let api: Api<Raw> = match namespace {
-                Some(namespace) => {
-                    Api::namespaced_with(self.client.clone(), namespace, &place.resource)
+        let mut round = Round::default();
+        let (mut due, mut unclear) = (Vec::new(), Vec::new());
+        for raw in &list.items {
+            match Orders::of(&raw.object) {
+                Some(orders) if is_due(orders.after()) => due.push((&raw.object, orders)),
+                Some(orders) => {
+                    round.next = round.next.into_iter().chain([orders.after()]).min();
                 }
-                None => Api::all_with(self.client.clone(), &place.resource),
-            };
-            stop(&api, kind, object, &orders, events).await
+                None => unclear.push(text(&raw.object, "name").unwrap_or_default()),
+            }
+        }
+        let (kind, place) = (&kind, &place);
+        let stops = due.into_iter().map(|(object, orders)| async move {
+            let api = self.api_of(place, text(object, "namespace"));
+            let outcome = stop(&api, kind, object, &orders, events).await;
+            let runs_on = orders.stop.is_some()
+                && match outcome {
+                    Outcome::Before => dependents::has_stopped(object),
+                    Outcome::Now => true,
+                    Outcome::Failed => false,
+                };
+            if !runs_on {
+                return outcome;
+            }
+            match self.stop_dependents(kind, object).await {
+                Ok(0) => outcome,
+                Ok(_) => Outcome::Now,
+                Err(error) => {
+                    tell_failure(events, &about(kind, object), &orders, &error);
+                    Outcome::Failed
+                }
+            }
         });
         let stops: Vec<_> = stops.collect();
-        let results: Vec<bool> = stream::iter(stops)
+        let outcomes: Vec<_> = stream::iter(stops)
             .buffer_unordered(PARALLEL)
             .collect()
             .await;
-        let stopped = results.iter().filter(|done| **done).count();
-        Ok(Round {
-            stopped,
-            failed: results.len() - stopped,
-        })
+        let count = |outcome| outcomes.iter().filter(|it| **it == outcome).count();
+        round.failed = count(Outcome::Failed);
+        round.changed = count(Outcome::Now);
+        round.stopped = outcomes.len() - round.failed;
+        if let Some(name) = unclear.first() {
+            tracing::error!(
+                kind = kind.kind,
+                object = name,
+                "its annotation failover.muster.io/fencing cannot be read, so that it is not stopped"
+            );
+            round.is_partial = true;
+        }
+        Ok(round)
+    }
+
+    /// Returns whether the member has fenced objects of a kind.
+    pub async fn has_fenced(&self, kind: &GroupVersionKind) -> Result<bool, String> {
+        let Some((_, place)) = self.place(kind).await? else {
+            return Ok(false);
+        };
+        let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
+        // From the server's cache: the kinds are searched that may have most objects.
+        let params = ListParams::default().labels(label::FENCED).match_any();
+        let list = within(all.list(&params)).await?;
+        Ok(!list.items.is_empty())
+    }
+
+    /// Stops what an object that is stopped has made. Returns how much of it was running.
+    async fn stop_dependents(
+        &self,
+        kind: &GroupVersionKind,
+        owner: &Value,
+    ) -> Result<usize, String> {
+        let Some(kind) = dependents::of(kind) else {
+            return Ok(0);
+        };
+        let Some((kind, place)) = self.place(&kind).await? else {
+            return Ok(0);
+        };
+        let api = self.api_of(&place, text(owner, "namespace"));
+        let list = within(api.list(&ListParams::default())).await?;
+        let mut running = 0;
+        for raw in list
+            .items
+            .iter()
+            .filter(|raw| dependents::is_of(&raw.object, owner))
+        {
+            let object = &raw.object;
+            let Some(action) = dependents::action(object, &kind) else {
+                continue;
+            };
+            running += 1;
+            let name = text(object, "name").unwrap_or_default();
+            let done = match action {
+                Action::Patch(patch) => merge(&api, object, patch).await,
+                Action::Delete => delete(&api, object).await,
+            };
+            done.map_err(|error| format!("{} {name}: {error}", kind.kind))?;
+            tracing::warn!(
+                kind = kind.kind,
+                object = name,
+                "stopped with what has made it"
+            );
+        }
+        Ok(running)
+    }
+
+    async fn place(
+        &self,
+        kind: &GroupVersionKind,
+    ) -> Result<Option<(GroupVersionKind, Place)>, String> {
+        let version = self.discovery.version_of(kind).await;
+        let Some(version) = version.map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
+        let kind = GroupVersionKind::gvk(&kind.group, &version, &kind.kind);
+        let place = self.discovery.resolve(&kind).await;
+        let place = place.map_err(|error| error.to_string())?;
+        Ok(place.map(|place| (kind, place)))
+    }
+
+    fn api_of(&self, place: &Place, namespace: Option<&str>) -> Api<Raw> {
+        match namespace.filter(|_| place.namespaced) {
+            Some(namespace) => {
+                Api::namespaced_with(self.client.clone(), namespace, &place.resource)
+            }
+            None => Api::all_with(self.client.clone(), &place.resource),
+        }
     }
 }
 
-/// Stops one object that is due, unless it is stopped. Returns whether it is.
+/// Sends a merge patch of the object that was read, and of no other one of its name.
+async fn merge(api: &Api<Raw>, object: &Value, mut patch: Value) -> Result<(), String> {
+    patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    let name = text(object, "name").unwrap_or_default();
+    let patch = Patch::Merge(&patch);
+    let call = api.patch(name, &params, &patch);
+    within(call).await.map(drop)
+}
+
+/// Deletes the object that was read.
+async fn delete(api: &Api<Raw>, object: &Value) -> Result<(), String> {
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Foreground),
+        preconditions: Some(Preconditions {
+            uid: text(object, "uid").map(str::to_owned),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let name = text(object, "name").unwrap_or_default();
+    within(api.delete(name, &params)).await.map(drop)
+}
+
+/// Stops one object that is due, unless it is stopped.
 async fn stop(
     api: &Api<Raw>,
     kind: &GroupVersionKind,
     object: &Value,
     orders: &Orders,
     events: &Events,
-) -> bool {
-    let name = text(object, "name").unwrap_or_default();
+) -> Outcome {
     let (done, how) = match &orders.stop {
-        Some(order) => {
-            let Some(patch) = fencing::stop(object, order) else {
-                return true;
-            };
-            let params = PatchParams {
-                field_manager: Some(FIELD_MANAGER.into()),
-                ..PatchParams::default()
-            };
-            let patch = Patch::Merge(&patch);
-            let call = api.patch(name, &params, &patch);
-            (within(call).await.map(drop), "stopped")
-        }
-        None if text(object, "deletionTimestamp").is_some() => return true,
-        None => {
-            let params = DeleteParams {
-                propagation_policy: Some(PropagationPolicy::Foreground),
-                preconditions: Some(Preconditions {
-                    uid: text(object, "uid").map(str::to_owned),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
-            (within(api.delete(name, &params)).await.map(drop), "deleted")
-        }
+        Some(order) => match fencing::stop(object, order) {
+            None => return Outcome::Before,
+            Some(patch) => (merge(api, object, patch).await, "stopped"),
+        },
+        None if text(object, "deletionTimestamp").is_some() => return Outcome::Before,
+        None => (delete(api, object).await, "deleted"),
     };
     let result = if done.is_ok() { how } else { "error" };
     metrics::counter!("muster_fenced_objects_total", "kind" => kind.kind.clone(), "result" => result)
         .increment(1);
-    let about = CoreObjectReference {
+    let about = about(kind, object);
+    if let Err(error) = done {
+        tell_failure(events, &about, orders, &error);
+        return Outcome::Failed;
+    }
+    let after = orders.after_seconds;
+    let note = format!(
+        "{how}, because the agent has not been able to renew the lease of its cluster for {after} s \
+         (failover.cluster.fencing): another cluster may take the workload over. It runs again when \
+         the lease is renewed and it is still wanted here"
+    );
+    tracing::warn!(
+        kind = kind.kind,
+        object = about.name,
+        namespace = about.namespace,
+        "{note}"
+    );
+    events.publish_about(about, EventType::Warning, "Fenced", note);
+    Outcome::Now
+}
+
+/// Reports that an object may run on.
+fn tell_failure(events: &Events, about: &CoreObjectReference, orders: &Orders, error: &str) {
+    let after = orders.after_seconds;
+    let note = format!(
+        "could not be stopped, although the agent has not been able to renew the lease of its cluster \
+         for {after} s (failover.cluster.fencing), and may run twice: {error}"
+    );
+    tracing::error!(
+        kind = about.kind,
+        object = about.name,
+        namespace = about.namespace,
+        "{note}"
+    );
+    events.publish_about(about.clone(), EventType::Warning, "FencingFailed", note);
+}
+
+fn about(kind: &GroupVersionKind, object: &Value) -> CoreObjectReference {
+    let text = |field| text(object, field).map(str::to_owned);
+    CoreObjectReference {
         api_version: Some(kind.api_version()),
         kind: Some(kind.kind.clone()),
-        name: Some(name.to_owned()),
-        namespace: text(object, "namespace").map(str::to_owned),
-        uid: text(object, "uid").map(str::to_owned),
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
         ..CoreObjectReference::default()
-    };
-    let (path, after) = (name, orders.after_seconds);
-    match done {
-        Ok(()) => {
-            let note = format!(
-                "{how}, because the agent has not been able to renew the lease of its cluster for {after} s \
-                 (failover.cluster.fencing): another cluster may take the workload over. It runs again when \
-                 the lease is renewed and it is still wanted here"
-            );
-            tracing::warn!(
-                kind = kind.kind,
-                object = path,
-                namespace = text(object, "namespace"),
-                "{note}"
-            );
-            events.publish_about(about, EventType::Warning, "Fenced", note);
-            true
-        }
-        Err(error) => {
-            let note = format!(
-                "could not be stopped, although the agent has not been able to renew the lease of its cluster \
-                 for {after} s (failover.cluster.fencing), and may run twice: {error}"
-            );
-            tracing::error!(
-                kind = kind.kind,
-                object = path,
-                namespace = text(object, "namespace"),
-                "{note}"
-            );
-            events.publish_about(about, EventType::Warning, "FencingFailed", note);
-            false
-        }
     }
 }
 

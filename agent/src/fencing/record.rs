@@ -47,18 +47,21 @@ impl Machine {
     /// Reads boot and uptime from the kernel.
     pub fn now() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let uptime = std::fs::read_to_string("/proc/uptime");
-        let seconds = uptime
-            .ok()
-            .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        match (boot, seconds) {
+        match (boot, Self::uptime()) {
             (Ok(boot), Some(uptime)) => Self {
                 boot: boot.trim().to_owned(),
                 uptime,
             },
             _ => Self::default(),
         }
+    }
+
+    /// Reads the uptime from the kernel. Unlike the clock of [`Instant`] it goes on while the
+    /// machine is suspended.
+    pub fn uptime() -> Option<Duration> {
+        let text = std::fs::read_to_string("/proc/uptime").ok()?;
+        let seconds = text.split(' ').next()?.parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
     }
 }
 
@@ -118,12 +121,12 @@ impl Store {
         }
     }
 
-    /// Reads the record; `None` when there is none.
+    /// Reads the record; `None` when there is none that can be read.
     pub async fn read(&self) -> Result<Option<Record>, String> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = within(api.get_opt(&self.name)).await?;
         let text = found.and_then(|found| found.data?.remove(KEY));
-        Ok(text.map(|text| serde_json::from_str(&text).unwrap_or_default()))
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// Writes the record, and its namespace if there is none.

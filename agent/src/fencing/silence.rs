@@ -4,17 +4,25 @@
 //! The time counts from the *sending* of the last renewal that was acknowledged. The control plane
 //! counts from the moment at which it saw the last renewal, which is that one or a later one whose
 //! acknowledgement was lost: its count never begins before the agent's.
+//!
+//! The clock of [`Instant`] stands still while the machine is suspended, and that of the control
+//! plane does not. The uptime of the machine tells how long that was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Shortest suspension of the machine that is noticed. Shorter ones are within the margin of the
+/// control plane.
+const SUSPENSION: Duration = Duration::from_secs(1);
+
 /// Time of the last renewal, shared between the thread of the leases and the other tasks.
 #[derive(Clone, Debug)]
 pub struct Silence {
     times: Arc<Mutex<Times>>,
     learning: Duration,
+    uptime: fn() -> Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +35,10 @@ struct Times {
     learned: Option<Instant>,
     /// Acknowledgement that ended the last interruption.
     resumed: Option<Instant>,
+    /// A time before the uptime was last read, and that uptime.
+    looked: Option<(Instant, Duration)>,
+    /// Time at which a suspension of the machine was last noticed.
+    woken: Option<Instant>,
 }
 
 /// Whether a fenced Work may be applied.
@@ -43,17 +55,21 @@ pub enum Permission {
 
 impl Silence {
     /// Begins now. A process that does not know when the lease was renewed last counts as cut off
-    /// after `learning`.
-    pub fn begin(learning: Duration) -> Self {
+    /// after `learning`. `uptime` returns the time since the boot of the machine, including that of
+    /// its suspensions.
+    pub fn begin(learning: Duration, uptime: fn() -> Option<Duration>) -> Self {
         let times = Times {
             begun: Instant::now(),
             own: None,
             learned: None,
             resumed: None,
+            looked: None,
+            woken: None,
         };
         Self {
             times: Arc::new(Mutex::new(times)),
             learning,
+            uptime,
         }
     }
 
@@ -61,6 +77,10 @@ impl Silence {
     /// the renewal before it succeeded in its turn; otherwise an interruption ends now.
     pub fn acknowledged(&self, sent: Instant, in_turn: bool) {
         let mut times = self.lock();
+        if times.woken.is_some_and(|woken| sent < woken) {
+            // The machine may have been suspended between the sending and the answer.
+            return;
+        }
         times.own = times.own.max(Some(sent));
         if !in_turn || times.resumed.is_none() {
             times.resumed = Some(Instant::now());
@@ -70,12 +90,21 @@ impl Silence {
     /// Records that some process renewed the lease at this time or later.
     pub fn learned(&self, at: Instant) {
         let mut times = self.lock();
+        if times.woken.is_some_and(|woken| at < woken) {
+            // How long the machine was suspended since then is not known of this time.
+            return;
+        }
         times.learned = times.learned.max(Some(at));
     }
 
     /// Returns the sending of the last renewal of this process.
     pub fn own(&self) -> Option<Instant> {
         self.lock().own
+    }
+
+    /// Returns when a suspension of the machine was last noticed.
+    pub fn woken(&self) -> Option<Instant> {
+        self.lock().woken
     }
 
     /// Returns the time since the last known renewal, or since the start of the process.
@@ -111,11 +140,40 @@ impl Silence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = Instant::now();
+        if let Some(uptime) = (self.uptime)() {
+            times.look(before, uptime, Instant::now());
+        }
+        times
     }
 }
 
 impl Times {
+    /// Makes everything older by the time for which the machine was suspended since the last look.
+    /// The uptime was read between `before` and `after`.
+    fn look(&mut self, before: Instant, uptime: Duration, after: Instant) {
+        let looked = self.looked.replace((before, uptime));
+        let Some((since, then)) = looked else {
+            return;
+        };
+        let suspended = uptime.saturating_sub(then);
+        let suspended = suspended.saturating_sub(after.saturating_duration_since(since));
+        if suspended < SUSPENSION {
+            return;
+        }
+        let older = |time: Instant| time.checked_sub(suspended).unwrap_or(time);
+        self.begun = older(self.begun);
+        self.own = self.own.map(older);
+        self.learned = self.learned.map(older);
+        self.resumed = None;
+        self.woken = Some(after);
+        tracing::warn!(
+            ?suspended,
+            "the machine was suspended: the lease was not renewed for that time"
+        );
+    }
+
     fn renewed(&self) -> Option<Instant> {
         self.own.max(self.learned)
     }
@@ -137,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_is_due_so_long_after_the_last_acknowledged_renewal_was_sent() {
-        let silence = Silence::begin(40 * S);
+        let silence = Silence::begin(40 * S, || None);
         let start = Instant::now();
         silence.acknowledged(start, true);
         tokio::time::advance(5 * S).await;
@@ -152,7 +210,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_knows_nothing_counts_as_cut_off_after_a_while() {
-        let silence = Silence::begin(40 * S);
+        let silence = Silence::begin(40 * S, || None);
         let start = Instant::now();
         assert!(!silence.is_due(AFTER, start + 39 * S));
         assert!(silence.is_due(AFTER, start + 40 * S));
@@ -169,7 +227,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_an_interruption_a_work_is_applied_only_as_it_was_read_afterwards() {
-        let silence = Silence::begin(40 * S);
+        let silence = Silence::begin(40 * S, || None);
         let ask = |verified| silence.permission(AFTER, verified, Instant::now());
         assert_eq!(
             ask(None),
@@ -198,5 +256,64 @@ mod tests {
             "it may have been withdrawn"
         );
         assert_eq!(ask(Some(Instant::now())), Permission::Granted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_for_which_the_machine_was_suspended_counts() {
+        let silence = Silence::begin(40 * S, || None);
+        let start = Instant::now();
+        let look = |uptime: u32, at: Instant| {
+            let mut times = silence.lock();
+            times.look(at, uptime * S, at);
+        };
+        look(1_000, start);
+        silence.acknowledged(start, true);
+        tokio::time::advance(10 * S).await;
+        look(1_010, start + 10 * S);
+        assert!(!silence.is_due(AFTER, start + 10 * S));
+        assert_eq!(
+            silence.permission(AFTER, Some(start), start + 10 * S),
+            Permission::Granted
+        );
+
+        // It slept for 45 s, of which its clock knows nothing.
+        tokio::time::advance(S).await;
+        let awake = start + 11 * S;
+        look(1_056, awake);
+        assert!(!silence.is_due(AFTER, start + 14 * S));
+        assert!(silence.is_due(AFTER, start + 15 * S), "45 s and 15 s");
+        silence.acknowledged(start + 10 * S, true);
+        assert!(
+            silence.is_due(AFTER, start + 15 * S),
+            "a renewal that was sent before it slept may be of any age"
+        );
+        assert_eq!(
+            silence.permission(AFTER, Some(start), awake),
+            Permission::Refused
+        );
+        tokio::time::advance(S).await;
+        silence.acknowledged(awake + S, true);
+        assert!(!silence.is_due(AFTER, start + 15 * S));
+        assert_eq!(
+            silence.permission(AFTER, Some(start), awake + S),
+            Permission::Verify,
+            "it may have been withdrawn meanwhile"
+        );
+    }
+
+    #[test]
+    fn a_slow_look_at_the_clocks_is_no_suspension() {
+        let silence = Silence::begin(40 * S, || None);
+        let start = Instant::now();
+        let mut times = silence.lock();
+        for (before, uptime, after) in [
+            (0, 1_000, 0),
+            (10, 1_010, 10),
+            (20, 1_024, 24),
+            (25, 1_025, 25),
+        ] {
+            times.look(start + before * S, uptime * S, start + after * S);
+            assert_eq!(times.woken, None, "{uptime}");
+        }
     }
 }

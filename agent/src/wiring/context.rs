@@ -161,13 +161,20 @@ impl Context {
             works(&base)?,
             Discovery::new(base.member_client(Profile::Write)?),
         );
-        let silence = Silence::begin(*base.settings.cluster_lease_duration);
+        let uptime = match base.threads {
+            Threads::Apart => fencing::Machine::uptime,
+            // Time is paused.
+            Threads::One => || None,
+        };
+        let silence = Silence::begin(*base.settings.cluster_lease_duration, uptime);
         let fencer = Fencer::new(fencing::Setup {
             cluster: base.settings.cluster_name.clone(),
             namespace: base.settings.karmada_kubeconfig_namespace.clone(),
             member: base.member.client(Profile::Write, Limits::NONE)?,
             discovery: discovery.clone(),
             silence: silence.clone(),
+            leadership: base.leadership.clone(),
+            is_elected: base.settings.leader_elect,
             lease: *base.settings.cluster_lease_duration,
             interval: base.settings.lease_interval(),
             works: works.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::k8s::{
-    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, Preconditions,
+    Api, Client, DeleteParams, GroupVersionKind, ListParams, Patch, PatchParams, Preconditions,
     PropagationPolicy,
 };
 use serde_json::Value;
@@ -79,6 +79,30 @@ impl Member {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the objects of a kind in the namespace of an object; none where the kind is not
+    /// served.
+    pub async fn list_beside(
+        &self,
+        kind: &GroupVersionKind,
+        key: &ObjectKey,
+    ) -> Result<Vec<Value>, Error> {
+        let beside = ObjectKey {
+            kind: kind.clone(),
+            ..key.clone()
+        };
+        let Some(beside) = self.served(&beside).await? else {
+            return Ok(Vec::new());
+        };
+        let api = self.api(&beside).await?;
+        let list = within(
+            "list what belongs to",
+            key,
+            api.list(&ListParams::default()),
+        )
+        .await?;
+        Ok(list.items.into_iter().map(|raw| raw.object).collect())
     }
 
     /// Applies the desired fields (server-side apply). With `force`, fields of other writers are

@@ -17,6 +17,7 @@ use super::drift::{Difference, Drift};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
 use super::takeover::takeover;
+use crate::fencing::dependents;
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
@@ -255,11 +256,35 @@ impl Objects {
         let Some(mut patch) = fencing::release(&observed, desired, retains) else {
             return Ok(observed);
         };
+        self.release_dependents(key, &observed).await?;
         patch["metadata"]["resourceVersion"] = json!(version_of(&observed));
         tracing::info!(object = %key, "released: its cluster is not cut off any more");
         metrics::counter!("muster_fenced_objects_total", "kind" => key.kind.kind.clone(), "result" => "released")
             .increment(1);
         Ok(self.member.patch(key, &patch).await?)
+    }
+
+    /// Releases what was stopped with an object, before the object itself: what bears the mark of
+    /// being stopped is released again after an interruption.
+    async fn release_dependents(&self, key: &ObjectKey, owner: &Value) -> Result<(), Error> {
+        let Some(kind) = dependents::of(&key.kind) else {
+            return Ok(());
+        };
+        for object in self.member.list_beside(&kind, key).await? {
+            let patch = fencing::release(&object, &json!({}), true);
+            let Some(patch) = patch.filter(|_| dependents::is_of(&object, owner)) else {
+                continue;
+            };
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            let key = ObjectKey {
+                kind: kind.clone(),
+                name: name.unwrap_or_default().to_owned(),
+                namespace: key.namespace.clone(),
+            };
+            self.member.patch(&key, &patch).await?;
+            tracing::info!(object = %key, "released with what has made it");
+        }
+        Ok(())
     }
 
     async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {

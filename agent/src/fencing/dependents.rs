@@ -1,0 +1,177 @@
+//! Finds what runs on although the object that made it is stopped. Pure.
+//!
+//! A CronJob that is suspended starts no Jobs any more, and the Jobs that it has started go on. A
+//! StatefulSet that is scaled to zero ends its pods one after the other, each within its grace
+//! period, and none of them while another one is not ready, as pods without a network may be.
+
+use muster_shared::fencing::{self, Orders};
+use muster_shared::k8s::GroupVersionKind;
+use serde_json::{Value, json};
+
+/// What is done with an object that runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A merge patch stops it.
+    Patch(Value),
+    /// It is deleted.
+    Delete,
+}
+
+/// Returns the kind of the objects that run on when an object of a kind is stopped; `None` if it has
+/// none.
+pub fn of(kind: &GroupVersionKind) -> Option<GroupVersionKind> {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("batch", "CronJob") => Some(GroupVersionKind::gvk("batch", "v1", "Job")),
+        ("apps", "StatefulSet") => Some(GroupVersionKind::gvk("", "v1", "Pod")),
+        _ => None,
+    }
+}
+
+/// Returns whether an object belongs to another one.
+pub fn is_of(object: &Value, owner: &Value) -> bool {
+    let uid = owner.pointer("/metadata/uid").and_then(Value::as_str);
+    let owners = object.pointer("/metadata/ownerReferences");
+    let mut owners = owners.and_then(Value::as_array).into_iter().flatten();
+    uid.is_some() && owners.any(|it| it["controller"] == true && it["uid"].as_str() == uid)
+}
+
+/// Returns what stops an object that belongs to one that is stopped; `None` if it runs no more, or
+/// ends.
+pub fn action(object: &Value, kind: &GroupVersionKind) -> Option<Action> {
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        return None;
+    }
+    if kind.kind == "Pod" {
+        let phase = object.pointer("/status/phase").and_then(Value::as_str);
+        return (!matches!(phase, Some("Succeeded" | "Failed"))).then_some(Action::Delete);
+    }
+    let conditions = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let is_over = conditions
+        .into_iter()
+        .flatten()
+        .any(|it| it["status"] == "True" && (it["type"] == "Complete" || it["type"] == "Failed"));
+    if is_over {
+        return None;
+    }
+    fencing::stop(object, &json!({ "spec": { "suspend": true } })).map(Action::Patch)
+}
+
+/// Returns whether an object is one that the agent has stopped, so that what it has made is stopped
+/// as well.
+pub fn has_stopped(object: &Value) -> bool {
+    fencing::stopped(object).is_some() && Orders::of(object).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_a_cron_job_are_suspended_and_pods_of_a_stateful_set_deleted() {
+        let kinds = |kind: &str| {
+            of(&GroupVersionKind::gvk(
+                kind.split_once('/').unwrap().0,
+                "v1",
+                kind.split_once('/').unwrap().1,
+            ))
+        };
+        let job = kinds("batch/CronJob").unwrap();
+        let pod = kinds("apps/StatefulSet").unwrap();
+        assert_eq!((kinds("apps/Deployment"), kinds("batch/Job")), (None, None));
+
+        let suspends = json!({
+            "metadata": { "annotations": { "failover.muster.io/stopped": r#"{"spec":{"suspend":null}}"# } },
+            "spec": { "suspend": true },
+        });
+        let ended = |kind| json!({ "conditions": [{ "type": kind, "status": "True" }] });
+        let (there, deleted) = (
+            json!({}),
+            json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }),
+        );
+        for (what, kind, metadata, spec, status, expected) in [
+            (
+                "an active Job",
+                &job,
+                &there,
+                json!({}),
+                json!({ "active": 1 }),
+                Some(Action::Patch(suspends.clone())),
+            ),
+            (
+                "a suspended one",
+                &job,
+                &there,
+                json!({ "suspend": true }),
+                json!({}),
+                None,
+            ),
+            (
+                "a complete one",
+                &job,
+                &there,
+                json!({}),
+                ended("Complete"),
+                None,
+            ),
+            (
+                "a failed one",
+                &job,
+                &there,
+                json!({}),
+                ended("Failed"),
+                None,
+            ),
+            ("a deleted one", &job, &deleted, json!({}), json!({}), None),
+            (
+                "a running pod",
+                &pod,
+                &there,
+                json!({}),
+                json!({ "phase": "Running" }),
+                Some(Action::Delete),
+            ),
+            (
+                "a new pod",
+                &pod,
+                &there,
+                json!({}),
+                json!({}),
+                Some(Action::Delete),
+            ),
+            (
+                "a pod that has ended",
+                &pod,
+                &there,
+                json!({}),
+                json!({ "phase": "Failed" }),
+                None,
+            ),
+            (
+                "a pod that ends",
+                &pod,
+                &deleted,
+                json!({}),
+                json!({ "phase": "Running" }),
+                None,
+            ),
+        ] {
+            let object = json!({ "metadata": metadata, "spec": spec, "status": status });
+            assert_eq!(action(&object, kind), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_of_the_owner_that_controls_it() {
+        let owner = json!({ "metadata": { "uid": "1" } });
+        for (uid, controller, expected) in
+            [("1", true, true), ("1", false, false), ("2", true, false)]
+        {
+            let owners = json!([{ "uid": uid, "controller": controller }]);
+            let object = json!({ "metadata": { "ownerReferences": owners } });
+            assert_eq!(is_of(&object, &owner), expected, "{uid} {controller}");
+        }
+        assert!(!is_of(&json!({}), &json!({})));
+    }
+}
