@@ -157,17 +157,17 @@ mod tests {
         }
     }
 
-    fn learn(kept: &mut Kept, found: Option<Record>, asked: Instant) {
-        kept.learn(found, asked, &reader(&Machine::default()));
+    fn learn(kept: &mut Kept, found: impl Into<Option<Record>>, asked: Instant) {
+        kept.learn(found.into(), asked, &reader(&Machine::default()));
     }
 
-    fn record(millis: u64) -> Option<Record> {
-        Some(Record {
+    fn record(millis: u64) -> Record {
+        Record {
             boot: "another".to_owned(),
             uptime_millis: millis,
             age_millis: 0,
             kinds: BTreeSet::from(["apps/v1/Deployment".to_owned()]),
-        })
+        }
     }
 
     fn age(kept: &Kept, now: Instant) -> Option<u64> {
@@ -248,7 +248,7 @@ mod tests {
             silent_from: Some(silent_from),
             ..reader(&machine)
         };
-        kept.learn(record(1), silent_from + S, &reader);
+        kept.learn(Some(record(1)), silent_from + S, &reader);
         assert!(kept.is_settled(silent_from + S));
     }
 
@@ -266,7 +266,7 @@ mod tests {
                 ..reader(&machine)
             };
             let now = start + 3 * S;
-            kept.learn(record(1), now, &reader);
+            kept.learn(Some(record(1)), now, &reader);
             assert!(!kept.is_settled(now + seconds * S - S), "{boot}");
             assert!(kept.is_settled(now + seconds * S), "{boot}");
         }

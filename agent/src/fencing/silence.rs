@@ -162,10 +162,14 @@ impl Times {
         if suspended < SUSPENSION {
             return;
         }
-        let older = |time: Instant| time.checked_sub(suspended).unwrap_or(time);
-        self.begun = older(self.begun);
-        self.own = self.own.map(older);
-        self.learned = self.learned.map(older);
+        for time in [
+            Some(&mut self.begun),
+            self.own.as_mut(),
+            self.learned.as_mut(),
+        ] {
+            let Some(time) = time else { continue };
+            *time = time.checked_sub(suspended).unwrap_or(*time);
+        }
         self.resumed = None;
         self.woken = Some(after);
         tracing::warn!(
