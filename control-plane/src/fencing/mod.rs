@@ -12,6 +12,7 @@
 
 pub mod decide;
 pub mod subject;
+pub mod telling;
 
 pub use decide::{Verdict, of_work};
-pub use subject::{asked, orders};
+pub use subject::{asked, needs_rule, orders};

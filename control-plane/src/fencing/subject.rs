@@ -34,10 +34,16 @@ impl Kind {
             | ("", "ReplicationController") => Self::Scaled,
             ("batch", "Job" | "CronJob") => Self::Suspended,
             ("apps", "DaemonSet") | ("", "Pod") => Self::Deleted,
-            (group, _) if group.contains('.') && !group.ends_with(".k8s.io") => Self::Custom,
+            // What Kubernetes itself has in such groups has no replicas.
+            (group, _) if group.contains('.') => Self::Custom,
             _ => Self::NoWorkload,
         }
     }
+}
+
+/// Whether a kind is fenced only where a rule tells its replicas.
+pub fn needs_rule(api_version: &str, kind: &str) -> bool {
+    Kind::of(api_version, kind) == Kind::Custom
 }
 
 /// The time after which the copies of a workload are stopped; `None` if its policy asks for no
@@ -69,10 +75,15 @@ pub fn orders(
     let stop = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
         Kind::Scaled => Some(json!({ "spec": { "replicas": 0 } })),
         Kind::Suspended => Some(json!({ "spec": { "suspend": true } })),
+        Kind::Custom if is_suspendable(manifest) => Some(json!({ "spec": { "suspend": true } })),
         Kind::Custom if interpreters.has_for(manifest, Operation::ReviseReplica) => {
             let none = interpreters.revise_replica(manifest.clone(), 0)?;
-            // One that has no replicas is stopped already.
-            Some(merge::difference(manifest, &none).unwrap_or_else(|| json!({})))
+            match merge::difference(manifest, &none) {
+                Some(patch) => Some(patch),
+                // One that has no replicas is stopped already. Of one that has some, the rule
+                // changes nothing, and would stop nothing.
+                None => has_none(manifest, interpreters)?.then(|| json!({})),
+            }
         }
         Kind::Deleted | Kind::NoWorkload | Kind::Custom => None,
     };
@@ -81,6 +92,16 @@ pub fn orders(
         grace_seconds: grace(manifest).unwrap_or(GRACE_SECONDS),
         stop,
     }))
+}
+
+/// Whether a custom resource says that it can be suspended, by the field of Jobs.
+fn is_suspendable(manifest: &Value) -> bool {
+    manifest["spec"]["suspend"].is_boolean()
+}
+
+fn has_none(manifest: &Value, interpreters: &Interpreters) -> Result<bool, interpreter::Error> {
+    let replicas = interpreters.replicas(manifest)?;
+    Ok(replicas.is_some_and(|replicas| replicas.replicas == 0))
 }
 
 /// The longest `terminationGracePeriodSeconds` anywhere in a manifest, so that pod templates of
@@ -123,6 +144,13 @@ mod tests {
             ("batch/v1", "CronJob", 0, Some(60)),
             ("v1", "Pod", 1, Some(60)),
             ("flink.apache.org/v1beta1", "FlinkDeployment", 3, Some(60)),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                3,
+                Some(60),
+            ),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", 3, Some(60)),
             ("cert-manager.io/v1", "Certificate", 0, None),
             ("v1", "ConfigMap", 0, None),
             ("v1", "Secret", 0, None),
@@ -169,6 +197,24 @@ mod tests {
             let orders = orders.ok().flatten().unwrap();
             assert_eq!(orders.stop.as_ref(), expected, "{kind}");
             assert_eq!((orders.after_seconds, orders.grace_seconds), (60, 30));
+        }
+    }
+
+    #[test]
+    fn a_custom_resource_is_suspended_if_it_can_be() {
+        let fencing = json!({ "afterSeconds": 60 });
+        let spec = spec("jobset.x-k8s.io/v1alpha2", "JobSet", 3, &fencing);
+        for (suspend, expected) in [
+            (json!(false), Some(json!({ "spec": { "suspend": true } }))),
+            (json!(true), Some(json!({ "spec": { "suspend": true } }))),
+            (json!({ "when": "night" }), None),
+            (Value::Null, None),
+        ] {
+            let manifest = json!({
+                "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": { "suspend": suspend },
+            });
+            let orders = orders(&spec, &manifest, &Interpreters::default());
+            assert_eq!(orders.ok().flatten().unwrap().stop, expected, "{suspend}");
         }
     }
 

@@ -8,6 +8,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::work::ResourceIdentifier;
 use muster_shared::conditions;
+use muster_shared::k8s::Condition;
 use muster_shared::names::{self, condition};
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
@@ -179,6 +180,7 @@ pub fn patch(
     version: Option<&str>,
     items: &[AggregatedStatusItem],
     fully_applied: bool,
+    fenced: Option<Condition>,
     now: Timestamp,
 ) -> Option<Value> {
     let mut status = Map::new();
@@ -191,10 +193,12 @@ pub fn patch(
         ("False", FAILED)
     };
     let mut all = held.conditions.clone();
-    if conditions::set(
-        &mut all,
-        conditions::new(condition::FULLY_APPLIED, word, reason, message, now),
-    ) {
+    let told = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);
+    let mut is_news = conditions::set(&mut all, told);
+    if let Some(fenced) = fenced {
+        is_news |= conditions::set(&mut all, fenced);
+    }
+    if is_news {
         status.insert("conditions".to_owned(), json!(all));
     }
     if status.is_empty() {
@@ -388,17 +392,18 @@ mod tests {
             Some("7"),
             &items,
             true,
+            None,
             now,
         )
         .unwrap();
         assert_eq!(first["metadata"]["resourceVersion"], "7");
         let held: ResourceBindingStatus = serde_json::from_value(first["status"].clone()).unwrap();
-        assert_eq!(patch(&held, Some("8"), &items, true, now), None);
+        assert_eq!(patch(&held, Some("8"), &items, true, None, now), None);
         let more = [AggregatedStatusItem {
             health: Some(ResourceHealth::Healthy),
             ..items[0].clone()
         }];
-        let second = patch(&held, Some("8"), &more, true, now).unwrap();
+        let second = patch(&held, Some("8"), &more, true, None, now).unwrap();
         assert_eq!(second["metadata"]["resourceVersion"], "8");
         assert_eq!(second["status"].get("conditions"), None);
     }

@@ -8,9 +8,12 @@ use kube::Client;
 use kube::api::Patch;
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
+    ResourceBindingSpec,
 };
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{self, Operation, acceptable_status};
+use muster_shared::k8s::Condition;
 use muster_shared::merge;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
@@ -21,6 +24,8 @@ use serde_json::{Value, json};
 use super::aggregate::{Taken, fully_applied, items, patch};
 use super::applied;
 use crate::binding::render::Scope;
+use crate::fencing;
+use crate::fencing::telling::{self, Copy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
@@ -156,7 +161,12 @@ async fn reconcile<B: BindingKind>(
     let items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let full = fully_applied(&expected, &items);
     let version = binding.meta().resource_version.as_deref();
-    if let Some(patch) = patch(status, version, &items, full, fleet.clock.now()) {
+    let fenced = fenced(fleet, spec, &status.conditions, &works);
+    let unfenced = fenced.clone().filter(|told| {
+        let known = conditions::get(&status.conditions, &told.type_);
+        told.reason == telling::NOT_ALL && known.is_none_or(|known| known.message != told.message)
+    });
+    if let Some(patch) = patch(status, version, &items, full, fenced, fleet.clock.now()) {
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
@@ -165,6 +175,15 @@ async fn reconcile<B: BindingKind>(
             .await;
         match answer {
             Ok(_) => {
+                if let Some(Condition {
+                    reason, message, ..
+                }) = unfenced
+                {
+                    let (warning, about) = (EventType::Warning, binding_resource(&spec.resource));
+                    let (binding, note) = (binding.as_ref(), message.clone());
+                    fleet.events.publish(binding, warning, &reason, note);
+                    fleet.events.publish_about(about, warning, &reason, message);
+                }
                 if let Some((kind, reason, note)) = applied::told(status, &items, full) {
                     let template = binding_resource(&spec.resource);
                     fleet.events.publish_about(template, kind, reason, note);
@@ -195,6 +214,37 @@ async fn reconcile<B: BindingKind>(
         );
     }
     outcome
+}
+
+/// The condition that tells whether the copies would be stopped when their clusters are cut off.
+fn fenced(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    before: &[Condition],
+    works: &[Arc<CachedWork>],
+) -> Option<Condition> {
+    let is_asked = fencing::asked(spec).is_some();
+    let reports: Vec<_> = works
+        .iter()
+        .filter(|work| is_asked && work.metadata.deletion_timestamp.is_none())
+        .filter_map(|work| {
+            let namespace = work.metadata.namespace.as_deref()?;
+            let cluster = names::cluster_of_execution_namespace(namespace)?;
+            Some((cluster, work.status().conditions))
+        })
+        .collect();
+    let copies: Vec<_> = reports
+        .iter()
+        .map(|(name, reported)| Copy {
+            cluster: name,
+            mode: fleet
+                .clusters
+                .get(None, name)
+                .map(|it| it.spec.sync_mode.clone()),
+            reported,
+        })
+        .collect();
+    telling::condition(is_asked, &copies, before, fleet.clock.now())
 }
 
 /// The expected clusters whose Work of this name is another binding's, or nobody's.

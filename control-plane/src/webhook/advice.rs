@@ -1,6 +1,7 @@
 //! Warnings at admission about the parts of a policy that have no effect. The policy is accepted,
 //! because kinds and clusters may come later; events report what remains.
 
+use muster_shared::api::policy::PropagationSpec;
 use muster_shared::names::is_cluster_name;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,12 +15,13 @@ use crate::settings::Settings;
 const MOST_NAMES: usize = 10;
 
 /// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a
-/// name, or might be.
+/// name, or might be; `fenced` returns the warnings about fencing.
 pub fn warnings(
     review: &[u8],
     scope: &Scope,
     settings: &Settings,
     has_cluster: impl Fn(&str) -> bool,
+    fenced: impl Fn(&PropagationSpec) -> Vec<String>,
 ) -> Vec<String> {
     let Ok(review) = serde_json::from_slice::<Value>(review) else {
         return Vec::new();
@@ -50,6 +52,7 @@ pub fn warnings(
             names.join(", ")
         ));
     }
+    warnings.extend(fenced(&policy.spec));
     warnings
 }
 
@@ -108,6 +111,7 @@ mod tests {
                 &Scope::default(),
                 &Settings::default(),
                 |name| name == "m1",
+                |_| Vec::new(),
             );
             assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
             for (warning, part) in warnings.iter().zip(expected) {

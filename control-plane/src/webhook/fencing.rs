@@ -5,9 +5,13 @@ use std::time::Duration;
 use muster_shared::api::policy::{PropagationSpec, PurgeMode};
 
 use super::problem::Findings;
+use crate::fencing::needs_rule;
 
 /// Longest time: a day. A copy that runs for longer while nobody hears of it is not fenced.
 const LONGEST: i64 = 86_400;
+
+/// Names that one warning lists.
+const MOST_NAMES: usize = 5;
 
 /// Adds what is wrong with the fencing of a policy. `monitor_grace` is the time after which a
 /// cluster counts as silent.
@@ -50,6 +54,49 @@ pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findin
             "cannot be true with spec.failover.cluster.fencing: the old copy would run beside the new one",
         );
     }
+}
+
+/// Returns warnings about copies that would not be fenced. `pushed` has the clusters of sync mode
+/// Push that the policy may choose, and `has_rule` says whether the replicas of a kind are known.
+pub fn advice(
+    spec: &PropagationSpec,
+    pushed: &[String],
+    has_rule: impl Fn(&str, &str) -> bool,
+) -> Vec<String> {
+    let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    if cluster.is_none_or(|cluster| cluster.fencing.is_none()) {
+        return Vec::new();
+    }
+    let at = "spec.failover.cluster.fencing";
+    let mut warnings = Vec::new();
+    if !pushed.is_empty() {
+        let more = if pushed.len() > MOST_NAMES {
+            ", ..."
+        } else {
+            ""
+        };
+        let names = pushed[..pushed.len().min(MOST_NAMES)].join(", ");
+        warnings.push(format!(
+            "{at}: no agent could stop the copy in a cluster of sync mode Push; a workload that is placed there does not leave it before it \
+             is ready: {names}{more}"
+        ));
+    }
+    let unknown = spec.resource_selectors.iter().filter(|selector| {
+        let (api_version, kind) = (&selector.api_version, &selector.kind);
+        needs_rule(api_version, kind) && !has_rule(api_version, kind)
+    });
+    let unknown: Vec<_> = unknown
+        .map(|selector| &*selector.kind)
+        .take(MOST_NAMES)
+        .collect();
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "{at}: objects of a custom kind are fenced only if a rule tells their replicas (replicaResource of a \
+             ResourceInterpreterCustomization, or a webhook); there is none for: {}",
+            unknown.join(", ")
+        ));
+    }
+    warnings
 }
 
 #[cfg(test)]
@@ -104,5 +151,39 @@ mod tests {
             ["spec.preserveResourcesOnDeletion"]
         );
         assert!(problems(&json!({ "cluster": { "purgeMode": "Never" } }), &kept).is_empty());
+    }
+
+    #[test]
+    fn who_asks_for_fencing_is_told_where_there_would_be_none() {
+        let spec = |kind: &str, fencing: Value| -> PropagationSpec {
+            serde_json::from_value(json!({
+                "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": kind }],
+                "failover": { "cluster": { "fencing": fencing } },
+            }))
+            .unwrap()
+        };
+        let asks = json!({ "afterSeconds": 60 });
+        let names: Vec<_> = (0..7).map(|n| format!("m{n}")).collect();
+        for (what, kind, fencing, pushed, expected) in [
+            ("sound", "Known", &asks, &[][..], &[][..]),
+            (
+                "a push cluster",
+                "Known",
+                &asks,
+                &names[..1],
+                &["is ready: m0"],
+            ),
+            ("many", "Known", &asks, &names, &["m0, m1, m2, m3, m4, ..."]),
+            ("no rule", "Other", &asks, &[], &["none for: Other"]),
+            ("nobody asks", "Other", &Value::Null, &names, &[]),
+        ] {
+            let found = advice(&spec(kind, fencing.clone()), pushed, |_, kind| {
+                kind == "Known"
+            });
+            assert_eq!(found.len(), expected.len(), "{what}: {found:?}");
+            for (warning, part) in found.iter().zip(expected) {
+                assert!(warning.ends_with(part), "{what}: {warning}");
+            }
+        }
     }
 }

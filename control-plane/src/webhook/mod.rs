@@ -26,9 +26,14 @@ use std::time::Instant;
 use anyhow::Context;
 use http::StatusCode;
 use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::api::policy::{Placement, PropagationSpec};
 use muster_shared::customizations::scripts;
 use muster_shared::https::{self, Certificate, Reply};
+use muster_shared::interpreter::Operation;
 use muster_shared::interpreter::engine::Customization;
+use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
@@ -94,7 +99,16 @@ pub async fn start(
         )
     };
     let shared = Arc::clone(fleet);
-    let advise = move |body: &[u8]| advice::warnings(body, &scope, &shared.settings, &has_cluster);
+    let advise = move |body: &[u8]| {
+        let fenced = |spec: &PropagationSpec| {
+            let asks = |api_version: &str, kind: &str| {
+                let operation = Operation::InterpretReplica;
+                shared.interpreters.has(api_version, kind, operation)
+            };
+            fencing::advice(spec, &pushed(&shared, &spec.placement), asks)
+        };
+        advice::warnings(body, &scope, &shared.settings, &has_cluster, fenced)
+    };
     let clock = Arc::clone(&fleet.clock);
     let informer = fleet.customizations.informer().clone();
     let customizations = move || informer.list().iter().map(|it| scripts(it)).collect();
@@ -106,6 +120,22 @@ pub async fn start(
         https::serve(listener, certificate, Arc::new(answer), shutdown),
     );
     Ok(kept)
+}
+
+/// Returns the clusters of sync mode Push that a placement may choose.
+fn pushed(fleet: &Fleet, placement: &Placement) -> Vec<String> {
+    let terms = placement.cluster_affinities.iter();
+    let terms = terms.map(|term| &term.cluster_affinity);
+    let affinities: Vec<_> = terms.chain(&placement.cluster_affinity).collect();
+    let may_be = |cluster: &Cluster| {
+        cluster.spec.sync_mode == ClusterSyncMode::Push
+            && (affinities.is_empty() || affinities.iter().any(|it| matches_affinity(it, cluster)))
+    };
+    let clusters = fleet.clusters.list();
+    let pushed = clusters.iter().filter(|cluster| may_be(cluster));
+    let mut names: Vec<_> = pushed.map(|cluster| cluster.name_any()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Makes and renews the certificate of the admission server, and names its authority to the fleet

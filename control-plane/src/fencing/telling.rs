@@ -1,0 +1,198 @@
+//! Tells on a binding whether its copies would be stopped, before anything fails. Pure.
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::ClusterSyncMode;
+use muster_shared::conditions;
+use muster_shared::fencing::{CONFIRMED, Times};
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition;
+
+use super::decide::Unfenced;
+
+/// Reason of the condition while every copy is fenced.
+const ALL: &str = "ConfirmedByAgents";
+/// Reason of the condition while a copy is not fenced.
+pub const NOT_ALL: &str = "NotFenced";
+/// Reason of the condition once nothing asks for fencing any more.
+const NOT_REQUESTED: &str = "NotRequested";
+/// Clusters that the message names.
+const MOST: usize = 5;
+
+/// Copy of a workload.
+#[derive(Clone, Debug)]
+pub struct Copy<'a> {
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// Sync mode of the cluster, if it is known.
+    pub mode: Option<ClusterSyncMode>,
+    /// Conditions of its Work.
+    pub reported: &'a [Condition],
+}
+
+impl Copy<'_> {
+    /// Returns why the copy is not fenced; `None` if it is, or its agent has not applied it yet.
+    fn unfenced(&self) -> Option<Unfenced> {
+        if self.mode == Some(ClusterSyncMode::Push) {
+            return Some(Unfenced::Push);
+        }
+        if Times::confirmed(self.reported).is_some() {
+            return None;
+        }
+        match conditions::get(self.reported, CONFIRMED) {
+            Some(refusal) => Some(Unfenced::Refused(refusal.message.clone())),
+            // An agent that fences says so together with that it has applied the Work.
+            None if conditions::is_true(self.reported, condition::APPLIED) => {
+                Some(Unfenced::Unconfirmed)
+            }
+            None => None,
+        }
+    }
+}
+
+/// The condition of a binding that tells whether its copies are fenced; `None` where there is
+/// nothing to tell. `is_asked` says whether its policy asks for fencing.
+pub fn condition(
+    is_asked: bool,
+    copies: &[Copy<'_>],
+    before: &[Condition],
+    now: Timestamp,
+) -> Option<Condition> {
+    if !is_asked {
+        let known = conditions::get(before, condition::FENCED)?;
+        let message = "the policy asks for no fencing";
+        let over = || conditions::new(&known.type_, conditions::FALSE, NOT_REQUESTED, message, now);
+        return (known.reason != NOT_REQUESTED).then(over);
+    }
+    let mut unfenced = copies
+        .iter()
+        .filter_map(|copy| Some((copy.cluster, copy.unfenced()?)));
+    let mut told: Vec<String> = unfenced
+        .by_ref()
+        .take(MOST)
+        .map(|(cluster, why)| format!("{cluster}: {why}"))
+        .collect();
+    if !told.is_empty() {
+        match unfenced.count() {
+            0 => {}
+            more => told.push(format!("and {more} more")),
+        }
+        let message = format!(
+            "not every copy is stopped when its cluster is cut off, and none of these is placed anew before its \
+             cluster is ready and has removed it (failover.cluster.fencing): {}",
+            told.join("; ")
+        );
+        return Some(conditions::new(
+            condition::FENCED,
+            conditions::FALSE,
+            NOT_ALL,
+            &message,
+            now,
+        ));
+    }
+    let is_confirmed = |copy: &Copy<'_>| Times::confirmed(copy.reported).is_some();
+    if copies.is_empty() || !copies.iter().all(is_confirmed) {
+        return None;
+    }
+    let message = "the agents of its clusters stop it when they are cut off";
+    Some(conditions::new(
+        condition::FENCED,
+        conditions::TRUE,
+        ALL,
+        message,
+        now,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions_of(given: &[(&str, &str, &str)]) -> Vec<Condition> {
+        let of = |(kind, status, reason): &(&str, &str, &str)| {
+            conditions::new(kind, status, reason, "of the agent", Timestamp::UNIX_EPOCH)
+        };
+        given.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_binding_tells_which_copies_would_not_be_stopped() {
+        let confirmed = conditions_of(&[
+            ("Applied", "True", "r"),
+            ("Fenced", "True", "After60Grace30"),
+        ]);
+        let refused = conditions_of(&[("Applied", "True", "r"), ("Fenced", "False", "TooShort")]);
+        let old = conditions_of(&[("Applied", "True", "r")]);
+        let (pull, push) = (Some(ClusterSyncMode::Pull), Some(ClusterSyncMode::Push));
+        for (what, mode, reported, expected) in [
+            ("it confirms", &pull, &confirmed, Some(("True", "agents"))),
+            (
+                "it refuses",
+                &pull,
+                &refused,
+                Some((
+                    "False",
+                    "m1: its agent does not fence this workload: of the agent",
+                )),
+            ),
+            (
+                "an older agent",
+                &pull,
+                &old,
+                Some(("False", "m1: its agent has not confirmed")),
+            ),
+            ("it has not applied it yet", &pull, &Vec::new(), None),
+            (
+                "no agent",
+                &push,
+                &old,
+                Some(("False", "m1: the cluster has sync mode Push")),
+            ),
+            (
+                "no agent, before anything is applied",
+                &push,
+                &Vec::new(),
+                Some(("False", "m1: the cluster has sync mode Push")),
+            ),
+            (
+                "a cluster that is not known yet",
+                &None,
+                &confirmed,
+                Some(("True", "agents")),
+            ),
+        ] {
+            let copies = [
+                Copy {
+                    cluster: "m0",
+                    mode: pull.clone(),
+                    reported: &confirmed,
+                },
+                Copy {
+                    cluster: "m1",
+                    mode: mode.clone(),
+                    reported,
+                },
+            ];
+            let told = condition(true, &copies, &[], Timestamp::UNIX_EPOCH);
+            assert_eq!(told.is_some(), expected.is_some(), "{what}");
+            let Some((told, (status, part))) = told.zip(expected) else {
+                continue;
+            };
+            assert_eq!(told.status, status, "{what}");
+            assert!(told.message.contains(part), "{what}: {}", told.message);
+        }
+        assert_eq!(condition(true, &[], &[], Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn what_was_told_ends_with_the_policy_and_is_told_once() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(condition(false, &[], &[], now), None);
+        let before = conditions_of(&[("Fenced", "True", ALL)]);
+        let over = condition(false, &[], &before, now).unwrap();
+        assert_eq!(
+            (over.status.as_str(), over.reason.as_str()),
+            ("False", NOT_REQUESTED)
+        );
+        assert_eq!(condition(false, &[], &[over], now), None);
+    }
+}
