@@ -14,10 +14,11 @@ use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, gone, until};
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
+use muster_shared::conditions;
 use muster_shared::k8s::{
     Api, Client, Deployment, Event, Namespace, Resource, ResourceExt, Secret, ServiceAccount,
 };
@@ -511,4 +512,23 @@ async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
             .items
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn who_asks_for_fencing_in_a_cluster_without_an_agent_is_told_on_the_binding() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    let fencing = json!({ "failover": { "cluster": { "fencing": { "afterSeconds": 60 } } } });
+    bench.deploy_with(&["m1"], fencing).await;
+    let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
+    let what = "it says that its copy is not fenced";
+    until(&bindings, "web-deployment", what, |it: &ResourceBinding| {
+        let told = conditions::get(&it.status().conditions, names::condition::FENCED);
+        told.is_some_and(|told| {
+            (told.status.as_str(), told.reason.as_str()) == ("False", "NotFenced")
+                && told.message.contains("m1: the cluster has sync mode Push")
+        })
+    })
+    .await;
 }
