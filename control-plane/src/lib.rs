@@ -107,6 +107,7 @@ mod graceful_eviction;
 mod interpreter_webhooks;
 pub mod kubectl;
 mod overrides;
+pub mod pause;
 mod push;
 mod rebalance;
 mod registration;

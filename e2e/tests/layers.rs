@@ -78,6 +78,7 @@ const AGENT: Floors = &[
 const CONTROL_PLANE: Floors = &[
     &["deviations"],
     &["settings"],
+    &["pause"],
     &["fleet"],
     &["fencing"],
     &["scheduler"],

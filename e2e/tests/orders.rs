@@ -1,5 +1,5 @@
-//! Orders of people about clusters: drains with the gate off, across restarts, at their own rate,
-//! and what has nowhere to go.
+//! Orders of people: drains with the gate off, across restarts, at their own rate, and what has
+//! nowhere to go; pauses in the middle of a failover.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
 
@@ -130,6 +130,82 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
         anyhow::ensure!(taints == ["failover.muster.io/cordon", "a"], "{taints:?}");
         has(&muster(fleet, &["drain", "membr1"]).await, "is it member1")?;
         Ok(())
+    })
+    .await;
+}
+
+fn exactly(expected: usize, view: &View) -> Result<(), String> {
+    let count = left(view);
+    if count == expected {
+        Ok(())
+    } else {
+        Err(format!("{count} have left, not {expected}"))
+    }
+}
+
+/// Workloads that have left, and do not become more for two seconds after the second in which a
+/// pause takes effect.
+async fn standstill(fleet: &HeartbeatFleet) -> anyhow::Result<usize> {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = left(&fleet.observer.view);
+    heartbeats::holds(fleet, "nothing moves", Duration::from_secs(2), |view| {
+        exactly(before, view)
+    })
+    .await?;
+    Ok(before)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resume_goes_on() {
+    let setting = Setting::named("pause", 4)
+        .without_failover()
+        .flag("--resource-eviction-rate=4");
+    heartbeats::run(setting, async |fleet| {
+        place(fleet, 1, 40)?;
+        muster(fleet, &["drain", "member1"]).await;
+        heartbeats::until(fleet, "it begins", |view| at_least(2, view)).await?;
+        let told = muster(fleet, &["pause", "--reason=change freeze"]).await;
+        has(&told, "all movement is paused by")?;
+        let before = standstill(fleet).await?;
+        anyhow::ensure!(before < 40, "all had left");
+        // It says so, in the cluster and in the binding of one that waits.
+        heartbeats::told(fleet, "member1", &["MovementPaused"]).await?;
+        let waits = (0..40).map(|n| format!("web-{n}"));
+        let waits = waits
+            .into_iter()
+            .find(|name| placed(&fleet.observer.view, name) == ["member1"])
+            .unwrap();
+        let why = says(fleet, &waits, "True", "Paused").await?;
+        has(&why, "change freeze")?;
+        let told = muster(fleet, &["explain", "rb", &waits, "-n", "default"]).await;
+        has(&told, "Stays where it is: all movement is paused")?;
+        heartbeats::until(fleet, "the condition", |view| {
+            let cluster = view.clusters.get(None, "member1");
+            let condition = cluster.and_then(|it| it.condition("MovementPaused").cloned());
+            match condition {
+                Some(condition) if condition.status == "True" => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await?;
+        fleet.control_plane.kill().await;
+        fleet.control_plane.resume();
+        // Beyond the lease of the former process.
+        let time = Duration::from_secs(9);
+        heartbeats::holds(fleet, "a restart moves nothing", time, |view| {
+            exactly(before, view)
+        })
+        .await?;
+        has(&muster(fleet, &["resume"]).await, "Movement goes on")?;
+        heartbeats::until(fleet, "it goes on", |view| at_least(before + 4, view)).await?;
+        // One cluster by itself.
+        has(
+            &muster(fleet, &["pause", "member1"]).await,
+            "out of member1 is paused",
+        )?;
+        standstill(fleet).await?;
+        has(&muster(fleet, &["resume", "member1"]).await, "goes on")?;
+        heartbeats::until(fleet, "the rest leaves", |view| at_least(40, view)).await
     })
     .await;
 }

@@ -123,6 +123,8 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
     /// stops workloads. Another time than that of the lease is a remainder of another agent.
     pub const FENCES: &str = "failover.muster.io/fences";
+    /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.
+    pub const PAUSED: &str = "failover.muster.io/paused";
     /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
     /// --rate`), beside the rate of the fleet.
     pub const DRAIN_RATE: &str = "failover.muster.io/drain-rate";
@@ -173,6 +175,9 @@ pub mod condition {
     pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
     /// Of a Cluster (Muster's own): the control plane watches its lease. Set if it does not.
     pub const MONITORED: &str = "Monitored";
+    /// Of a Cluster (Muster's own): nothing is moved out of it, because somebody paused that. Set if
+    /// it was paused once.
+    pub const MOVEMENT_PAUSED: &str = "MovementPaused";
     /// Of a Cluster (ours): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a binding: clusters were found.

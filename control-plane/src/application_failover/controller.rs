@@ -101,7 +101,11 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
         openings: Openings::follow(&fleet.clusters),
-        turns: Arc::new(Turns::new(pace)),
+        turns: Arc::new(Turns::new(
+            pace,
+            fleet.pauses.clone(),
+            Arc::clone(&fleet.clock),
+        )),
         known: Mutex::default(),
     });
     let queue = Queue::<BindingKey>::new("application failover");
@@ -366,9 +370,11 @@ impl Controller {
             progress.is_said = true;
         } else if stood_there {
             let pace = self.turns.pace();
-            let why = match pace.band() {
-                Band::Stopped => Obstacle::Stopped(pace.health()),
-                Band::Primary | Band::Secondary => Obstacle::Rate,
+            let pause = self.fleet.pauses.of(&cluster, case.now);
+            let why = match (pause, pace.band()) {
+                (Some(pause), _) => Obstacle::Paused(pause.to_string()),
+                (None, Band::Stopped) => Obstacle::Stopped(pace.health()),
+                (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
             };
             progress.held.push((cluster, why, None));
         } else {

@@ -209,7 +209,8 @@ impl Exit {
                 };
             }
         };
-        if !fleet.leadership.is_current() {
+        let is_paused = fleet.pauses.of(cluster, fleet.clock.now()).is_some();
+        if is_paused || !fleet.leadership.is_current() {
             return Outcome::Overtaken;
         }
         let moved = Move {

@@ -114,6 +114,9 @@ pub enum Obstacle {
     /// Too many clusters have failed: nothing is evicted.
     #[error("{} of {} clusters have failed, beyond --unhealthy-cluster-threshold: nothing is moved", .0.failed, .0.total)]
     Stopped(FleetHealth),
+    /// Somebody paused movement.
+    #[error("{0}")]
+    Paused(String),
     /// Purge mode `Gracefully` requires a feature gate that is off.
     #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
     GateOff,
@@ -169,6 +172,7 @@ impl Turn {
             Self::Held { why, .. } => match why {
                 Obstacle::Unheard(_) => "ClusterNotReady",
                 Obstacle::Returned { .. } => "ClusterReturned",
+                Obstacle::Paused(_) => "Paused",
                 Obstacle::Stopped(_) => "StoppedByThreshold",
                 Obstacle::Rests { .. } => "MovedLately",
                 Obstacle::Rate => "WaitingForRate",

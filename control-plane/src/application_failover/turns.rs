@@ -3,9 +3,10 @@
 //! An application waits here until the eviction rate permits it, and only then is a new cluster
 //! looked for. However many wait, each permission costs one plan.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use muster_shared::clock::Clock;
 use muster_shared::queue::Queue;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -14,11 +15,14 @@ use tokio_util::sync::CancellationToken;
 use crate::eviction::backlog::{Backlog, Rank, Slot};
 use crate::eviction::pace::{Pace, Payer};
 use crate::fleet::binding::BindingKey;
+use crate::pause::Pauses;
 
 /// The applications that wait for their turn.
 #[derive(Debug)]
 pub struct Turns {
     pace: Pace,
+    pauses: Pauses,
+    clock: Arc<Clock>,
     changed: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -56,11 +60,17 @@ impl Drop for Paid {
 
 impl Turns {
     /// Nobody waits.
-    pub fn new(pace: Pace) -> Self {
+    pub fn new(pace: Pace, pauses: Pauses, clock: Arc<Clock>) -> Self {
         let changed = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&changed));
+        pauses.on_change({
+            let changed = Arc::clone(&changed);
+            move || changed.notify_one()
+        });
         Self {
             pace,
+            pauses,
+            clock,
             changed,
             state: Mutex::default(),
         }
@@ -109,12 +119,19 @@ impl Turns {
     /// Whose turn it is, or when to ask again (`None`: when something changes).
     pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
         let mut state = self.lock();
-        if !state.backlog.has_ready() {
+        let date = self.clock.now();
+        let lanes = state.backlog.depths();
+        // When the time of a pause is over, that is told like any other change.
+        let held: BTreeSet<Arc<str>> = lanes
+            .filter(|(cluster, _)| self.pauses.of(cluster, date).is_some())
+            .map(|(cluster, _)| Arc::clone(cluster))
+            .collect();
+        if !state.backlog.has_ready_but(&held) {
             self.pace.withdraw(Payer::Applications);
             return Err(None);
         }
         self.pace.pay(Payer::Applications, now)?;
-        let Some((_, key, _)) = state.backlog.pop() else {
+        let Some((_, key, _)) = state.backlog.pop_but(&held) else {
             self.pace.refund();
             return Err(None);
         };
@@ -181,7 +198,11 @@ mod tests {
     }
 
     fn turns(start: Instant) -> Turns {
-        Turns::new(Pace::new(Rates::default(), start))
+        Turns::new(
+            Pace::new(Rates::default(), start),
+            Pauses::default(),
+            Arc::default(),
+        )
     }
 
     #[test]

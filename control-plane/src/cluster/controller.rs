@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::lifecycle::{Changes, DeletionState, DeletionStep, missing_changes};
 use super::monitored::{self, Monitoring};
+use super::paused;
 use super::{fleet_id, rollcall};
 use crate::cluster::duplicates;
 use crate::fleet::Fleet;
@@ -47,6 +48,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.clusters.on_change({
         let queue = queue.clone();
         move |change| queue.add(change.object().name_any())
+    });
+    fleet.pauses.on_change({
+        let (clusters, queue) = (fleet.clusters.clone(), queue.clone());
+        move || {
+            for cluster in clusters.list() {
+                queue.add(cluster.name_any());
+            }
+        }
     });
     fleet.namespaces.on_change({
         let queue = queue.clone();
@@ -98,8 +107,11 @@ async fn attend(
             .map_err(failed("tell of the missing monitoring", cluster)),
         None => Ok(()),
     };
+    let paused = paused::note(fleet, cluster)
+        .await
+        .map_err(failed("tell of a pause of", cluster));
     let next = kept?;
-    housed.and(told).and(noted)?;
+    housed.and(told).and(noted).and(paused)?;
     Ok(next)
 }
 

@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod liveness;
 pub mod monitor;
 pub mod monitored;
+mod paused;
 mod rollcall;
 
 #[cfg(test)]

@@ -51,7 +51,9 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     measure::describe();
     let controller = Arc::new(Controller {
         evictor: Mutex::new(
-            Evictor::sharing(Switches::of(settings), pace.clone()).with_fence(Fence::of(fleet)),
+            Evictor::sharing(Switches::of(settings), pace.clone())
+                .with_fence(Fence::of(fleet))
+                .with_pauses(fleet.pauses.clone()),
         ),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),
@@ -62,6 +64,10 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         options: Options::of(settings).for_departure(),
     });
     pace.wakes(Arc::clone(&controller.changed));
+    fleet.pauses.on_change({
+        let controller = Arc::clone(&controller);
+        move || controller.with(Evictor::pauses_changed)
+    });
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
         move |change| match change {
@@ -229,7 +235,11 @@ where
             };
         }
     };
-    if !fleet.leadership.is_current() {
+    let is_paused = fleet
+        .pauses
+        .of(&eviction.cluster, fleet.clock.now())
+        .is_some();
+    if is_paused || !fleet.leadership.is_current() {
         return Outcome::Conflict;
     }
     let to = plan.destination();

@@ -26,6 +26,7 @@ use super::rate::{Band, FleetHealth, Rates};
 use super::record::bounded;
 pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, Outcome, Step};
 use crate::fleet::binding::BindingKey;
+use crate::pause::Pauses;
 
 use crate::eviction::evictor::explaining::Tally;
 use crate::eviction::evictor::limits::Limits;
@@ -44,6 +45,7 @@ pub struct Evictor {
     switches: Switches,
     fleet: FleetView,
     fence: Fence,
+    pauses: Pauses,
     bindings: HashMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     backlog: Backlog<Key>,
@@ -89,6 +91,7 @@ impl Evictor {
             pace,
             fleet: FleetView::default(),
             fence: Fence::none(),
+            pauses: Pauses::default(),
             bindings: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
@@ -110,6 +113,12 @@ impl Evictor {
     #[must_use]
     pub fn with_fence(self, fence: Fence) -> Self {
         Self { fence, ..self }
+    }
+
+    /// Evicts nothing whose movement is paused.
+    #[must_use]
+    pub fn with_pauses(self, pauses: Pauses) -> Self {
+        Self { pauses, ..self }
     }
 
     /// Everything there is has been told of: from now on it is judged. A queue that was lost comes
@@ -435,7 +444,7 @@ impl Evictor {
             (turn, Slot::Waiting { until, rank })
         };
         match self.gate(cluster, binding, now) {
-            Gate::Open => (self.turn_of_ready(cause), Slot::Ready(rank)),
+            Gate::Open => (self.turn_of_ready(cluster, cause, now), Slot::Ready(rank)),
             Gate::Until(until, why) => waits(|cause, why| Turn::Fencing { cause, why }, why, until),
             Gate::Shut(why) => {
                 let until = now.tick + UNFENCED;

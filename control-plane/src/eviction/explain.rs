@@ -43,6 +43,13 @@ pub enum Turn {
         /// Number of failed clusters, and of all.
         health: FleetHealth,
     },
+    /// Somebody paused movement.
+    Paused {
+        /// Taint and rule.
+        cause: String,
+        /// The pause.
+        why: String,
+    },
     /// The old copy may still run, and is stopped later.
     Fencing {
         /// Taint and rule.
@@ -108,7 +115,7 @@ impl Note {
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self.turn,
-            Turn::Queued { .. } | Turn::Stopped { .. } | Turn::Stays { .. }
+            Turn::Queued { .. } | Turn::Stopped { .. } | Turn::Paused { .. } | Turn::Stays { .. }
         )
     }
 
@@ -118,6 +125,7 @@ impl Note {
             Turn::Tolerated { .. } => "WaitingForToleration",
             Turn::Queued { .. } => "WaitingForRate",
             Turn::Stopped { .. } => "StoppedByThreshold",
+            Turn::Paused { .. } => "Paused",
             Turn::Fencing { .. } => "WaitingForFence",
             Turn::Unfenced { .. } => "NotFenced",
             Turn::Nowhere { .. } => "NowhereToGo",
@@ -152,6 +160,9 @@ impl Note {
                 "{cluster} has {cause}: it stays until enough clusters return, since {} of {} have failed",
                 health.failed, health.total
             ),
+            Turn::Paused { cause, why } => {
+                format!("{cluster} has {cause}: it stays, because {why}")
+            }
             Turn::Fencing { cause, why } => format!(
                 "{cluster} has {cause}: it leaves when its copy there is stopped (failover.cluster.fencing): {why}"
             ),
@@ -188,6 +199,7 @@ impl Note {
             Turn::Tolerated { .. }
             | Turn::Queued { .. }
             | Turn::Stopped { .. }
+            | Turn::Paused { .. }
             | Turn::Fencing { .. }
             | Turn::Unfenced { .. }
             | Turn::Nowhere { .. }
@@ -205,6 +217,7 @@ impl Note {
     pub fn severity(&self) -> EventType {
         match self.turn {
             Turn::Stopped { .. }
+            | Turn::Paused { .. }
             | Turn::Unfenced { .. }
             | Turn::Nowhere { .. }
             | Turn::Unpreserved { .. }
@@ -331,7 +344,7 @@ impl Turn {
             Self::Nowhere { .. } => 10,
             Self::Unpreserved { .. } => 9,
             Self::Unfenced { .. } => 8,
-            Self::Stopped { .. } => 7,
+            Self::Stopped { .. } | Self::Paused { .. } => 7,
             Self::Fencing { .. } => 6,
             Self::Queued { .. } => 5,
             Self::Tolerated { .. } => 4,

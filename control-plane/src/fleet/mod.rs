@@ -37,8 +37,9 @@ use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
 use muster_shared::interpreter::{Changed, Interpreters};
 use muster_shared::interpreter_webhooks::InterpreterWebhooks;
+use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::Leadership;
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Selection};
@@ -50,6 +51,7 @@ use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;
 use crate::fleet::works::{CachedWork, WorkIndex};
+use crate::pause::{self, Pauses};
 use crate::settings::Settings;
 
 /// The name under which the control plane writes: field manager of its objects and source of its
@@ -108,6 +110,10 @@ pub struct Fleet {
     pub customizations: Customizations,
     /// The webhooks of users that the interpreters ask next.
     pub interpreter_webhooks: InterpreterWebhooks,
+    /// Which movement is paused.
+    pub pauses: Pauses,
+    /// The ConfigMap that pauses the fleet.
+    pause_records: Informer<ConfigMap>,
     /// What decisions are dated by.
     pub clock: Arc<Clock>,
     /// Where events are published.
@@ -147,7 +153,14 @@ impl Fleet {
             Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
             everything(),
         );
+        let clusters = Informer::new(Api::all(watch_client.clone()), everything());
+        let pause_records = Informer::new(
+            Api::namespaced(watch_client.clone(), SYSTEM_NAMESPACE),
+            everything().fields(format!("metadata.name={}", pause::NAME)),
+        );
         Ok(Arc::new(Self {
+            pauses: Pauses::follow(&pause_records, &clusters),
+            pause_records,
             templates: Templates::new(
                 pool.background_client()?,
                 watch_client.clone(),
@@ -162,7 +175,7 @@ impl Fleet {
             interpreters,
             work_index: WorkIndex::new(&works),
             works,
-            clusters: Informer::new(Api::all(watch_client.clone()), everything()),
+            clusters,
             bindings: Informer::keeping(
                 Api::all(watch_client.clone()),
                 everything(),
@@ -256,6 +269,7 @@ impl Fleet {
             let shutdown = tasks.shutdown().clone();
             tasks.spawn(name, informer.clone().run(shutdown));
         }
+        follow("pauses", &self.pause_records, tasks);
         follow("clusters", &self.clusters, tasks);
         follow("bindings", &self.bindings, tasks);
         follow("cluster bindings", &self.cluster_bindings, tasks);
@@ -271,6 +285,12 @@ impl Fleet {
         follow("works", &self.works, tasks);
         follow("leases", &self.leases, tasks);
         follow("namespaces", &self.namespaces, tasks);
+        let shutdown = tasks.shutdown().clone();
+        let pauses = self.pauses.clone();
+        tasks.spawn(
+            "ends of pauses",
+            pauses.run(Arc::clone(&self.clock), shutdown),
+        );
         let customizations = self.customizations.clone();
         customizations.tell_failures(&self.events);
         let shutdown = tasks.shutdown().clone();
@@ -290,6 +310,7 @@ impl Fleet {
     /// Waits until every cache holds a complete list, but for those of override policies: what asks
     /// them waits for them, so that a fleet API without these kinds stops nothing else.
     pub async fn synced(&self) {
+        self.pause_records.synced().await;
         self.clusters.synced().await;
         self.bindings.synced().await;
         self.cluster_bindings.synced().await;
@@ -315,6 +336,7 @@ impl Fleet {
         }
         let unknown = !self.interpreters.is_known();
         let missing: Vec<String> = [
+            missing("pauses", &self.pause_records),
             missing("clusters", &self.clusters),
             missing("bindings", &self.bindings),
             missing("cluster bindings", &self.cluster_bindings),

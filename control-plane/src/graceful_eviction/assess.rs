@@ -144,6 +144,31 @@ pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp)
 }
 
 impl Assessment {
+    /// The same while movement is paused out of some clusters: no old copy is removed there.
+    #[must_use]
+    pub fn while_paused(
+        self,
+        tasks: &[GracefulEvictionTask],
+        is_paused: impl Fn(&str) -> bool,
+    ) -> Self {
+        let stays = |cluster: &str| {
+            let mut done = self.done.iter();
+            done.any(|(name, done)| name == cluster && done.removes_the_copy())
+                && is_paused(cluster)
+        };
+        let kept = |task: &GracefulEvictionTask| {
+            let mut kept = self.kept.iter();
+            let known = kept
+                .find(|it| it.from_cluster == task.from_cluster)
+                .cloned();
+            known.or_else(|| stays(&task.from_cluster).then(|| task.clone()))
+        };
+        let kept = tasks.iter().filter_map(kept).collect();
+        let done = self.done.iter().filter(|(cluster, _)| !stays(cluster));
+        let done = done.cloned().collect();
+        Self { kept, done, ..self }
+    }
+
     fn keep(
         &mut self,
         task: GracefulEvictionTask,

@@ -64,6 +64,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
+    fleet.pauses.on_change({
+        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
+        move || {
+            if let Some(fleet) = fleet.upgrade() {
+                enqueue_all::<ResourceBinding>(&fleet, &queue);
+                enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
+            }
+        }
+    });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     // Settings that were checked name plugins that there are.
     let plugins = EvictPlugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
@@ -198,7 +207,9 @@ fn look<B: Binding>(
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,
     };
-    let assessment = assess(&spec.graceful_eviction_tasks, &scene, now);
+    let tasks = &spec.graceful_eviction_tasks;
+    let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
+    let assessment = assess(tasks, &scene, now).while_paused(tasks, is_paused);
     (assessment, retry.get())
 }
 

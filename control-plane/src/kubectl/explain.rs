@@ -14,15 +14,17 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::conditions;
-use muster_shared::k8s::{Condition, ResourceExt, Time};
-use muster_shared::names::DEFAULT_SCHEDULER;
+use muster_shared::k8s::{Condition, ConfigMap, ResourceExt, Time};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::names::{DEFAULT_SCHEDULER, SYSTEM_NAMESPACE};
 use serde::Serialize;
 
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::placement;
 use crate::fleet::availability::{Workload, can_hold};
+use crate::pause::{self, Pause};
 use crate::scheduler::core::explain::{Explanation, Fate, explain};
 use crate::scheduler::core::need::need;
 use crate::scheduler::core::record::record;
@@ -73,14 +75,28 @@ async fn asked<B: Binding>(
         .await
         .map_err(said)
         .with_context(|| format!("cannot read {} {name}", B::kind(&())))?;
-    let clusters: Api<Cluster> = Api::all(client);
+    let clusters: Api<Cluster> = Api::all(client.clone());
     let clusters = clusters
         .list(&ListParams::default())
         .await
         .map_err(said)
         .context("cannot list clusters")?;
+    let records: Api<ConfigMap> = Api::namespaced(client, SYSTEM_NAMESPACE);
+    // Whoever may not read it is told of all else.
+    let record = records.get_opt(pause::NAME).await.ok().flatten();
+    let now = calendar();
+    let fleet = record.as_ref().map(Pause::of_fleet);
+    let own = |cluster: &Cluster| Pause::of_cluster(cluster);
+    let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
+    let own = clusters.items.iter().filter(on).filter_map(own);
+    let mut paused = fleet
+        .into_iter()
+        .chain(own)
+        .filter(|pause| pause.holds(now));
+    let paused = paused.next().map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.items.into_iter().map(Arc::new));
-    Ok(Answer::about(&binding, &snapshot, options))
+    let answer = Answer::about(&binding, &snapshot, options);
+    Ok(Answer { paused, ..answer })
 }
 
 /// Where a binding is, and where it would go.
@@ -104,6 +120,9 @@ pub(super) struct Answer {
     leaving: Vec<Leaving>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
+    /// The pause that keeps it where it is, whatever is said below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
     /// Why nobody here schedules it, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<String>,
@@ -165,6 +184,7 @@ impl Answer {
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
+            paused: None,
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             settled: attempts
@@ -268,6 +288,9 @@ impl fmt::Display for Answer {
             } = condition;
             let since = last_transition_time.0;
             writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
+        }
+        if let Some(paused) = &self.paused {
+            writeln!(f, "Stays where it is: {paused}")?;
         }
         if let Some(held_back) = &self.held_back {
             writeln!(f, "Not scheduled here: {held_back}")?;

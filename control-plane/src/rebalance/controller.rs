@@ -39,6 +39,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
+    fleet.pauses.on_change({
+        let (rebalancers, queue) = (rebalancers.clone(), queue.clone());
+        move || {
+            for rebalancer in rebalancers.list() {
+                queue.add(rebalancer.name_any());
+            }
+        }
+    });
     let cache = rebalancers.clone();
     fleet.work(tasks, NAME, queue, 1, move |fleet, name: String| {
         let rebalancer = cache.get(None, &name);
@@ -64,6 +72,10 @@ async fn reconcile(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Nex
         } else {
             Ok(Next::After(until(expiry, now)))
         };
+    }
+    if fleet.pauses.of_fleet(now).is_some() {
+        // Its end is told, and all are looked at again.
+        return Ok(Next::Done);
     }
     let time = decide::trigger(rebalancer, now);
     let mut results = Vec::new();

@@ -115,7 +115,10 @@ impl ClusterNote {
     /// How serious the event is.
     pub fn severity(&self) -> EventType {
         match self.reason {
-            "EvictionStopped" | "EvictionNowhereToGo" | "DrainRateUnreadable" => EventType::Warning,
+            "EvictionStopped"
+            | "EvictionNowhereToGo"
+            | "DrainRateUnreadable"
+            | "MovementPaused" => EventType::Warning,
             _ => EventType::Normal,
         }
     }

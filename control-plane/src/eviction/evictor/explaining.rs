@@ -78,8 +78,12 @@ impl Evictor {
         self.tell_of(cluster, reason, message);
     }
 
-    pub(super) fn turn_of_ready(&self, cause: &Cause) -> Turn {
+    pub(super) fn turn_of_ready(&self, cluster: &str, cause: &Cause, now: Now) -> Turn {
         let cause = bounded(cause.to_string());
+        if let Some(pause) = self.pauses.of(cluster, now.wall) {
+            let why = pause.to_string();
+            return Turn::Paused { cause, why };
+        }
         match self.band {
             Band::Stopped => Turn::Stopped {
                 cause,
@@ -123,6 +127,32 @@ impl Evictor {
         if before == Band::Stopped || band == Band::Stopped {
             self.explain_ready_items(now);
         }
+    }
+
+    /// A pause began, changed or ended: clusters and workloads that wait say so.
+    pub fn pauses_changed(&mut self, now: Now) {
+        if !self.open {
+            return;
+        }
+        let waiting: Vec<Arc<str>> = self
+            .backlog
+            .depths()
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for cluster in waiting {
+            let (reason, message) = match self.pauses.of(&cluster, now.wall) {
+                Some(pause) => (
+                    "MovementPaused",
+                    format!("no workload is evicted from it: {pause}"),
+                ),
+                None => (
+                    "MovementResumed",
+                    "movement out of it is not paused".to_owned(),
+                ),
+            };
+            self.tell_of(&cluster, reason, message);
+        }
+        self.explain_ready_items(now);
     }
 
     pub(super) fn explain_ready_items(&mut self, now: Now) {

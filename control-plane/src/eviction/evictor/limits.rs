@@ -1,4 +1,4 @@
-//! Limits of single clusters, beside the rate of the fleet: the own rate of a drain.
+//! Limits of single clusters, beside the rate of the fleet: the own rate of a drain, and pauses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -89,6 +89,18 @@ impl Evictor {
             }
             // Nothing is paid: it does not suffice.
             let when = limit.budget.pay(now.tick).err().flatten();
+            held.until = held.until.into_iter().chain(when).min();
+            held.clusters.insert(Arc::clone(cluster));
+        }
+        for (cluster, depth) in self.backlog.depths() {
+            let Some(pause) = self
+                .pauses
+                .of(cluster, now.wall)
+                .filter(|_| depth.ready > 0)
+            else {
+                continue;
+            };
+            let when = pause.until.map(|until| now.instant_of(until));
             held.until = held.until.into_iter().chain(when).min();
             held.clusters.insert(Arc::clone(cluster));
         }

@@ -1,6 +1,7 @@
 mod conditions;
 mod drains;
 mod pace;
+mod pauses;
 mod stranded;
 mod told;
 

@@ -511,3 +511,37 @@ fn an_event_says_why_a_task_is_done_and_whether_the_old_copy_goes_with_it() {
         assert_eq!(done.removes_the_copy(), removes, "{why}");
     }
 }
+
+#[test]
+fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on() {
+    let from = |cluster: &str| GracefulEvictionTask {
+        from_cluster: cluster.into(),
+        ..task(None)
+    };
+    let tasks = ["a", "b", "c", "d"].map(from);
+    let done = [
+        ("a", Done::Replaced),
+        ("b", Done::Expired),
+        ("c", Done::BackInPlace),
+    ];
+    let assessment = Assessment {
+        kept: vec![from("d")],
+        done: done
+            .map(|(cluster, done)| (cluster.to_owned(), done))
+            .to_vec(),
+        ..Assessment::default()
+    };
+    for (paused, kept) in [("", "d"), ("a", "a d"), ("abcd", "a b d")] {
+        let held = assessment
+            .clone()
+            .while_paused(&tasks, |cluster| paused.contains(cluster));
+        let names: Vec<&str> = held
+            .kept
+            .iter()
+            .map(|it| it.from_cluster.as_str())
+            .collect();
+        assert_eq!(names.join(" "), kept);
+        assert_eq!(held.done.len() + held.kept.len(), tasks.len());
+        assert!(held.done.iter().any(|(cluster, _)| cluster == "c"));
+    }
+}

@@ -6,6 +6,7 @@
 
 mod drain;
 mod order;
+mod pause;
 mod preview;
 mod progress;
 mod taint;
@@ -54,6 +55,12 @@ pub(super) enum Hand {
     Drain(drain::Options),
     /// Ends the drain of clusters; nothing moves back by itself.
     Undrain(Clusters),
+    /// Stops all movement at once, in the whole fleet or out of clusters: evictions by taints and
+    /// drains, moves of failing applications, new placements in place of others, and the removal of
+    /// old copies. Clusters are watched on, first placements go on.
+    Pause(pause::Options),
+    /// Ends a pause: what waits moves at the rate of the fleet.
+    Resume(pause::Resuming),
 }
 
 pub(super) async fn carry_out(
@@ -66,6 +73,8 @@ pub(super) async fn carry_out(
         Hand::Uncordon(Clusters { clusters }) => order::give(&client, &clusters, &uncordon()).await,
         Hand::Taint(options) => taint::carry_out(&client, &options).await,
         Hand::Drain(options) => return drain::carry_out(&client, config, &options).await,
+        Hand::Pause(options) => pause::carry_out(&client, &options).await,
+        Hand::Resume(options) => pause::resume(&client, &options).await,
         Hand::Undrain(Clusters { clusters }) => {
             order::give(&client, &clusters, &drain::undrain()).await
         }

@@ -9,6 +9,7 @@ pub mod events;
 pub mod initial_placement;
 pub mod live;
 pub mod measure;
+mod paused;
 pub mod waiting;
 pub mod waits_for;
 pub mod write;
@@ -16,7 +17,8 @@ pub mod write;
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -84,6 +86,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         changes: Changes::default(),
         expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
+        paused: Mutex::default(),
+    });
+    fleet.pauses.on_change({
+        let scheduler = Arc::clone(&scheduler);
+        move || scheduler.pauses_changed()
     });
     scheduler.listen(&fleet.bindings);
     scheduler.listen(&fleet.cluster_bindings);
@@ -152,6 +159,8 @@ struct Scheduler {
     changes: Changes,
     expectations: Expectations<BindingKey>,
     options: Options,
+    /// Bindings whose move waits for the end of a pause.
+    paused: Mutex<HashSet<BindingKey>>,
 }
 
 impl Scheduler {
@@ -314,6 +323,10 @@ impl Scheduler {
             .placed
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
+        if let Some(pause) = paused::pause_of(fleet, &subject, news, now) {
+            self.hold(fleet, key, binding, &pause);
+            return Ok((Next::Done, None));
+        }
         let written = match news {
             None => None,
             Some(placed) => match write(&api, binding, placed).await {

@@ -1,0 +1,103 @@
+//! Condition `MovementPaused` of a Cluster.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::MOVEMENT_PAUSED;
+use muster_shared::{client, conditions};
+use serde_json::json;
+
+use crate::fleet::Fleet;
+use crate::pause::Pause;
+
+/// Returns the condition to write; `None` if it is there, or if the cluster was never paused.
+fn judge(cluster: &Cluster, pause: Option<&Pause>, now: Timestamp) -> Option<Condition> {
+    let known = cluster.condition(MOVEMENT_PAUSED);
+    let (status, reason, message) = match pause {
+        Some(pause) if pause.cluster.is_none() => {
+            (conditions::TRUE, "FleetPaused", pause.to_string())
+        }
+        Some(pause) => (conditions::TRUE, "ClusterPaused", pause.to_string()),
+        None => (
+            conditions::FALSE,
+            "NotPaused",
+            "movement is not paused".to_owned(),
+        ),
+    };
+    if pause.is_none() {
+        known?;
+    }
+    let same = known.is_some_and(|known| known.status == status && known.message == message);
+    (!same).then(|| conditions::new(MOVEMENT_PAUSED, status, reason, &message, now))
+}
+
+/// Writes the condition, and an event, where that is news.
+///
+/// # Errors
+/// Those of the API; whoever wrote the cluster first makes us look again.
+pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
+    let (name, now) = (cluster.name_any(), fleet.clock.now());
+    let pause = fleet.pauses.of(&name, now);
+    let Some(said) = judge(cluster, pause.as_deref(), now) else {
+        return Ok(());
+    };
+    let mut list = cluster
+        .status
+        .as_ref()
+        .map(|status| status.conditions.clone())
+        .unwrap_or_default();
+    conditions::set(&mut list, said.clone());
+    let patch = json!({
+        "metadata": {"resourceVersion": cluster.metadata.resource_version},
+        "status": {"conditions": list},
+    });
+    let api = Api::<Cluster>::all(fleet.client.clone());
+    let params = PatchParams::default();
+    match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
+        Ok(_) => {
+            let (kind, reason) = match pause {
+                Some(_) => (EventType::Warning, "MovementPaused"),
+                None => (EventType::Normal, "MovementResumed"),
+            };
+            fleet.events.publish(cluster, kind, reason, said.message);
+            Ok(())
+        }
+        // The next version of the cluster is looked at as well.
+        Err(error) if client::is_conflict(&error) || client::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_told_once_when_it_begins_changes_and_ends() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        assert_eq!(judge(&cluster, None, now), None, "it was never paused");
+        let of = |cluster: Option<&str>, reason: &str| Pause {
+            cluster: cluster.map(str::to_owned),
+            reason: reason.to_owned(),
+            ..Pause::default()
+        };
+        for (pause, status, reason) in [
+            (Some(of(None, "freeze")), "True", "FleetPaused"),
+            (Some(of(None, "thaw")), "True", "FleetPaused"),
+            (Some(of(Some("m1"), "upgrade")), "True", "ClusterPaused"),
+            (None, "False", "NotPaused"),
+        ] {
+            let said = judge(&cluster, pause.as_ref(), now).unwrap();
+            assert_eq!(
+                (said.status.as_str(), said.reason.as_str()),
+                (status, reason)
+            );
+            cluster.status.get_or_insert_default().conditions = vec![said];
+            assert_eq!(judge(&cluster, pause.as_ref(), now), None, "told once");
+        }
+    }
+}

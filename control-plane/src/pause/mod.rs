@@ -1,0 +1,256 @@
+//! Pauses: while movement is paused, nothing is evicted, no application is moved, no placement is
+//! taken from one cluster for another, and no old copy is removed.
+//!
+//! A pause of the fleet is ConfigMap [`NAME`] in the system namespace of the fleet API, that of a
+//! cluster an annotation of the Cluster. Both are watched, so that a pause takes effect at once, in
+//! every replica, and from the first moment of a new process: nothing is decided before both are
+//! listed. What is being written in the moment of the pause may still be written; what was begun is
+//! left as it is, with its old copy.
+
+pub mod state;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::Clock;
+use muster_shared::k8s::ConfigMap;
+use muster_shared::queue::until;
+use muster_shared::watch::{Change, Informer};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub use self::state::Pause;
+
+/// Name of the ConfigMap that pauses the fleet.
+pub const NAME: &str = "muster-pause";
+
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+/// The pauses there are. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Pauses {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: RwLock<State>,
+    listeners: Mutex<Vec<Listener>>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    fleet: Option<Arc<Pause>>,
+    clusters: HashMap<String, Arc<Pause>>,
+}
+
+impl fmt::Debug for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pauses")
+    }
+}
+
+impl Pauses {
+    /// Follows the records. Call it before the informers run.
+    pub fn follow(records: &Informer<ConfigMap>, clusters: &Informer<Cluster>) -> Self {
+        let pauses = Self::default();
+        records.on_change({
+            let pauses = pauses.clone();
+            move |change| {
+                let is_ours = change.object().name_any() == NAME;
+                match change {
+                    Change::Applied { new, .. } if is_ours => {
+                        pauses.set_fleet(Some(Pause::of_fleet(new)));
+                    }
+                    Change::Deleted { .. } if is_ours => pauses.set_fleet(None),
+                    _ => {}
+                }
+            }
+        });
+        clusters.on_change({
+            let pauses = pauses.clone();
+            move |change| match change {
+                Change::Applied { new, .. } => {
+                    pauses.set_cluster(&new.name_any(), Pause::of_cluster(new));
+                }
+                Change::Deleted { old } => pauses.set_cluster(&old.name_any(), None),
+            }
+        });
+        pauses
+    }
+
+    /// Changes the pause of the fleet.
+    pub fn set_fleet(&self, pause: Option<Pause>) {
+        let pause = pause.map(Arc::new);
+        let mut state = self.write();
+        if state.fleet == pause {
+            return;
+        }
+        if let Some(pause) = &pause {
+            tracing::warn!("{pause}");
+        } else {
+            tracing::warn!("movement is not paused any more");
+        }
+        state.fleet = pause;
+        drop(state);
+        self.tell();
+    }
+
+    /// Changes the pause of a cluster.
+    pub fn set_cluster(&self, cluster: &str, pause: Option<Pause>) {
+        let pause = pause.map(Arc::new);
+        let mut state = self.write();
+        if state.clusters.get(cluster) == pause.as_ref() {
+            return;
+        }
+        if let Some(pause) = pause {
+            tracing::warn!(cluster, "{pause}");
+            state.clusters.insert(cluster.to_owned(), pause);
+        } else {
+            tracing::warn!(cluster, "movement out of it is not paused any more");
+            state.clusters.remove(cluster);
+        }
+        drop(state);
+        self.tell();
+    }
+
+    /// The pause that holds for what is to leave a cluster: the fleet's, else the cluster's.
+    pub fn of(&self, cluster: &str, now: Timestamp) -> Option<Arc<Pause>> {
+        let state = self.read();
+        let holds = |pause: &&Arc<Pause>| pause.holds(now);
+        let fleet = state.fleet.as_ref().filter(holds);
+        let own = || state.clusters.get(cluster).filter(holds);
+        fleet.or_else(own).cloned()
+    }
+
+    /// The pause of the fleet.
+    pub fn of_fleet(&self, now: Timestamp) -> Option<Arc<Pause>> {
+        let state = self.read();
+        state.fleet.as_ref().filter(|it| it.holds(now)).cloned()
+    }
+
+    /// Has a listener called whenever a pause begins, changes or ends. It must return quickly.
+    pub fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        let mut listeners = self
+            .inner
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Box::new(listener));
+    }
+
+    /// Tells the listeners when the time of a pause has run out, and sets the gauges.
+    pub async fn run(self, clock: Arc<Clock>, shutdown: CancellationToken) {
+        metrics::describe_gauge!(
+            "muster_paused",
+            "1 while all movement is paused (kubectl muster pause), else 0"
+        );
+        metrics::describe_gauge!(
+            "muster_paused_clusters",
+            "Clusters of which movement is paused by themselves (kubectl muster pause CLUSTER)"
+        );
+        loop {
+            let now = clock.now();
+            let next = self.show(now);
+            let time = async {
+                match next {
+                    Some(next) => tokio::time::sleep(until(next, now)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = self.inner.changed.notified() => {}
+                () = time => {
+                    tracing::warn!("the time of a pause is over");
+                    self.tell();
+                }
+            }
+        }
+    }
+
+    /// Sets the gauges; returns when the next pause ends by itself.
+    fn show(&self, now: Timestamp) -> Option<Timestamp> {
+        let state = self.read();
+        let fleet = state.fleet.iter().filter(|it| it.holds(now));
+        let own = state.clusters.values().filter(|it| it.holds(now));
+        metrics::gauge!("muster_paused").set(if fleet.clone().count() > 0 { 1.0 } else { 0.0 });
+        // As many as fit into a fleet: exact.
+        #[expect(clippy::cast_precision_loss)]
+        metrics::gauge!("muster_paused_clusters").set(own.clone().count() as f64);
+        fleet.chain(own).filter_map(|it| it.until).min()
+    }
+
+    fn tell(&self) {
+        self.inner.changed.notify_one();
+        let listeners = self
+            .inner
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for listener in &*listeners {
+            listener();
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.inner
+            .state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.inner
+            .state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_pause_of_the_fleet_holds_for_every_cluster_and_that_of_a_cluster_for_itself() {
+        let pauses = Pauses::default();
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        pauses.on_change(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let pause = |until| {
+            Some(Pause {
+                until,
+                ..Pause::default()
+            })
+        };
+        let is = |cluster: &str, now: i64| pauses.of(cluster, at(now)).is_some();
+        assert!(!is("a", 0));
+        pauses.set_cluster("a", pause(Some(at(50))));
+        assert!(is("a", 49) && !is("a", 50) && !is("b", 0));
+        assert!(pauses.of_fleet(at(0)).is_none());
+        pauses.set_fleet(pause(Some(at(9))));
+        assert!(is("a", 0) && is("b", 8) && !is("b", 9) && is("a", 9));
+        pauses.set_fleet(pause(Some(at(9))));
+        assert_eq!(told.load(Ordering::Relaxed), 2, "the same is no news");
+        assert_eq!(pauses.show(at(0)), Some(at(9)), "the first that ends");
+        assert_eq!(pauses.show(at(9)), Some(at(50)));
+        pauses.set_fleet(None);
+        pauses.set_cluster("a", None);
+        assert!(!is("a", 0));
+        assert_eq!(told.load(Ordering::Relaxed), 4);
+    }
+}

@@ -1,0 +1,236 @@
+//! What a pause says, and how it is written.
+//!
+//! That the record is there means that movement is paused, whatever it says: a typing error in it
+//! must not let anything move.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{ConfigMap, ResourceExt};
+use muster_shared::names::annotation::PAUSED;
+use serde::{Deserialize, Serialize};
+
+/// Letters of a text in a record that are repeated to people.
+const LONGEST: usize = 200;
+
+/// A pause of movement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// Name of the cluster that is paused; `None` for the whole fleet.
+    pub cluster: Option<String>,
+    /// Reason, in the words of whoever paused.
+    pub reason: String,
+    /// User that paused.
+    pub by: String,
+    /// Time of the command.
+    pub since: Option<Timestamp>,
+    /// End of the pause; `None`: until somebody resumes.
+    pub until: Option<Timestamp>,
+    /// A part of the record that cannot be read.
+    pub garbled: Option<String>,
+}
+
+/// The record as it is written.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct Record {
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    by: String,
+    #[serde(default)]
+    since: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    until: String,
+}
+
+impl Pause {
+    /// The pause of the fleet that a ConfigMap records.
+    pub fn of_fleet(record: &ConfigMap) -> Self {
+        let empty = BTreeMap::new();
+        let data = record.data.as_ref().unwrap_or(&empty);
+        let text = |key: &str| data.get(key).cloned().unwrap_or_default();
+        Self::read(&Record {
+            reason: text("reason"),
+            by: text("by"),
+            since: text("since"),
+            until: text("until"),
+        })
+    }
+
+    /// The pause of a cluster, if its annotation says so.
+    pub fn of_cluster(cluster: &Cluster) -> Option<Self> {
+        let text = cluster.annotations().get(PAUSED)?;
+        let pause = match serde_json::from_str::<Record>(text) {
+            Ok(record) => Self::read(&record),
+            // A person may have annotated the cluster by hand, with a reason.
+            Err(_) => Self {
+                reason: bounded(text),
+                ..Self::default()
+            },
+        };
+        let cluster = Some(cluster.name_any());
+        Some(Self { cluster, ..pause })
+    }
+
+    fn read(record: &Record) -> Self {
+        let mut garbled = None;
+        let mut time = |key: &str, text: &str| {
+            if text.is_empty() {
+                return None;
+            }
+            let read = text.parse::<Timestamp>().ok();
+            if read.is_none() {
+                garbled = Some(format!("{key} is {:?}, which is no time", bounded(text)));
+            }
+            read
+        };
+        let since = time("since", &record.since);
+        // Last, so that of two faults the one that matters is told.
+        let until = time("until", &record.until);
+        Self {
+            cluster: None,
+            reason: bounded(&record.reason),
+            by: bounded(&record.by),
+            since,
+            until,
+            garbled,
+        }
+    }
+
+    /// The fields of the record, for a ConfigMap's data.
+    pub fn fields(&self) -> BTreeMap<String, String> {
+        let time = |time: Option<Timestamp>| time.map(|it| format!("{it:.0}"));
+        let fields = [
+            ("reason", Some(self.reason.clone())),
+            ("by", Some(self.by.clone())),
+            ("since", time(self.since)),
+            ("until", time(self.until)),
+        ];
+        let fields = fields.into_iter();
+        fields
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+
+    /// Whether the pause is not over at `now`.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cluster {
+            None => f.write_str("all movement is paused")?,
+            Some(cluster) => write!(f, "movement out of {cluster} is paused")?,
+        }
+        if !self.by.is_empty() {
+            write!(f, " by {}", self.by)?;
+        }
+        if let Some(since) = self.since {
+            write!(f, " since {since:.0}")?;
+        }
+        match self.until {
+            Some(until) => write!(f, " until {until:.0}")?,
+            None => f.write_str(" until somebody resumes it")?,
+        }
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        if let Some(garbled) = &self.garbled {
+            write!(f, " (the record cannot be read whole: {garbled})")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_pause_is_read_as_it_was_written() {
+        let pause = Pause {
+            reason: "change freeze".into(),
+            by: "alice".into(),
+            since: Some(at(10)),
+            until: Some(at(70)),
+            ..Pause::default()
+        };
+        let record = ConfigMap {
+            data: Some(pause.fields()),
+            ..ConfigMap::default()
+        };
+        assert_eq!(Pause::of_fleet(&record), pause);
+        assert_eq!(
+            pause.to_string(),
+            "all movement is paused by alice since 1970-01-01T00:00:10Z until 1970-01-01T00:01:10Z: change freeze"
+        );
+        assert!(pause.holds(at(69)) && !pause.holds(at(70)));
+    }
+
+    #[test]
+    fn whatever_the_record_says_movement_is_paused_while_it_is_there() {
+        for (data, expected) in [
+            (
+                json!(null),
+                "all movement is paused until somebody resumes it",
+            ),
+            (
+                json!({}),
+                "all movement is paused until somebody resumes it",
+            ),
+            (
+                json!({"until": "tomorrow", "by": "bob"}),
+                "all movement is paused by bob until somebody resumes it (the record cannot be read whole: until is \"tomorrow\", which is no time)",
+            ),
+            (
+                json!({"since": "?", "until": "1970-01-01T00:01:10Z"}),
+                "all movement is paused until 1970-01-01T00:01:10Z (the record cannot be read whole: since is \"?\", which is no time)",
+            ),
+        ] {
+            let record: ConfigMap = serde_json::from_value(json!({ "data": data })).unwrap();
+            let pause = Pause::of_fleet(&record);
+            assert_eq!(pause.to_string(), expected);
+            assert!(pause.holds(at(0)));
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_paused_by_its_annotation_in_any_words() {
+        let cluster = |text: Option<&str>| -> Cluster {
+            let annotations = text.map(|text| json!({ PAUSED: text }));
+            serde_json::from_value(json!({
+                "metadata": {"name": "m1", "annotations": annotations}, "spec": {"syncMode": "Pull"},
+            }))
+            .unwrap()
+        };
+        assert_eq!(Pause::of_cluster(&cluster(None)), None);
+        for (text, expected) in [
+            ("", "movement out of m1 is paused until somebody resumes it"),
+            (
+                "upgrade",
+                "movement out of m1 is paused until somebody resumes it: upgrade",
+            ),
+            (
+                r#"{"reason":"upgrade","by":"alice","until":"1970-01-01T00:01:10Z"}"#,
+                "movement out of m1 is paused by alice until 1970-01-01T00:01:10Z: upgrade",
+            ),
+        ] {
+            let pause = Pause::of_cluster(&cluster(Some(text))).unwrap();
+            assert_eq!(pause.to_string(), expected);
+        }
+    }
+}
