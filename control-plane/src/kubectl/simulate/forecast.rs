@@ -50,12 +50,12 @@ pub struct Disaster {
 
 /// What a workload is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct Subject {
     /// Namespace; `None` for a resource without one.
     pub namespace: Option<String>,
     /// Kind.
     pub kind: String,
-    /// Name.
+    /// Subject.
     pub name: String,
 }
 
@@ -63,7 +63,7 @@ pub struct Name {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// The workload.
-    pub workload: Name,
+    pub workload: Subject,
     /// The cluster it leaves.
     pub from: String,
     /// Clusters that gain replicas, or gain it whole.
@@ -78,7 +78,7 @@ pub struct Move {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Left {
     /// The workload.
-    pub workload: Name,
+    pub workload: Subject,
     /// The cluster it is in.
     pub cluster: String,
     /// Why.
@@ -454,8 +454,8 @@ fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<TargetCl
     clusters.iter().filter_map(more).collect()
 }
 
-fn name(spec: &ResourceBindingSpec) -> Name {
-    Name {
+fn name(spec: &ResourceBindingSpec) -> Subject {
+    Subject {
         namespace: spec.resource.namespace.clone(),
         kind: spec.resource.kind.clone(),
         name: spec.resource.name.clone(),

@@ -7,7 +7,7 @@ use muster_shared::api::binding::TargetCluster;
 use muster_shared::taints;
 use serde_json::{Value, json};
 
-use super::forecast::{Disaster, Forecast, Left, Move, Name, Room};
+use super::forecast::{Disaster, Forecast, Left, Move, Room, Subject};
 use crate::eviction::rate::Band;
 use crate::kubectl::table::Table;
 
@@ -80,11 +80,11 @@ impl Report<'_> {
     }
 }
 
-fn object(name: &Name) -> Value {
+fn object(name: &Subject) -> Value {
     json!({"namespace": name.namespace, "kind": name.kind, "name": name.name})
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(namespace) = &self.namespace {
             write!(f, "{namespace}/")?;
