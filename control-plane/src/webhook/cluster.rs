@@ -1,7 +1,8 @@
 //! Admission of Cluster: the part of Karmada's aggregated API server that the definition cannot do.
 //!
 //! The definition validates name, addresses, labels and taints. Left are the resource models, whose
-//! grades have to fit each other, the times of taints, and the rate of a drain. The deprecated `zone` is not moved to
+//! grades have to fit each other, the times of taints, and the rate of a drain. The deprecated
+//! `zone` is not moved to
 //! `zones` as in Karmada, because a second apply of the same manifest would then fail.
 
 use jiff::Timestamp;

@@ -5,6 +5,7 @@ mod applications;
 mod orders;
 mod support;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,12 +17,13 @@ use muster_e2e::harness::provider::{Ability, Forget};
 use muster_e2e::harness::test_bed::awaited;
 use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::{Picture, Workload};
-use muster_e2e::sandbox::scenario::VICTIM;
+use muster_e2e::sandbox::scenario::{self, VICTIM};
 use muster_e2e::sandbox::story::{Failure, Story};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Namespace};
 use muster_shared::names;
-use support::{Setting, scenario};
+use serde_json::{Value, json};
+use support::{Setting, scenario as play};
 
 /// How long something that must not happen is waited for: longer than it takes where it may happen.
 const LONG_ENOUGH: Duration = Duration::from_secs(12);
@@ -49,13 +51,56 @@ async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_ret
         members: 5,
         ..Setting::named("story")
     };
-    scenario(setting, whole_story).await;
+    play(setting, whole_story).await;
+}
+
+/// `kubectl muster simulate`, asked before a member is lost, names the workloads that then move, and
+/// the clusters that they then move to.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_simulation_foretells_is_what_then_happens() {
+    play(Setting::named("foretold"), async |story: &Story| {
+        let fleet = story.fleet();
+        let kubeconfig = fleet.api.kubeconfig.display().to_string();
+        let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "simulate"];
+        let asked = ["--lost", VICTIM, "-o", "json", "--"];
+        let words = line.into_iter().chain(asked).chain(scenario::CONTROL_PLANE);
+        let told = muster_control_plane::kubectl::answer(words).await?;
+        let told: Value = serde_json::from_str(&told).context("the forecast")?;
+        let before = Picture::of(&fleet.observer.view);
+        story.cut()?;
+        story.until_moved().await?;
+        let after = Picture::of(&fleet.observer.view);
+        let moves = told["moves"].as_array().context("moves")?;
+        let mut foretold = BTreeMap::new();
+        for it in moves {
+            let name = it["workload"]["name"].as_str().context("a name")?;
+            let mut placed = before.workload(name).placed.context("a placement")?;
+            placed.remove(it["from"].as_str().context("a cluster")?);
+            for gain in it["to"].as_array().context("targets")? {
+                let cluster = gain["name"].as_str().context("a target")?.to_owned();
+                *placed.entry(cluster).or_default() += gain["replicas"].as_i64().unwrap_or(0);
+            }
+            foretold.insert(name.to_owned(), placed);
+        }
+        let happened: BTreeMap<String, BTreeMap<String, i64>> = after
+            .workloads
+            .iter()
+            .filter(|(name, workload)| workload.placed != before.workload(name).placed)
+            .filter_map(|(name, workload)| Some(((*name).to_owned(), workload.placed.clone()?)))
+            .collect();
+        if foretold != happened || told["stranded"] != json!([]) {
+            let wrong = format!("foretold {foretold:?}, happened {happened:?}: {told:#}");
+            return Err(anyhow::anyhow!(wrong).into());
+        }
+        the_rest(story).await
+    })
+    .await;
 }
 
 /// Kills the control plane when the fleet is in that state, starts it again at once, and expects
 /// the same end.
 async fn killed_when(name: &'static str, state: &str, reached: fn(&Picture) -> Verdict) {
-    scenario(Setting::named(name), async |story: &Story| {
+    play(Setting::named(name), async |story: &Story| {
         story.cut()?;
         story.until(state, reached).await?;
         let control_plane = &story.fleet().control_plane;
@@ -112,7 +157,7 @@ async fn a_control_plane_killed_before_the_evictions_are_over_ends_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_killed_while_the_member_returns_ends_the_same() {
-    scenario(Setting::named("killed-returning"), async |story: &Story| {
+    play(Setting::named("killed-returning"), async |story: &Story| {
         story.cut()?;
         story.until_moved().await?;
         story.until_healthy_elsewhere().await?;
@@ -138,7 +183,7 @@ async fn nothing_moves_while_failover_is_off() {
         },
         ..Setting::named("gate-off")
     };
-    scenario(setting, async |story: &Story| {
+    play(setting, async |story: &Story| {
         story.cut()?;
         story.until_unknown().await?;
         // The taint that would evict comes with the gate off as well.
@@ -159,7 +204,7 @@ async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out
         },
         ..Setting::named("back-in-time")
     };
-    scenario(setting, async |story: &Story| {
+    play(setting, async |story: &Story| {
         story.cut()?;
         story.until_tainted().await?;
         story.heal()?;
@@ -172,7 +217,7 @@ async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_with_wrong_clocks_are_judged_by_their_silence_alone() {
-    scenario(Setting::named("wrong-clocks"), async |story: &Story| {
+    play(Setting::named("wrong-clocks"), async |story: &Story| {
         let fleet = story.fleet();
         for (member, minutes) in [(VICTIM, -10), ("member2", 10)] {
             let to_fleet = &fleet.member(member)?.to_fleet;
@@ -194,7 +239,7 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
         needs: &[Ability::Restart],
         ..Setting::named("api-restart")
     };
-    scenario(setting, async |story: &Story| {
+    play(setting, async |story: &Story| {
         story.cut()?;
         story.until_tainted().await?;
         let down = Duration::from_secs(1);
@@ -214,7 +259,7 @@ async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
         needs: &[Ability::CollectGarbage],
         ..Setting::named("leaving")
     };
-    scenario(setting, async |story: &Story| {
+    play(setting, async |story: &Story| {
         let clusters: Api<Cluster> = Api::all(story.fleet().api.client.clone());
         let namespaces: Api<Namespace> = Api::all(story.fleet().api.client.clone());
         let member = story.fleet().member(VICTIM)?;

@@ -46,12 +46,12 @@ pub(super) enum Hand {
     /// Empties clusters: moves their workloads to others, each when its new copy can be placed.
     ///
     /// The order is recorded in the Cluster and holds until `undrain`, across Ctrl-C and restarts
-    /// of the control plane. It moves workloads even if the feature gate Failover is off. Old copies
-    /// stay until the new ones are healthy, unless the policy says otherwise; what has nowhere to go
-    /// stays.
+    /// of the control plane. It moves workloads even if the feature gate Failover is off. Old
+    /// copies stay until the new ones are healthy, unless the policy says otherwise; what has
+    /// nowhere to go stays.
     ///
-    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not done
-    /// within --timeout, 130 interrupted (the drain goes on).
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
+    /// done within --timeout, 130 interrupted (the drain goes on).
     Drain(drain::Options),
     /// Ends the drain of clusters; nothing moves back by itself.
     Undrain(Clusters),

@@ -133,8 +133,8 @@ impl Progress {
     }
 }
 
-/// Counts workloads. `seen` has those that were there before, which have left when they are there no
-/// more.
+/// Counts workloads. `seen` has those that were there before, which have left when they are there
+/// no more.
 pub(super) fn count(
     bindings: &[AnyBinding],
     clusters: &HashMap<String, Arc<Cluster>>,

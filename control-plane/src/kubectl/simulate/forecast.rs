@@ -55,7 +55,7 @@ pub struct Subject {
     pub namespace: Option<String>,
     /// Kind.
     pub kind: String,
-    /// Subject.
+    /// Name.
     pub name: String,
 }
 
