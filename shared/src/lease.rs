@@ -208,8 +208,8 @@ impl Leadership {
         self.holder.subscribe()
     }
 
-    /// Returns when this process, as a follower, last saw the lease of the leader change: until then
-    /// at least another process ran and reached the API. `None` if it has seen no change.
+    /// Returns when this process, as a follower, last saw the lease of the leader change: until
+    /// then at least another process ran and reached the API. `None` if it has seen no change.
     pub fn heard(&self) -> Option<Instant> {
         *self.heard.borrow()
     }

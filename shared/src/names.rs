@@ -175,8 +175,8 @@ pub mod condition {
     pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
     /// Of a Cluster (Muster's own): the control plane watches its lease. Set if it does not.
     pub const MONITORED: &str = "Monitored";
-    /// Of a Cluster (Muster's own): nothing is moved out of it, because somebody paused that. Set if
-    /// it was paused once.
+    /// Of a Cluster (Muster's own): nothing is moved out of it, because somebody paused that. Set
+    /// if it was paused once.
     pub const MOVEMENT_PAUSED: &str = "MovementPaused";
     /// Of a Cluster (ours): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";

@@ -211,8 +211,8 @@ impl Fencer {
         Ok(())
     }
 
-    /// Returns the kinds with fenced objects; `None` while nothing may be stopped, because it is not
-    /// clear yet whether the member is cut off.
+    /// Returns the kinds with fenced objects; `None` while nothing may be stopped, because it is
+    /// not clear yet whether the member is cut off.
     async fn kinds(&self) -> Option<BTreeSet<String>> {
         let mut kept = self.kept.lock().await;
         let now = Instant::now();

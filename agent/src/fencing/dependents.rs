@@ -17,8 +17,8 @@ pub enum Action {
     Delete,
 }
 
-/// Returns the kind of the objects that run on when an object of a kind is stopped; `None` if it has
-/// none.
+/// Returns the kind of the objects that run on when an object of a kind is stopped; `None` if it
+/// has none.
 pub fn of(kind: &GroupVersionKind) -> Option<GroupVersionKind> {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("batch", "CronJob") => Some(GroupVersionKind::gvk("batch", "v1", "Job")),

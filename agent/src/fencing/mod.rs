@@ -2,8 +2,8 @@
 //!
 //! [`Silence`] knows since when the member's lease has not been renewed, [`record`] keeps that in
 //! the member for the next process and for agents that stand by ([`kept`]), [`Fencer`] stops what
-//! is due (at times of [`rounds`], with [`dependents`] that run on), and the applier asks [`Fencer`]
-//! for permission before it starts anything that may be due.
+//! is due (at times of [`rounds`], with [`dependents`] that run on), and the applier asks
+//! [`Fencer`] for permission before it starts anything that may be due.
 
 mod controller;
 pub mod dependents;

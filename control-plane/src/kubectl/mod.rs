@@ -1,5 +1,5 @@
-//! `kubectl muster`: checks installations, explains placements, tries interpreters, adds and removes
-//! members, and gives a person's orders about clusters.
+//! `kubectl muster`: checks installations, explains placements, tries interpreters, adds and
+//! removes members, and gives a person's orders about clusters.
 
 mod check;
 mod explain;

@@ -1,5 +1,5 @@
-//! `kubectl muster simulate`: what would happen if clusters were lost or drained, on the live fleet,
-//! read-only.
+//! `kubectl muster simulate`: what would happen if clusters were lost or drained, on the live
+//! fleet, read-only.
 
 mod disaster;
 mod forecast;

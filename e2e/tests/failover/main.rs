@@ -54,8 +54,8 @@ async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_ret
     play(setting, whole_story).await;
 }
 
-/// `kubectl muster simulate`, asked before a member is lost, names the workloads that then move, and
-/// the clusters that they then move to.
+/// `kubectl muster simulate`, asked before a member is lost, names the workloads that then move,
+/// and the clusters that they then move to.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_simulation_foretells_is_what_then_happens() {
     play(Setting::named("foretold"), async |story: &Story| {

@@ -432,8 +432,8 @@ pub struct ResourceBindingStatus {
     /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
     ///   there.
     /// - `RemovalPending`: copies in new clusters wait until an old copy is removed.
-    /// - `Fenced`: every copy is stopped when its cluster is cut off. If False, the message names the
-    ///   clusters where it is not and why. Only if `failover.cluster.fencing` asks for that.
+    /// - `Fenced`: every copy is stopped when its cluster is cut off. If False, the message names
+    ///   the clusters where it is not and why. Only if `failover.cluster.fencing` asks for that.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -141,12 +141,13 @@ pub struct ClusterFailoverBehavior {
     /// The agent in the cluster stops the copy when it has not been able to renew the lease of its
     /// cluster for `afterSeconds`, by its own monotonic clock, in which time counts for which the
     /// machine was suspended. Deployments, StatefulSets (with their pods), ReplicaSets and custom
-    /// resources whose rules can set replicas to zero are scaled to zero. Jobs, CronJobs (with their
-    /// Jobs) and custom resources with replicas and a boolean `spec.suspend` in their manifest are
-    /// suspended. DaemonSets, Pods and other custom resources with replicas are deleted. Other
-    /// kinds, such as ConfigMaps, Secrets, Services, and custom resources without a rule that tells
-    /// their replicas, are no workloads: they are never stopped, and move as without fencing. The
-    /// annotation `failover.muster.io/stopped` of the object remembers what it was.
+    /// resources whose rules can set replicas to zero are scaled to zero. Jobs, CronJobs (with
+    /// their Jobs) and custom resources with replicas and a boolean `spec.suspend` in their
+    /// manifest are suspended. DaemonSets, Pods and other custom resources with replicas are
+    /// deleted. Other kinds, such as ConfigMaps, Secrets, Services, and custom resources without a
+    /// rule that tells their replicas, are no workloads: they are never stopped, and move as
+    /// without fencing. The annotation `failover.muster.io/stopped` of the object remembers what it
+    /// was.
     ///
     /// No other copy is made before the old one is removed by its agent, or `afterSeconds`, the
     /// flag `--fencing-margin` and the `terminationGracePeriodSeconds` of its pods have passed
@@ -156,24 +157,24 @@ pub struct ClusterFailoverBehavior {
     /// then it runs again, otherwise it is removed. `purgeMode` `Gracefully` acts as `Directly`,
     /// and `Never` is rejected, because with both two copies would run.
     ///
-    /// Guaranteed: two copies do not run at once, if an agent runs and reaches the API server of its
-    /// cluster all the time, if that one's controllers and kubelets carry out within the margin what it
-    /// says, and if the two clocks run at rates that differ by less than one percent. Steps of the
-    /// time of day do not matter. An agent that is restarted on its node continues to count; one
-    /// that is started on another node, and cannot renew the lease, stops the copy a lease duration
-    /// after its start. Of several agents of a cluster each stops the copy, once none of them renews
-    /// the lease; one that could not read for a while whether another one does waits for a renewal
-    /// interval and 5 s first.
+    /// Guaranteed: two copies do not run at once, if an agent runs and reaches the API server of
+    /// its cluster all the time, if that one's controllers and kubelets carry out within the margin
+    /// what it says, and if the two clocks run at rates that differ by less than one percent. Steps
+    /// of the time of day do not matter. An agent that is restarted on its node continues to count;
+    /// one that is started on another node, and cannot renew the lease, stops the copy a lease
+    /// duration after its start. Of several agents of a cluster each stops the copy, once none of
+    /// them renews the lease; one that could not read for a while whether another one does waits
+    /// for a renewal interval and 5 s first.
     ///
     /// Not guaranteed: a copy whose agents are dead, or whose nodes or API server are cut off from
     /// them, goes on, and is not stopped. The same holds where a virtual machine of the agent is
-    /// paused and its clocks with it. A person who deletes the Cluster, removes finalizers of a Work,
-    /// or takes this field from the policy, answers for the copy there. An outage of the fleet API
-    /// that lasts `afterSeconds` stops the workload in every cluster. Shares of a workload that is
-    /// divided over several clusters are each fenced; clusters that keep a share are not waited for
-    /// when shares change. A Job that ends while its cluster is cut off runs again elsewhere: its
-    /// copies do not overlap, and its work may be done twice. Works that another control plane
-    /// makes, such as Karmada's binding controller, are not fenced.
+    /// paused and its clocks with it. A person who deletes the Cluster, removes finalizers of a
+    /// Work, or takes this field from the policy, answers for the copy there. An outage of the
+    /// fleet API that lasts `afterSeconds` stops the workload in every cluster. Shares of a
+    /// workload that is divided over several clusters are each fenced; clusters that keep a share
+    /// are not waited for when shares change. A Job that ends while its cluster is cut off runs
+    /// again elsewhere: its copies do not overlap, and its work may be done twice. Works that
+    /// another control plane makes, such as Karmada's binding controller, are not fenced.
     ///
     /// A cluster whose agent does not confirm that it fences, and every cluster of sync mode Push,
     /// is waited for until it is ready and has removed its copy. The condition `Fenced` of the
