@@ -265,42 +265,45 @@ async fn a_job_is_suspended_before_another_cluster_runs_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_cron_job_are_suspended_with_it_and_go_on_when_their_cluster_is_back() {
     fenced("cron", async |scene: &Scene| {
-        let fleet = &scene.fleet;
-        fleet.apply(&cron_job()).await?;
-        let bindings: Api<ResourceBinding> =
-            Api::namespaced(fleet.api.watch_client.clone(), "default");
-        let is_fenced = |binding: &ResourceBinding| {
-            conditions::is_true(&binding.status().conditions, condition::FENCED)
-        };
-        let binding = until(&bindings, "sum-cronjob", "it is fenced", is_fenced).await;
-        let cluster = binding.spec.clusters.first().context("it is placed")?;
-        let client = fleet.member(&cluster.name)?.api.watch_client.clone();
-        let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "default");
-        let jobs: Api<Job> = Api::namespaced(client, "default");
-        let owner = cron_jobs.get("sum").await?;
-        // Nothing plays the controller of CronJobs in the member.
-        let mut job = Job::default();
-        job.metadata.name = Some("sum-1".to_owned());
-        job.metadata.owner_references = owner.controller_owner_ref(&()).map(|it| vec![it]);
-        job.spec = owner.spec.and_then(|spec| spec.job_template.spec);
-        jobs.create(&PostParams::default(), &job).await?;
-        let active = |job: &Job| job.status.as_ref().and_then(|status| status.active);
-        let runs = |job: &Job| {
-            let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
-            suspended != Some(true) && active(job) == Some(1)
-        };
-        until(&jobs, "sum-1", "it runs", runs).await;
-        fleet.cut(&cluster.name)?;
-        let is_suspended = |job: &Job| {
-            let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
-            suspended == Some(true) && active(job).unwrap_or(0) == 0
-        };
-        until(&jobs, "sum-1", "it is suspended", is_suspended).await;
-        fleet.heal(&cluster.name)?;
-        until(&jobs, "sum-1", "it goes on", runs).await;
-        Ok(())
+        Box::pin(jobs_of_a_cron_job(scene)).await
     })
     .await;
+}
+
+async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
+    let fleet = &scene.fleet;
+    fleet.apply(&cron_job()).await?;
+    let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.watch_client.clone(), "default");
+    let is_fenced = |binding: &ResourceBinding| {
+        conditions::is_true(&binding.status().conditions, condition::FENCED)
+    };
+    let binding = until(&bindings, "sum-cronjob", "it is fenced", is_fenced).await;
+    let cluster = binding.spec.clusters.first().context("it is placed")?;
+    let client = fleet.member(&cluster.name)?.api.watch_client.clone();
+    let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "default");
+    let jobs: Api<Job> = Api::namespaced(client, "default");
+    let owner = cron_jobs.get("sum").await?;
+    // Nothing plays the controller of CronJobs in the member.
+    let mut job = Job::default();
+    job.metadata.name = Some("sum-1".to_owned());
+    job.metadata.owner_references = owner.controller_owner_ref(&()).map(|it| vec![it]);
+    job.spec = owner.spec.and_then(|spec| spec.job_template.spec);
+    jobs.create(&PostParams::default(), &job).await?;
+    let active = |job: &Job| job.status.as_ref().and_then(|status| status.active);
+    let runs = |job: &Job| {
+        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
+        suspended != Some(true) && active(job) == Some(1)
+    };
+    until(&jobs, "sum-1", "it runs", runs).await;
+    fleet.cut(&cluster.name)?;
+    let is_suspended = |job: &Job| {
+        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
+        suspended == Some(true) && active(job).unwrap_or(0) == 0
+    };
+    until(&jobs, "sum-1", "it is suspended", is_suspended).await;
+    fleet.heal(&cluster.name)?;
+    until(&jobs, "sum-1", "it goes on", runs).await;
+    Ok(())
 }
 
 /// A CronJob that starts the Job of [`JOB`].
@@ -308,10 +311,11 @@ fn cron_job() -> String {
     let job = JOB.replace("apiVersion: batch/v1\nkind: Job\n", "");
     let (job, policy) = job.split_once("---").unwrap_or_default();
     let (_, template) = job.split_once("spec:\n").unwrap_or_default();
-    let template: String = template
+    let lines: Vec<_> = template
         .lines()
         .map(|line| format!("      {line}\n"))
         .collect();
+    let template = lines.concat();
     let policy = policy.replace("kind: Job", "kind: CronJob");
     format!(
         "apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: sum\n  namespace: default\nspec:\n  schedule: \"0 0 1 1 *\"\n  \

@@ -88,7 +88,7 @@ spec:
 "#;
 
 /// A Job that is placed by the same rules.
-pub const JOB: &str = r#"
+pub const JOB: &str = r"
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -131,7 +131,7 @@ spec:
       purgeMode: Directly
       fencing:
         afterSeconds: 15
-"#;
+";
 
 /// What was seen of the copies: each set of members with a copy, in order, with its time.
 pub type Seen = Arc<Mutex<Vec<(Instant, BTreeSet<String>)>>>;
