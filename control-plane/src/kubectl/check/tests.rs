@@ -90,7 +90,7 @@ fn anywhere() -> Value {
     json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}})
 }
 
-fn policy(name: &str, more: Value) -> Value {
+fn policy(name: &str, more: &Value) -> Value {
     let mut spec = json!({
         "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
         "placement": {}, "failover": {"cluster": {}},
@@ -153,7 +153,7 @@ fn sound() -> Facts {
             trial: Err(Refusal::Forbidden("admission webhook \"policies.muster.io\" denied the request: no key (403 Forbidden)".to_owned())),
         }),
         taint_policies: Ok(vec![read(taint_policy("NoExecute", "Ready"))]),
-        policies: Ok(vec![read(policy("web", json!({})))]),
+        policies: Ok(vec![read(policy("web", &json!({})))]),
         cluster_policies: Ok(Vec::new()),
         bindings: Ok(vec![read(binding("web", 2, &anywhere()))]),
         cluster_bindings: Ok(Vec::new()),
@@ -197,6 +197,7 @@ fn absent() -> Refusal {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // one fault a paragraph
 fn what_is_wrong_with_the_fleet_api_is_told() {
     use Status::{Error, Ok as Well, Warning};
     let cases: [(Break, &str, Status, &str); 11] = [
@@ -240,7 +241,7 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
             |it| {
                 _ = it
                     .served
-                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()))
+                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()));
             },
             "served",
             Error,
@@ -250,7 +251,7 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
             |it| {
                 _ = it
                     .served
-                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()))
+                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()));
             },
             "served",
             Warning,
@@ -261,7 +262,7 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
             |it| {
                 _ = it
                     .definitions
-                    .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()))
+                    .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
             },
             "definitions",
             Well,
@@ -312,6 +313,7 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // one fault a paragraph
 fn what_is_wrong_with_the_control_plane_is_told() {
     use Status::{Error, Skipped, Warning};
     fn admission(facts: &mut Facts) -> &mut Admission {
@@ -351,7 +353,7 @@ fn what_is_wrong_with_the_control_plane_is_told() {
                     .spec
                     .as_mut()
                     .unwrap()
-                    .holder_identity = None
+                    .holder_identity = None;
             },
             "leader",
             Error,
@@ -386,7 +388,7 @@ fn what_is_wrong_with_the_control_plane_is_told() {
                 it.control_plane = Ok(vec![(
                     "c".to_owned(),
                     rights::of_control_plane()[..1].to_vec(),
-                )])
+                )]);
             },
             "control-plane-rights",
             Error,
@@ -409,7 +411,7 @@ fn what_is_wrong_with_the_control_plane_is_told() {
                 admission(it).trial = Err(Refusal::Failed(
                     "failed calling webhook \"policies.muster.io\": refused (500 InternalError)"
                         .to_owned(),
-                ))
+                ));
             },
             "admission",
             Error,
@@ -432,7 +434,7 @@ fn what_is_wrong_with_the_control_plane_is_told() {
                 it.push_tokens = Ok(BTreeMap::from([(
                     "m3".to_owned(),
                     Some(until("2029-12-31T23:00:00Z")),
-                )]))
+                )]));
             },
             "push-tokens",
             Error,
@@ -495,7 +497,7 @@ fn what_is_wrong_with_members_is_told() {
         (
             |it| {
                 clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
-                    Some("v1.31.0".to_owned())
+                    Some("v1.31.0".to_owned());
             },
             "kubernetes-versions",
             Warning,
@@ -542,7 +544,7 @@ fn what_is_wrong_with_members_is_told() {
                 _ = it.agents.insert(
                     "m1".to_owned(),
                     Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
-                )
+                );
             },
             "agent-rights",
             Error,
@@ -569,7 +571,7 @@ fn policies_without_effect_are_told() {
                 it.policies
                     .as_mut()
                     .unwrap()
-                    .push(read(policy("idle", json!({}))))
+                    .push(read(policy("idle", &json!({}))));
             },
             "policies",
             Warning,
@@ -586,7 +588,7 @@ fn policies_without_effect_are_told() {
                 it.policies = Ok(vec![read(policy(
                     "web",
                     json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
-                ))])
+                ))]);
             },
             "policy-parts",
             Warning,
@@ -597,7 +599,7 @@ fn policies_without_effect_are_told() {
                 it.policies = Ok(vec![read(policy(
                     "web",
                     json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
-                ))])
+                ))]);
             },
             "policy-parts",
             Warning,
@@ -630,7 +632,7 @@ fn policies_without_effect_are_told() {
         (
             |it| {
                 it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
-                it.policies = Ok(vec![read(policy("web", json!({"failover": null})))]);
+                it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
             },
             "failover-policies",
             Warning,
@@ -639,7 +641,7 @@ fn policies_without_effect_are_told() {
         (
             |it| {
                 it.clusters.as_mut().unwrap()[0].spec.taints =
-                    read(json!([{"key": "mine", "effect": "NoExecute"}]))
+                    read(json!([{"key": "mine", "effect": "NoExecute"}]));
             },
             "taints",
             Warning,
@@ -691,7 +693,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
                     "web",
                     2,
                     &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
-                ))])
+                ))]);
             },
             "room",
             Warning,
@@ -708,7 +710,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
             |it| {
                 it.bindings = Ok(["a", "b", "c"]
                     .map(|name| read(binding(name, 3, &anywhere())))
-                    .into())
+                    .into());
             },
             "room",
             Warning,
