@@ -25,6 +25,9 @@ const FAILED: (&str, &str) = (
     "Failed to apply all works, see status.aggregatedStatus for details",
 );
 
+/// The reason of `FullyApplied=Unknown`, which Karmada does not have.
+const NOT_HEARD: &str = "ClustersNotHeard";
+
 /// Bytes of JSON of the statuses that one binding carries for all clusters; the API server takes
 /// 1.5 MB for everything.
 const LONGEST_STATUSES: usize = 768 << 10;
@@ -170,6 +173,17 @@ pub fn fully_applied(expected: &BTreeSet<String>, items: &[AggregatedStatusItem]
             .all(|item| item.applied && expected.contains(&item.cluster_name))
 }
 
+/// Whether a resource is applied in all its clusters, for the condition `FullyApplied`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// Every cluster that should have the resource has it, and no other.
+    Fully,
+    /// A cluster has not applied it, or has it and should not.
+    NotFully,
+    /// Only the silence of clusters leaves it open; the message names them.
+    NotHeard(String),
+}
+
 /// The merge patch of a binding's status, `None` when it says all this already.
 ///
 /// The patch carries `version`: conditions are a list that the scheduler writes to, too, and the
@@ -179,7 +193,7 @@ pub fn patch(
     held: &ResourceBindingStatus,
     version: Option<&str>,
     items: &[AggregatedStatusItem],
-    fully_applied: bool,
+    applied: &Applied,
     fenced: Option<Condition>,
     now: Timestamp,
 ) -> Option<Value> {
@@ -187,10 +201,10 @@ pub fn patch(
     if held.aggregated_status != items {
         status.insert("aggregatedStatus".to_owned(), json!(items));
     }
-    let (word, (reason, message)) = if fully_applied {
-        ("True", SUCCESS)
-    } else {
-        ("False", FAILED)
+    let (word, (reason, message)) = match applied {
+        Applied::Fully => (conditions::TRUE, SUCCESS),
+        Applied::NotFully => (conditions::FALSE, FAILED),
+        Applied::NotHeard(message) => (conditions::UNKNOWN, (NOT_HEARD, message.as_str())),
     };
     let mut all = held.conditions.clone();
     let told = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);
@@ -391,19 +405,19 @@ mod tests {
             &ResourceBindingStatus::default(),
             Some("7"),
             &items,
-            true,
+            &Applied::Fully,
             None,
             now,
         )
         .unwrap();
         assert_eq!(first["metadata"]["resourceVersion"], "7");
         let held: ResourceBindingStatus = serde_json::from_value(first["status"].clone()).unwrap();
-        assert_eq!(patch(&held, Some("8"), &items, true, None, now), None);
+        assert_eq!(patch(&held, Some("8"), &items, &Applied::Fully, None, now), None);
         let more = [AggregatedStatusItem {
             health: Some(ResourceHealth::Healthy),
             ..items[0].clone()
         }];
-        let second = patch(&held, Some("8"), &more, true, None, now).unwrap();
+        let second = patch(&held, Some("8"), &more, &Applied::Fully, None, now).unwrap();
         assert_eq!(second["metadata"]["resourceVersion"], "8");
         assert_eq!(second["status"].get("conditions"), None);
     }

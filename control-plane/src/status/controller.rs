@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use kube::api::Patch;
+use kube::{Client, ResourceExt};
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
     ResourceBindingSpec,
 };
+use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{self, Operation, acceptable_status};
@@ -21,8 +22,9 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
-use super::aggregate::{Taken, fully_applied, items, patch};
+use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
+use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
 use crate::fencing::telling::{self, Copy};
@@ -88,6 +90,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             reports.add_after(key, GATHERING);
         }
     });
+    follow_silence(fleet, &queue);
     let workers = fleet.settings.concurrent_work_syncs;
     let memory = Arc::new(Memory {
         parked,
@@ -109,6 +112,40 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         },
     );
+}
+
+/// When a cluster falls silent or is heard again, every binding with a Work there has to be judged
+/// anew.
+fn follow_silence(fleet: &Fleet, queue: &Queue<BindingKey>) {
+    let (works, queue) = (fleet.works.clone(), queue.clone());
+    fleet.clusters.on_change(move |change| {
+        let (before, now) = match change {
+            Change::Applied { old, new } => {
+                (old.as_deref().and_then(Silence::of), Silence::of(new))
+            }
+            Change::Deleted { old } => (Silence::of(old), None),
+        };
+        if before == now {
+            return;
+        }
+        let namespace = names::execution_namespace(&change.object().name_any());
+        for work in works.list_in(&namespace) {
+            if let Some(key) = binding_of(&work) {
+                queue.add_after(key, GATHERING);
+            }
+        }
+    });
+}
+
+/// The silent ones of the clusters that hold Works of a binding.
+fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silent {
+    let names = items.iter().map(|item| &item.cluster_name);
+    names
+        .filter_map(|name| {
+            let silence = Silence::of(clusters.get(None, name)?.as_ref())?;
+            Some((name.clone(), silence))
+        })
+        .collect()
 }
 
 /// A binding whose clusters change has to be judged anew.
@@ -158,15 +195,21 @@ async fn reconcile<B: BindingKind>(
         // is being filled.
         return Ok(Next::Done);
     }
-    let items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
-    let full = fully_applied(&expected, &items);
+    let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
+    let silent = silent(&fleet.clusters, &items);
+    let applied = match fully_applied(&expected, &items) {
+        true if silent.is_empty() => Applied::Fully,
+        true => Applied::NotHeard(silence::not_heard(&silent)),
+        false => Applied::NotFully,
+    };
+    silence::mark(&mut items, &silent);
     let version = binding.meta().resource_version.as_deref();
     let fenced = fenced(fleet, spec, &status.conditions, &works);
     let unfenced = fenced.clone().filter(|told| {
         let known = conditions::get(&status.conditions, &told.type_);
         told.reason == telling::NOT_ALL && known.is_none_or(|known| known.message != told.message)
     });
-    if let Some(patch) = patch(status, version, &items, full, fenced, fleet.clock.now()) {
+    if let Some(patch) = patch(status, version, &items, &applied, fenced, fleet.clock.now()) {
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
@@ -184,7 +227,13 @@ async fn reconcile<B: BindingKind>(
                     fleet.events.publish(binding, warning, &reason, note);
                     fleet.events.publish_about(about, warning, &reason, message);
                 }
-                if let Some((kind, reason, note)) = applied::told(status, &items, full) {
+                let heard: Vec<_> = items
+                    .iter()
+                    .filter(|item| !silent.contains_key(&item.cluster_name))
+                    .cloned()
+                    .collect();
+                let full = applied == Applied::Fully;
+                if let Some((kind, reason, note)) = applied::told(status, &heard, full) {
                     let template = binding_resource(&spec.resource);
                     fleet.events.publish_about(template, kind, reason, note);
                 }
@@ -196,7 +245,8 @@ async fn reconcile<B: BindingKind>(
     }
     let template = TemplateKey::of(&spec.resource);
     let uid = spec.resource.uid.as_deref();
-    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &items).await;
+    let counted = silence::counted(&items, &silent);
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &counted).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {

@@ -3,5 +3,6 @@
 mod aggregate;
 mod applied;
 mod controller;
+mod silence;
 
 pub use controller::start;
