@@ -38,6 +38,11 @@ const EVICTION: Column = Column::text(
     "EVICTION",
     r#".status.conditions[?(@.type=="EvictionPending")].reason"#,
 );
+/// Time of the last transition of that condition: how long a workload has waited, or when it left.
+const SINCE: Column = Column::date(
+    "SINCE",
+    r#".status.conditions[?(@.type=="EvictionPending")].lastTransitionTime"#,
+);
 const CLUSTERS: Column = Column::text("CLUSTERS", ".spec.clusters[*].name").wide();
 const LEAVING: Column =
     Column::text("LEAVING", ".spec.gracefulEvictionTasks[*].fromCluster").wide();
@@ -68,7 +73,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["rb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, SINCE, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
     }
 }
 
@@ -86,7 +91,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["crb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, SINCE, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
     }
 }
 

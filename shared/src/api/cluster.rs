@@ -36,6 +36,8 @@ resource! {
             Column::text("Reason", r#".status.conditions[?(@.type=="Ready")].reason"#),
             Column::date("Since", r#".status.conditions[?(@.type=="Ready")].lastTransitionTime"#),
             Column::age("Age"),
+            Column::integer("Nodes", ".status.nodeSummary.totalNum").wide(),
+            Column::integer("Ready-Nodes", ".status.nodeSummary.readyNum").wide(),
             Column::text("Taints", ".spec.taints[*].key").wide(),
             Column::text("Zones", ".spec.zones").wide(),
             Column::text("Region", ".spec.region").wide(),

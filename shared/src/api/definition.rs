@@ -45,6 +45,16 @@ impl Column {
         }
     }
 
+    /// Makes a column with a whole number.
+    pub const fn integer(name: &'static str, path: &'static str) -> Self {
+        Self {
+            name,
+            kind: "integer",
+            path,
+            wide: false,
+        }
+    }
+
     /// Makes a column with a time, shown as the time that has passed since.
     pub const fn date(name: &'static str, path: &'static str) -> Self {
         Self {
