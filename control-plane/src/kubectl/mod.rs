@@ -8,6 +8,7 @@ mod interpret;
 mod join;
 mod register;
 mod simulate;
+mod status;
 mod table;
 mod token;
 mod unregister;
@@ -93,6 +94,10 @@ enum Question {
     /// What would move, be stranded and stay if clusters were lost or drained, by the live fleet.
     /// Changes nothing. Exits with 1 if something would have to leave and could not.
     Simulate(simulate::Options),
+    /// The state of the fleet on one screen: leader, gate, pace, clusters that are not well, what
+    /// moves, what waits, and what has nowhere to go. Exits with 0 if all is well, with 1 if
+    /// something needs attention, with 2 if too little could be read.
+    Status(status::Options),
     #[command(flatten)]
     Hand(hands::Hand),
 }
@@ -118,6 +123,10 @@ enum What {
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let command_line = CommandLine::parse_from(arguments);
+    let failure = match command_line.question {
+        Question::Status(_) => ExitCode::from(status::UNREAD),
+        _ => ExitCode::FAILURE,
+    };
     match block_on(command_line) {
         Ok(Reply { text, code }) => match muster_shared::telemetry::print(&text) {
             Ok(()) => ExitCode::from(code),
@@ -128,7 +137,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Err(error) => {
             eprintln!("kubectl muster: {error:#}");
-            ExitCode::FAILURE
+            failure
         }
     }
 }
@@ -224,6 +233,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
+        Question::Status(options) => return status::carry_out(client, &options).await,
         Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
     };
     text.map(Reply::from)

@@ -92,7 +92,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 }
 
 /// The control plane's settings by its command line.
-fn settings(flags: &[String]) -> anyhow::Result<Settings> {
+pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
     let usual = ["--feature-gates=Failover=true".to_owned()];
     let flags = if flags.is_empty() { &usual } else { flags };
     let command =

@@ -1,0 +1,305 @@
+//! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
+//! what, what is stranded. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, Lease};
+use muster_shared::names::condition;
+use serde::Serialize;
+
+use super::UNREAD;
+use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::explain;
+use crate::eviction::fleet_view::{has_failed, is_counted};
+use crate::eviction::rate::{Band, FleetHealth, Rates};
+
+/// Reasons of a pending eviction that end by themselves; with any other the workload is stranded.
+const WAITS: [&str; 4] = [
+    "WaitingForToleration",
+    "WaitingForRate",
+    "StoppedByThreshold",
+    "WaitingForFence",
+];
+/// The one of them that the pace alone ends.
+const FOR_RATE: &str = "WaitingForRate";
+
+/// What was read of a fleet. A part that could not be read is an error of its own.
+pub(super) struct Snapshot {
+    /// Time of this machine.
+    pub now: Timestamp,
+    /// Lease of the control plane's leader; `None` if there is none.
+    pub leader: Result<Option<Lease>, String>,
+    /// Leases of members, by name of the cluster.
+    pub leases: Result<BTreeMap<String, Lease>, String>,
+    pub clusters: Result<Vec<Cluster>, String>,
+    pub bindings: Result<Vec<AnyBinding>, String>,
+    /// The rates by the flags that the command was given, or the defaults.
+    pub rates: Rates,
+    /// Whether the gate is open; `None` if the command was given no flags of the control plane.
+    pub failover: Option<bool>,
+}
+
+/// The state of the fleet.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub leader: Leader,
+    /// Whether failover is on; `null` if the command was given no flags of the control plane. The
+    /// pace is that of the default flags then.
+    pub failover: Option<bool>,
+    pub pace: Pace,
+    pub clusters: usize,
+    pub not_well: Vec<NotWell>,
+    pub workloads: usize,
+    /// Workloads with copies on silent clusters: their state is unknown.
+    pub unknown: usize,
+    pub moving: Vec<Moving>,
+    pub waiting: Vec<Waiting>,
+    pub stranded: Vec<Waiting>,
+    pub unplaced: Vec<Waiting>,
+    /// What could not be read.
+    pub unread: Vec<String>,
+    /// Whether the clusters or the workloads are among that.
+    #[serde(skip)]
+    pub is_blind: bool,
+}
+
+/// The control plane's leader.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Leader {
+    pub holder: Option<String>,
+    pub renewed: Option<Timestamp>,
+    /// Whether the lease has not run out.
+    pub acts: bool,
+}
+
+/// How fast workloads may move, and why.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pace {
+    pub per_second: f64,
+    pub failed: usize,
+    pub counted: usize,
+    /// `primary`, `secondary` or `stopped`.
+    pub band: &'static str,
+}
+
+/// A cluster that needs attention.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NotWell {
+    pub name: String,
+    pub ready: String,
+    pub reason: String,
+    pub since: Option<Timestamp>,
+    /// The last renewal of its lease, by the clock of the member.
+    pub last_heard: Option<Timestamp>,
+    pub taints: Vec<String>,
+}
+
+/// A workload that is leaving a cluster.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Moving {
+    pub workload: String,
+    pub from: String,
+    pub to: Vec<String>,
+    pub since: Option<Timestamp>,
+}
+
+/// A workload that waits.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Waiting {
+    pub workload: String,
+    pub reason: String,
+    pub message: String,
+    pub since: Timestamp,
+    /// Seconds until the last of those that wait for the pace has moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most_seconds: Option<u64>,
+}
+
+impl Report {
+    /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
+    /// is not well, else 0.
+    pub(super) fn code(&self) -> u8 {
+        let is_well = self.leader.acts
+            && self.not_well.is_empty()
+            && self.unknown == 0
+            && self.waiting.is_empty()
+            && self.stranded.is_empty()
+            && self.unplaced.is_empty();
+        match (self.is_blind, is_well) {
+            (true, _) => UNREAD,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}
+
+/// The report on a snapshot.
+pub(super) fn decide(snapshot: &Snapshot) -> Report {
+    let mut unread = Vec::new();
+    let mut note = |error: Option<&String>| unread.extend(error.cloned());
+    note(snapshot.leader.as_ref().err());
+    note(snapshot.leases.as_ref().err());
+    note(snapshot.clusters.as_ref().err());
+    note(snapshot.bindings.as_ref().err());
+    let clusters = snapshot.clusters.as_deref().unwrap_or_default();
+    let bindings = snapshot.bindings.as_deref().unwrap_or_default();
+    let pace = pace(clusters, &snapshot.rates);
+    let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
+    let mut report = Report {
+        leader: leader(
+            snapshot.leader.as_ref().ok().and_then(Option::as_ref),
+            snapshot.now,
+        ),
+        failover: snapshot.failover,
+        clusters: clusters.len(),
+        not_well: clusters
+            .iter()
+            .filter_map(|it| not_well(it, lease))
+            .collect(),
+        workloads: bindings.len(),
+        unknown: 0,
+        moving: Vec::new(),
+        waiting: Vec::new(),
+        stranded: Vec::new(),
+        unplaced: Vec::new(),
+        is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
+        unread,
+        pace,
+    };
+    for binding in bindings {
+        take(&mut report, binding);
+    }
+    let in_line = report.waiting.iter().filter(|it| it.reason == FOR_RATE);
+    let last = seconds(in_line.count(), report.pace.per_second);
+    for waiting in report.waiting.iter_mut().filter(|it| it.reason == FOR_RATE) {
+        waiting.at_most_seconds = last;
+    }
+    report
+}
+
+/// Time that this many evictions take; `None` if there is none a second.
+fn seconds(count: usize, per_second: f64) -> Option<u64> {
+    // Exact for any number of workloads that fits into memory; times are told to the second.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation
+    )]
+    let seconds = (count as f64 / per_second).ceil() as u64;
+    (per_second > 0.0).then_some(seconds)
+}
+
+fn leader(lease: Option<&Lease>, now: Timestamp) -> Leader {
+    let Some(spec) = lease.and_then(|lease| lease.spec.as_ref()) else {
+        return Leader::default();
+    };
+    let renewed = spec.renew_time.as_ref().map(|time| time.0);
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+    let ends = renewed.and_then(|at| {
+        at.checked_add(SignedDuration::from_secs(seconds.into()))
+            .ok()
+    });
+    let holder = spec.holder_identity.clone().filter(|it| !it.is_empty());
+    Leader {
+        acts: holder.is_some() && ends.is_some_and(|ends| now <= ends),
+        holder,
+        renewed,
+    }
+}
+
+fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
+    let counted: Vec<&Cluster> = clusters.iter().filter(|it| is_counted(it)).collect();
+    let health = FleetHealth {
+        total: counted.len(),
+        failed: counted.iter().filter(|it| has_failed(it)).count(),
+    };
+    let band = rates.band(health);
+    Pace {
+        per_second: rates.per_second(band),
+        failed: health.failed,
+        counted: health.total,
+        band: match band {
+            Band::Primary => "primary",
+            Band::Secondary => "secondary",
+            Band::Stopped => "stopped",
+        },
+    }
+}
+
+/// A cluster that is not ready, or that has a taint.
+fn not_well<'l>(cluster: &Cluster, lease: impl Fn(&str) -> Option<&'l Lease>) -> Option<NotWell> {
+    let name = cluster.name_any();
+    let ready = cluster.condition(condition::READY);
+    let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
+    if is_ready && cluster.spec.taints.is_empty() {
+        return None;
+    }
+    let taints = cluster.spec.taints.iter();
+    let renewed = lease(&name)
+        .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
+        .map(|time| time.0);
+    Some(NotWell {
+        ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
+        reason: ready.map_or("NeverReported", |it| &it.reason).to_owned(),
+        since: ready.map(|it| it.last_transition_time.0),
+        last_heard: renewed,
+        taints: taints
+            .map(|it| format!("{}:{}", it.key, it.effect))
+            .collect(),
+        name,
+    })
+}
+
+/// Takes note of one workload.
+fn take(report: &mut Report, binding: &AnyBinding) {
+    let (spec, status) = (binding.spec(), binding.status());
+    let resource = &spec.resource;
+    let workload = match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
+        None => format!("{} {}", resource.kind, resource.name),
+    };
+    let holds = |kind: &str, wanted: &str| {
+        conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
+    };
+    let waiting = |condition: &Condition| Waiting {
+        workload: workload.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: condition.last_transition_time.0,
+        at_most_seconds: None,
+    };
+    let is_unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN).is_some();
+    report.unknown += usize::from(is_unknown);
+    if let Some(pending) = holds(explain::CONDITION, conditions::TRUE) {
+        let pending = waiting(pending);
+        if WAITS.contains(&pending.reason.as_str()) {
+            report.waiting.push(pending);
+        } else {
+            report.stranded.push(pending);
+        }
+    }
+    if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
+        report.unplaced.push(waiting(unplaced));
+    }
+    for task in &spec.graceful_eviction_tasks {
+        report.moving.push(Moving {
+            workload: workload.clone(),
+            from: task.from_cluster.clone(),
+            to: spec.clusters.iter().map(|it| it.name.clone()).collect(),
+            since: task.creation_timestamp.as_ref().map(|time| time.0),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

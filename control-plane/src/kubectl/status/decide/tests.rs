@@ -1,0 +1,277 @@
+use std::sync::Arc;
+
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::super::print;
+use super::*;
+
+const NOW: &str = "2026-01-01T00:10:00Z";
+
+fn lease(holder: &str, renewed: &str) -> Lease {
+    serde_json::from_value(json!({ "spec": {
+        "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed,
+    } }))
+    .unwrap()
+}
+
+fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
+    let taints: Vec<Value> = taints
+        .iter()
+        .map(|key| json!({ "key": key, "effect": "PreferNoExecute" }))
+        .collect();
+    let reason = if ready == "True" {
+        "ClusterReady"
+    } else {
+        "ClusterStatusUnknown"
+    };
+    serde_json::from_value(json!({
+        "metadata": { "name": name }, "spec": { "syncMode": "Pull", "taints": taints },
+        "status": { "conditions": [{
+            "type": "Ready", "status": ready, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:05:00Z",
+        }] },
+    }))
+    .unwrap()
+}
+
+/// A binding with conditions, each given as type, status and reason, and a cluster that it leaves.
+fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>) -> AnyBinding {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(kind, status, reason)| {
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": "m1 has a taint",
+                "lastTransitionTime": "2026-01-01T00:06:00Z",
+            })
+        })
+        .collect();
+    let tasks: Vec<Value> = leaving
+        .iter()
+        .map(|from| {
+            json!({
+                "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
+                "creationTimestamp": "2026-01-01T00:09:00Z",
+            })
+        })
+        .collect();
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
+            "clusters": [{ "name": "m2", "replicas": 1 }], "gracefulEvictionTasks": tasks,
+        },
+        "status": { "conditions": conditions },
+    }))
+    .unwrap();
+    AnyBinding::from(Arc::new(binding))
+}
+
+fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
+    Snapshot {
+        now: NOW.parse().unwrap(),
+        leader: Ok(Some(lease("cp-0", "2026-01-01T00:09:58Z"))),
+        leases: Ok(BTreeMap::from([(
+            "m1".to_owned(),
+            lease("m1", "2026-01-01T00:04:20Z"),
+        )])),
+        clusters: Ok(clusters),
+        bindings: Ok(bindings),
+        rates: Rates::default(),
+        failover: Some(true),
+    }
+}
+
+fn well() -> Vec<Cluster> {
+    vec![cluster("m1", "True", &[]), cluster("m2", "True", &[])]
+}
+
+#[test]
+fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
+    let pending = |reason| vec![binding("web", &[("EvictionPending", "True", reason)], None)];
+    let with = |kind, status, reason| vec![binding("web", &[(kind, status, reason)], None)];
+    let lost = || vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
+    let tainted = || vec![cluster("m1", "True", &["x"]), cluster("m2", "True", &[])];
+    // The exit code, then clusters not well, unknown, moving, waiting, stranded, without a place.
+    for (what, clusters, bindings, expected) in [
+        (
+            "all is well",
+            well(),
+            with("EvictionPending", "False", "Evicted"),
+            [0, 0, 0, 0, 0, 0, 0],
+        ),
+        ("one is lost", lost(), vec![], [1, 1, 0, 0, 0, 0, 0]),
+        ("one is tainted", tainted(), vec![], [1, 1, 0, 0, 0, 0, 0]),
+        (
+            "unknown",
+            well(),
+            with("FullyApplied", "Unknown", "ClustersNotHeard"),
+            [1, 0, 1, 0, 0, 0, 0],
+        ),
+        (
+            "a move",
+            well(),
+            vec![binding("web", &[], Some("m1"))],
+            [0, 0, 0, 1, 0, 0, 0],
+        ),
+        (
+            "it waits for the rate",
+            well(),
+            pending("WaitingForRate"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "it is tolerated",
+            well(),
+            pending("WaitingForToleration"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "too many failed",
+            well(),
+            pending("StoppedByThreshold"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "nowhere to go",
+            well(),
+            pending("NowhereToGo"),
+            [1, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "nothing stops it",
+            well(),
+            pending("NotFenced"),
+            [1, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "no cluster fits",
+            well(),
+            with("Scheduled", "False", "NoClusterFit"),
+            [1, 0, 0, 0, 0, 0, 1],
+        ),
+    ] {
+        let report = decide(&snapshot(clusters, bindings));
+        let found = [
+            usize::from(report.code()),
+            report.not_well.len(),
+            report.unknown,
+            report.moving.len(),
+            report.waiting.len(),
+            report.stranded.len(),
+            report.unplaced.len(),
+        ];
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_leader_acts_while_its_lease_lasts() {
+    for (lease, acts) in [
+        (Ok(None), false),
+        (Err("get lease: forbidden".to_owned()), false),
+        (Ok(Some(lease("cp-0", "2026-01-01T00:09:45Z"))), true),
+        (Ok(Some(lease("cp-0", "2026-01-01T00:09:44Z"))), false),
+        (Ok(Some(lease("", "2026-01-01T00:09:58Z"))), false),
+    ] {
+        let report = decide(&Snapshot {
+            leader: lease.clone(),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(report.leader.acts, acts, "{lease:?}");
+        assert_eq!(report.code(), u8::from(!acts));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
+    let blind = Snapshot {
+        bindings: Err("list resourcebindings: forbidden".to_owned()),
+        ..snapshot(vec![cluster("m1", "Unknown", &[])], vec![])
+    };
+    let report = decide(&blind);
+    assert_eq!(report.code(), 2);
+    assert_eq!(report.not_well.len(), 1);
+    assert_eq!(report.unread, ["list resourcebindings: forbidden"]);
+    let deaf = Snapshot {
+        leases: Err("list leases: forbidden".to_owned()),
+        ..snapshot(well(), vec![])
+    };
+    let report = decide(&deaf);
+    assert_eq!((report.code(), report.unread.len()), (0, 1));
+}
+
+#[test]
+fn the_estimate_follows_from_the_line_and_the_pace() {
+    let line = || -> Vec<_> {
+        let one = |n| {
+            binding(
+                &format!("w{n}"),
+                &[("EvictionPending", "True", "WaitingForRate")],
+                None,
+            )
+        };
+        (0..3).map(one).collect()
+    };
+    let report = decide(&snapshot(well(), line()));
+    assert_eq!(report.pace.band, "primary");
+    assert!(
+        report
+            .waiting
+            .iter()
+            .all(|it| it.at_most_seconds == Some(6))
+    );
+    // Both have failed: a small fleet stops, and no time can be told.
+    let lost = vec![cluster("m1", "Unknown", &[]), cluster("m2", "Unknown", &[])];
+    let report = decide(&snapshot(lost, line()));
+    assert_eq!((report.pace.band, report.pace.failed), ("stopped", 2));
+    assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
+}
+
+#[test]
+fn a_total_loss_fits_on_one_screen() {
+    let clusters = vec![
+        cluster("m1", "Unknown", &["cluster.karmada.io/unreachable"]),
+        cluster("m2", "Unknown", &[]),
+    ];
+    let bindings = vec![
+        binding(
+            "web",
+            &[
+                ("FullyApplied", "Unknown", "ClustersNotHeard"),
+                ("EvictionPending", "True", "StoppedByThreshold"),
+            ],
+            None,
+        ),
+        binding(
+            "db",
+            &[("EvictionPending", "True", "NowhereToGo")],
+            Some("m1"),
+        ),
+    ];
+    let report = decide(&snapshot(clusters, bindings));
+    let text = print::table(&report, NOW.parse().unwrap());
+    assert_eq!(
+        text,
+        "\
+Leader:     cp-0, renewed 2s ago
+Failover:   on
+Pace:       0 a second (stopped): 2 of 2 clusters have failed
+Clusters:   2, 2 not well
+Workloads:  2: 1 with unknown state, 1 moving, 1 waiting, 1 stranded, 0 without a place
+
+CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
+m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute
+m2                 Unknown   ClusterStatusUnknown   5m0s    -
+
+MOVING                  FROM   TO   SINCE
+Deployment default/db   m1     m2   60s
+
+STRANDED                FOR           SINCE   AT MOST   WHY
+Deployment default/db   NowhereToGo   4m0s    -         m1 has a taint
+
+WAITING                  FOR                  SINCE   AT MOST   WHY
+Deployment default/web   StoppedByThreshold   4m0s    -         m1 has a taint
+"
+    );
+}

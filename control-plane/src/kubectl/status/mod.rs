@@ -1,0 +1,155 @@
+//! `kubectl muster status`: the state of the fleet on one screen, read-only.
+//!
+//! Each part is read by itself: what cannot be read is said, and the rest is shown.
+
+mod decide;
+mod print;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use futures::future::join;
+use futures::join;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, Lease, Resource};
+use muster_shared::names::CLUSTER_NAMESPACE;
+use serde::de::DeserializeOwned;
+
+use self::decide::{Report, Snapshot, decide};
+use super::Reply;
+use super::simulate;
+use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::rate::Rates;
+use crate::settings::{FAILOVER, Settings};
+
+/// Exit code when too little could be read.
+pub(super) const UNREAD: u8 = 2;
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+/// Pause between two looks of `--watch`.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Moves the cursor to the corner and clears the terminal.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON document; one a line with `--watch`.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Looks again every two seconds until it is stopped.
+    #[arg(long, short)]
+    watch: bool,
+    /// Flags of the control plane, behind `--`: those that it has been given and that decide what
+    /// moves and how fast, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
+    /// Without any, the pace is that of the defaults, and failover is said to be not known.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+/// The report; ends with 1 if something needs attention, and with 2 if too little could be read.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+    let settings = simulate::settings(&options.flags)?;
+    let is_told = !options.flags.is_empty();
+    loop {
+        let report = decide(&read(&client, &settings, is_told).await);
+        let reply = Reply {
+            text: text(&report, options)?,
+            code: report.code(),
+        };
+        if !options.watch {
+            return Ok(reply);
+        }
+        let clear = if std::io::stdout().is_terminal() {
+            CLEAR
+        } else {
+            ""
+        };
+        muster_shared::telemetry::print(&format!("{clear}{}", reply.text))?;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
+    Ok(match options.output {
+        Format::Table => print::table(report, calendar()),
+        Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(report)?),
+    })
+}
+
+async fn read(client: &Client, settings: &Settings, is_told: bool) -> Snapshot {
+    let namespace = &settings.leader_elect_resource_namespace;
+    let name = &settings.leader_elect_resource_name;
+    let elections: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let (leader, leases, clusters, bindings) = join!(
+        elections.get_opt(name),
+        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+        all::<Cluster>(Api::all(client.clone())),
+        bindings(client),
+    );
+    Snapshot {
+        now: calendar(),
+        leader: leader
+            .map_err(|error| format!("get lease {namespace}/{name}: {}", client::brief(&error))),
+        leases: leases.map(|leases| {
+            let named = leases.into_iter().map(|lease| (lease.name_any(), lease));
+            named.collect::<BTreeMap<_, _>>()
+        }),
+        clusters,
+        bindings,
+        rates: Rates::of(settings),
+        failover: is_told.then(|| settings.gate(&FAILOVER)),
+    }
+}
+
+async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
+    let (namespaced, cluster_wide) = join(
+        all::<ResourceBinding>(Api::all(client.clone())),
+        all::<ClusterResourceBinding>(Api::all(client.clone())),
+    )
+    .await;
+    let namespaced = namespaced?
+        .into_iter()
+        .map(|it| AnyBinding::from(Arc::new(it)));
+    let cluster_wide = cluster_wide?
+        .into_iter()
+        .map(|it| AnyBinding::from(Arc::new(it)));
+    Ok(namespaced.chain(cluster_wide).collect())
+}
+
+async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let mut page = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await;
+        let list =
+            list.map_err(|error| format!("list {}: {}", K::plural(&()), client::brief(&error)))?;
+        found.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(found),
+        }
+    }
+}
