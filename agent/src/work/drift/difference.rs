@@ -17,7 +17,7 @@ pub struct Difference {
 
 /// Returns the difference between an object and its desired state (see
 /// [`desired`](crate::work::desired::desired)); `None` if there is none. `is_settled` says whether
-/// the apply of a desired state would change nothing.
+/// the apply of a desired state would leave an object as it is.
 ///
 /// Fields that the member decides (a cluster IP, the replicas under an autoscaler) are taken over
 /// only if an apply is needed: fields that an apply does not mention and that the agent never set
@@ -29,7 +29,7 @@ pub(super) fn difference(
     desired: &Value,
     observed: &Value,
     interpreters: &Interpreters,
-    is_settled: impl Fn(&Value) -> bool,
+    is_settled: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Option<Difference>, interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
     let desired = with_admitted(desired, observed);
@@ -43,9 +43,9 @@ fn fields(
     desired: &Value,
     observed: &Value,
     interpreters: &Interpreters,
-    is_settled: impl Fn(&Value) -> bool,
+    is_settled: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Option<Value>, interpreter::Error> {
-    if is_settled(desired) {
+    if is_settled(desired, observed) {
         return Ok(None);
     }
     if !interpreters.has_for(desired, Operation::Retain) {
@@ -55,7 +55,43 @@ fn fields(
     let interpreters = interpreters.accepting_late();
     let mut retained = interpreters.retain(desired.clone(), observed)?;
     keep_marks(&mut retained, desired);
-    Ok((!is_settled(&retained)).then_some(retained))
+    if is_settled(&retained, observed) {
+        return Ok(None);
+    }
+    // Of one object the member may decide some fields that the agent once sent (the selector of a
+    // Job) and others that it never did (labels of the Job's pods).
+    let mut plain = observed.clone();
+    leave_out_retained(&mut plain, desired, &retained);
+    Ok((!is_settled(desired, &plain)).then_some(retained))
+}
+
+/// Puts the desired value in the place of each value of an object that would be retained as it is,
+/// so that what remains different is what an apply would change.
+fn leave_out_retained(observed: &mut Value, desired: &Value, retained: &Value) {
+    if desired == retained {
+        return;
+    }
+    let (Some(observed), Some(desired), Some(retained)) = (
+        observed.as_object_mut(),
+        desired.as_object(),
+        retained.as_object(),
+    ) else {
+        if observed == retained {
+            observed.clone_from(desired);
+        }
+        return;
+    };
+    let added = retained.keys().filter(|key| !desired.contains_key(*key));
+    for key in added {
+        if observed.get(key) == retained.get(key) {
+            observed.remove(key);
+        }
+    }
+    for (key, desired) in desired {
+        if let (Some(observed), Some(retained)) = (observed.get_mut(key), retained.get(key)) {
+            leave_out_retained(observed, desired, retained);
+        }
+    }
 }
 
 /// Restores the labels and annotations of the desired object, by which its Work is found, and
@@ -136,7 +172,7 @@ mod tests {
             ("both", &karmadas, &[], Some(&observed), Some(&leftovers)),
         ] {
             let interpreters = Interpreters::default();
-            let is_settled = |desired: &Value| settled.contains(&desired);
+            let is_settled = |desired: &Value, _: &Value| settled.contains(&desired);
             let found = difference(&desired, found, &interpreters, is_settled);
             let expected = (apply.is_some() || patch.is_some()).then(|| Difference {
                 apply: apply.cloned(),

@@ -77,10 +77,15 @@ impl Drift {
         observed: &Value,
     ) -> Result<Option<Difference>, interpreter::Error> {
         let last = self.lock().normalized.get(key);
-        difference(desired, observed, &self.interpreters, |desired| {
-            settled(desired, observed, FIELD_MANAGER)
-                || last.is_some_and(|last| last.is_unchanged(desired, observed))
-        })
+        difference(
+            desired,
+            observed,
+            &self.interpreters,
+            |desired, observed| {
+                settled(desired, observed, FIELD_MANAGER)
+                    || last.is_some_and(|last| last.is_unchanged(desired, observed))
+            },
+        )
     }
 
     /// Returns whether an object has to be read before [`needs_apply`](Self::needs_apply) can be

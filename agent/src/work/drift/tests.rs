@@ -77,6 +77,44 @@ fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anyth
     assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
 }
 
+/// A Job as its agent sends it, and as the member keeps it: the server gives it a selector in the
+/// place of an empty one, and its pods labels.
+fn job() -> (Value, Value) {
+    let job = |selector: &Value, labels: &Value| {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {
+            "parallelism": 1, "selector": {"matchLabels": selector},
+            "template": {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never"}}}})
+    };
+    let desired = job(&json!({}), &json!({"app": "a"}));
+    let kept = job(
+        &json!({"batch.kubernetes.io/controller-uid": "1"}),
+        &json!({"app": "a", "batch.kubernetes.io/controller-uid": "1", "job-name": "a"}),
+    );
+    let fields = json!({"f:spec": {"f:parallelism": {}, "f:selector": {}, "f:template": {
+        "f:metadata": {"f:labels": {"f:app": {}}}, "f:spec": {"f:restartPolicy": {}}}}});
+    (desired, applied(&kept, &fields))
+}
+
+#[test]
+fn a_job_whose_selector_the_member_filled_in_is_not_sent_again() {
+    let (desired, observed) = job();
+    assert_eq!(difference(&desired, &observed), None);
+
+    let mut wanted = desired.clone();
+    wanted["spec"]["parallelism"] = json!(2);
+    let sent = difference(&wanted, &observed).unwrap().apply.unwrap();
+    assert_eq!(sent["spec"]["parallelism"], 2);
+    assert_eq!(sent["spec"]["selector"], observed["spec"]["selector"]);
+
+    let mut changed = observed.clone();
+    changed["spec"]["parallelism"] = json!(0);
+    assert!(difference(&desired, &changed).is_some(), "drift");
+
+    let mut wanted = desired.clone();
+    wanted["spec"]["template"]["metadata"]["labels"]["more"] = json!("1");
+    assert!(difference(&wanted, &observed).is_some(), "another label");
+}
+
 /// A desired state and the object that a server makes of it, which writes durations its own way.
 fn normalized(timeout: &str) -> (ObjectKey, Value, Value) {
     let thing = |timeout: &str| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"timeout": timeout}});
