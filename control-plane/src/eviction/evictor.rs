@@ -12,7 +12,6 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::queue::again;
-use muster_shared::taints;
 use tokio::time::Instant;
 
 use super::any_binding::AnyBinding;
@@ -173,7 +172,8 @@ impl Evictor {
                 self.tell_of(&name, "EvictionAbandoned", message);
             }
             for key in dropped {
-                self.note(key, &name, Turn::Recovered);
+                self.note(key.clone(), &name, Turn::Recovered);
+                self.note_stays(&key, now);
             }
             return;
         }
@@ -199,7 +199,8 @@ impl Evictor {
             return;
         }
         for key in dropped {
-            self.note(key, name, Turn::ClusterGone);
+            self.note(key.clone(), name, Turn::ClusterGone);
+            self.note_stays(&key, now);
         }
         self.settle_band(now);
         self.wake = Some(now.tick);
@@ -399,12 +400,9 @@ impl Evictor {
             return;
         }
         let (turn, place) = match self.judge(cluster, binding, now) {
-            Judgement::Stay(rule) => {
-                let taints = self.fleet.taints(cluster).iter().filter(|it| evicts(it));
-                let taints: Vec<String> = taints.map(taints::describe).collect();
-                let taints = bounded(format!("taint {}", taints.join(" and ")));
+            Judgement::Stay(_) => {
                 self.backlog.remove(cluster, key);
-                self.note(key.clone(), cluster, Turn::Stays { rule, taints });
+                self.note_stays(key, now);
                 return;
             }
             Judgement::Leave { due, cause } => {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::conditions;
-use muster_shared::taints::is_drain;
+use muster_shared::taints::{self, is_drain};
 
 use super::{ClusterNote, Evictor, Key, Now};
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::{Depth, Slot};
 use crate::eviction::explain::{CONDITION, Note, Turn};
 use crate::eviction::fleet_view::evicts;
-use crate::eviction::judge::Cause;
+use crate::eviction::judge::{Cause, Judgement};
 use crate::eviction::rate::Band;
 use crate::eviction::record::{Record, bounded};
 
@@ -243,6 +243,32 @@ impl Evictor {
     pub(super) fn count_left(&mut self, cluster: &str) {
         let cluster = self.share(cluster);
         self.tallies.entry(cluster).or_default().left += 1;
+    }
+
+    /// Why a workload stays in each of its clusters that drive others out, all at once: what is said
+    /// of it is the same whichever of them changed last, and whatever it waited for before.
+    pub(super) fn note_stays(&mut self, key: &Key, now: Now) {
+        let Some(binding) = self.bindings.get(key) else {
+            return;
+        };
+        let mut stays = Vec::new();
+        for target in &binding.spec().clusters {
+            let taints = self.fleet.taints(&target.name).iter();
+            let taints: Vec<String> = taints
+                .filter(|it| evicts(it))
+                .map(taints::describe)
+                .collect();
+            if taints.is_empty() {
+                continue;
+            }
+            if let Judgement::Stay(rule) = self.judge(&target.name, binding, now) {
+                let taints = bounded(format!("taint {}", taints.join(" and ")));
+                stays.push((target.name.clone(), Turn::Stays { rule, taints }));
+            }
+        }
+        for (cluster, turn) in stays {
+            self.note(key.clone(), &cluster, turn);
+        }
     }
 
     pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {

@@ -158,3 +158,39 @@ fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
         assert!(length < 2_000, "{} has {length} bytes", note.reason());
     }
 }
+
+#[test]
+fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
+    let tolerating =
+        json!({"placement": {"clusterTolerations": [{"key": "down", "operator": "Exists"}]}});
+    let upkeep = json!([{"key": "upkeep", "effect": "NoExecute", "timeAdded": Timestamp::from_second(1_000).unwrap()}]);
+    let clean = |name: &str| cluster(name, &json!([]));
+    let mut world = World::of(
+        vec![clean("c0"), clean("c1"), clean("c2")],
+        vec![binding("w", &["c0", "c1", "c2"], &tolerating)],
+        true,
+    );
+    let told = |world: &mut World| -> Vec<(String, &'static str)> {
+        let news = world.evictor.take_news().bindings;
+        let told = news
+            .iter()
+            .map(|(_, note)| (note.cluster.clone(), note.reason()));
+        told.collect()
+    };
+    let stays = |name: &str| (name.to_owned(), "Tolerated");
+    for name in ["c1", "c0"] {
+        told(&mut world);
+        world.set(&cluster(name, &down(1_000)));
+    }
+    let both = [stays("c0"), stays("c1")];
+    assert_eq!(told(&mut world), both, "c0 changed last");
+    world.restart(true);
+    assert!(told(&mut world).ends_with(&both), "after a restart");
+
+    // Nothing was said of these while the workload waited to leave another cluster.
+    world.set(&cluster("c2", &upkeep));
+    told(&mut world);
+    world.set(&clean("c2"));
+    let recovered = ("c2".to_owned(), "AbandonedOnRecovery");
+    assert_eq!(told(&mut world), [&[recovered], &both[..]].concat());
+}
