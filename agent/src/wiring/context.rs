@@ -1,7 +1,6 @@
 //! Values that the tasks of the agent share.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
@@ -18,6 +17,7 @@ use muster_shared::queue::Queue;
 use muster_shared::serve::Health;
 use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Threads;

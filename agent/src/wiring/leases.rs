@@ -2,7 +2,7 @@
 //! connection of their own.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
@@ -14,6 +14,7 @@ use muster_shared::serve::Health;
 use muster_shared::tasks;
 use muster_shared::watch::{Doubt, Informer, Presence};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Threads;

@@ -65,6 +65,8 @@ fn prune(directory: &Path, keep: usize) -> anyhow::Result<Vec<PathBuf>> {
 mod tests {
     use std::time::Duration;
 
+    use muster_shared::clock;
+
     use super::*;
 
     #[test]
@@ -79,7 +81,7 @@ mod tests {
             ("e", 9),
         ] {
             let file = std::fs::File::create(directory.join(name)).unwrap();
-            let written = SystemTime::now() - Duration::from_hours(age);
+            let written = SystemTime::from(clock::calendar()) - Duration::from_hours(age);
             file.set_modified(written).unwrap();
         }
         let names = |paths: Vec<PathBuf>| -> Vec<String> {

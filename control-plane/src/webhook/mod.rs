@@ -21,7 +21,6 @@ pub mod taint_policy;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context;
 use http::StatusCode;
@@ -37,6 +36,7 @@ use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
+use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;

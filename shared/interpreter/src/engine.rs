@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use mlua::Value as LuaValue;
@@ -13,7 +13,7 @@ use crate::{
     answer::{self, Component, Dependency, Replicas},
     customization::Rules,
     error::Error,
-    limits::{Limit, Limits},
+    limits::{self, Limit, Limits},
     lua::{
         convert::Fault,
         state::{Argument, Failure, State},
@@ -75,6 +75,7 @@ type Returned<'a> = (&'a LuaValue, &'a LuaValue);
 
 impl Engine {
     /// Makes an engine whose scripts see the clock of the system.
+    #[allow(clippy::disallowed_methods)] // programs give it the clock that they ask themselves
     pub fn new(limits: Limits) -> Self {
         let now = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -298,7 +299,7 @@ impl Engine {
         arguments: [Argument<'_>; 2],
         read: impl FnOnce(&State, Returned<'_>) -> Result<T, Fault>,
     ) -> Result<T, Error> {
-        if let Some(suspension) = script.suspension(Instant::now()) {
+        if let Some(suspension) = script.suspension(limits::moment()) {
             return Err(Error::Suspended {
                 at: Arc::clone(script.at()),
                 limit: suspension.limit,
@@ -329,7 +330,7 @@ impl Engine {
                 }
             })
         });
-        script.note(limit_of(&result), Instant::now());
+        script.note(limit_of(&result), limits::moment());
         result
     }
 

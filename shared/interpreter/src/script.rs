@@ -137,7 +137,7 @@ mod tests {
         };
         let script = Script::new(at, "", false);
         let limit = Limit::Instructions(1);
-        let mut now = Instant::now();
+        let mut now = crate::limits::moment();
         let mut suspensions = Vec::new();
         for _ in 0..10 {
             script.note(Some(limit), now);

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::watch::Change;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::cluster_change::ClusterChange;
 

@@ -1,6 +1,8 @@
 //! Metrics of the scheduler, with the names of Karmada's.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::step_timer::Spent;

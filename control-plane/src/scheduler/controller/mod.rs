@@ -19,7 +19,7 @@ pub use self::live::LiveSnapshot;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
@@ -31,6 +31,7 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations, Informer};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
@@ -170,10 +171,13 @@ impl Scheduler {
             Change::Applied { old, new } => {
                 let key = BindingKey::of(new.as_ref());
                 scheduler.expectations.observe(&key, new.meta());
-                // Status writes, most of them our own, change nothing that a decision depends on.
-                let seen = old
-                    .as_ref()
-                    .is_some_and(|old| old.meta().generation == new.meta().generation);
+                // Status writes, most of them our own, change nothing that a decision depends on. Of
+                // the metadata the placement that was applied last does.
+                let seen = old.as_ref().is_some_and(|old| {
+                    old.meta().generation == new.meta().generation
+                        && Subject::of(old.as_ref()).applied_placement
+                            == Subject::of(new.as_ref()).applied_placement
+                });
                 if !seen {
                     let event = if old.is_some() {
                         Incoming::BindingUpdate

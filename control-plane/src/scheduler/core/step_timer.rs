@@ -1,7 +1,9 @@
 //! Measures the duration of each step of a schedule.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Step of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

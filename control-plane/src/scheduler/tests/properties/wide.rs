@@ -2,10 +2,11 @@
 //! met where possible, in reasonable time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{with_constraints, written};
 use crate::scheduler::core::Decision;
