@@ -172,16 +172,27 @@ impl Evictor {
                 self.tell_of(&name, "EvictionAbandoned", message);
             }
             for key in dropped {
-                self.note(key.clone(), &name, Turn::Recovered);
+                self.note(key, &name, Turn::Recovered);
+            }
+            for key in self.keys_on(&name) {
                 self.note_stays(&key, now);
             }
             return;
         }
-        let keys: Vec<Key> = self.on.get(&name).into_iter().flatten().cloned().collect();
+        let keys = self.keys_on(&name);
         for key in keys {
             self.review(&name, &key, now);
         }
         self.tell_of_queue(&name);
+    }
+
+    fn keys_on(&self, cluster: &str) -> Vec<Key> {
+        self.on
+            .get(cluster)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// A cluster is not known any more; `left` says whether it was seen leaving the fleet.

@@ -187,6 +187,10 @@ fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
     world.restart(true);
     assert!(told(&mut world).ends_with(&both), "after a restart");
 
+    world.set(&clean("c1"));
+    assert_eq!(told(&mut world), both[..1], "c1 has no taint any more");
+    world.set(&cluster("c1", &down(1_000)));
+
     // Nothing was said of these while the workload waited to leave another cluster.
     world.set(&cluster("c2", &upkeep));
     told(&mut world);
