@@ -19,7 +19,7 @@ use muster_shared::merge;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Expectations, Informer};
 use serde_json::{Value, json};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
@@ -69,8 +69,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::new("binding status");
     let parked = Parked::new(&fleet.templates, &queue);
-    follow(&fleet.bindings, &queue);
-    follow(&fleet.cluster_bindings, &queue);
+    let written = Arc::new(Expectations::default());
+    follow(&fleet.bindings, &queue, &written);
+    follow(&fleet.cluster_bindings, &queue, &written);
     fleet.follow_interpreters(&queue);
     let reports = queue.clone();
     fleet.works.on_change(move |change| {
@@ -94,6 +95,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_work_syncs;
     let memory = Arc::new(Memory {
         parked,
+        written,
         patches: LastPatches::default(),
     });
     fleet.work(
@@ -148,24 +150,41 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
         .collect()
 }
 
-/// A binding whose clusters change has to be judged anew.
-fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
-    let queue = queue.clone();
+/// A binding whose clusters change has to be judged anew, and so has one of which somebody else
+/// wrote what the clusters report, or of which the cache showed nothing new for long.
+fn follow<B: Binding>(
+    bindings: &Informer<B>,
+    queue: &Queue<BindingKey>,
+    written: &Arc<Expectations<BindingKey>>,
+) {
+    let (queue, written) = (queue.clone(), Arc::clone(written));
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
-            let seen = |old: &Arc<B>| old.meta().generation == new.meta().generation;
+            let key = BindingKey::of(new.as_ref());
+            let is_ours = written.is_last_write(&key, new.meta());
+            written.observe(&key, new.meta());
+            let seen = |old: &Arc<B>| {
+                old.meta().generation == new.meta().generation
+                    && (is_ours || old.status().aggregated_status == new.status().aggregated_status)
+            };
             if !old.as_ref().is_some_and(seen) {
-                queue.add_after(BindingKey::of(new.as_ref()), GATHERING);
+                queue.add_after(key, GATHERING);
             }
         }
         // It is forgotten.
-        Change::Deleted { old } => queue.add(BindingKey::of(old.as_ref())),
+        Change::Deleted { old } => {
+            let key = BindingKey::of(old.as_ref());
+            written.forget(&key);
+            queue.add(key);
+        }
     });
 }
 
 /// What the controller remembers. May be lost.
 struct Memory {
     parked: Parked<BindingKey>,
+    /// Bindings that were written and that the cache does not show yet.
+    written: Arc<Expectations<BindingKey>>,
     /// The last patch of the status of each binding's template.
     patches: LastPatches<BindingKey>,
 }
@@ -183,6 +202,10 @@ async fn reconcile<B: BindingKind>(
     };
     if binding.meta().deletion_timestamp.is_some() || binding.permanent_id().is_none() {
         return Ok(Next::Done);
+    }
+    // A report that is as the one before the last write would not be written.
+    if let Some(pause) = memory.written.pause(key, binding.meta()) {
+        return Ok(Next::After(pause));
     }
     let (spec, status) = (binding.spec(), binding.status());
     let mut works = fleet.work_index.of(key);
@@ -217,7 +240,9 @@ async fn reconcile<B: BindingKind>(
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
         match answer {
-            Ok(_) => {
+            Ok(after) => {
+                let written = &memory.written;
+                written.written(key.clone(), binding.meta(), after.meta(), ());
                 if let Some(Condition {
                     reason, message, ..
                 }) = unfenced
