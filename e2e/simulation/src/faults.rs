@@ -3,18 +3,16 @@
 //! A fault is a part of the plan, with a number of its own and a generator of its own: leaving one
 //! out of a plan leaves the decisions of all others as they were.
 
+mod refusal;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Response, header};
-use http_body_util::{BodyExt as _, Full};
-use muster_shared::client::ResponseBody;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tower::BoxError;
 
-use crate::history::{Actor, Api, Process};
+pub use self::refusal::Refusal;
+use crate::history::{Actor, Api, Process, Verb};
 use crate::network::{Call, Kind};
 use crate::random::Random;
 
@@ -150,7 +148,8 @@ pub enum FaultKind {
         /// The server.
         api: Api,
     },
-    /// Objects in lists and watches have a `spec` that cannot be read.
+    /// Objects in lists and watches have a `spec` that cannot be read. When it is over, watches end
+    /// as too old: that an object can be read again is no event.
     Garble {
         /// Who reads them.
         actor: Actor,
@@ -158,6 +157,47 @@ pub enum FaultKind {
         api: Api,
         /// How many pieces of an answer have such an object, their first.
         share: u16,
+    },
+    /// Numbers that an API tells of the status of objects and of the room of nodes are nonsense.
+    /// When it is over, watches end as too old, as with [`FaultKind::Garble`].
+    Nonsense {
+        /// Who reads them.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// How many pieces of an answer have such an object.
+        share: u16,
+    },
+    /// Lists lack some of their objects. When it is over, watches end as too old, as with
+    /// [`FaultKind::Garble`].
+    Short {
+        /// Who lists.
+        actor: Actor,
+        /// The server.
+        api: Api,
+        /// How many of the objects.
+        share: u16,
+    },
+    /// The quota of a cluster is used up: pods are not created.
+    Quota {
+        /// The server.
+        api: Api,
+    },
+    /// An admission webhook refuses all writes of a kind, or does not answer.
+    Deny {
+        /// The server.
+        api: Api,
+        /// The plural of the kind.
+        plural: String,
+        /// Whether it does not answer, so that the server refuses in its place.
+        fails: bool,
+    },
+    /// Nodes of a member fail, with all pods on them.
+    Nodes {
+        /// The member.
+        member: String,
+        /// How many.
+        count: usize,
     },
     /// The calendar of all programs is wrong by so many seconds.
     Clock {
@@ -217,13 +257,8 @@ pub struct Piece {
     pub repeats: bool,
     /// Its first object cannot be read.
     pub garbles: bool,
-}
-
-/// A refusal by a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Its code.
-    pub code: u16,
+    /// The numbers in it are nonsense.
+    pub is_nonsense: bool,
 }
 
 /// The faults that are going on.
@@ -272,14 +307,28 @@ impl FaultKind {
             | Self::Miss { actor, api, .. }
             | Self::Repeat { actor, api }
             | Self::Garble { actor, api, .. }
+            | Self::Nonsense { actor, api, .. }
+            | Self::Short { actor, api, .. }
             | Self::Stale { actor, api } => actor == who && api == server,
             Self::Crash { process, .. } => matches!(who, Actor::Process(it) if it == process),
             Self::Down { member } => {
                 matches!(who, Actor::Process(Process::Agent(name)) if name == member)
                     || matches!(server, Api::Member(name) if name == member)
             }
-            Self::Clock { .. } => false,
+            // People write their steps once, and know when they are refused.
+            Self::Quota { api } | Self::Deny { api, .. } => {
+                api == server && matches!(who, Actor::Process(_) | Actor::Workloads)
+            }
+            Self::Clock { .. } | Self::Nodes { .. } => false,
         }
+    }
+
+    /// Whether objects that are read may be others than there are.
+    const fn distorts(&self) -> bool {
+        matches!(
+            self,
+            Self::Garble { .. } | Self::Nonsense { .. } | Self::Short { .. }
+        )
     }
 }
 
@@ -294,7 +343,10 @@ impl Faults {
         self.active().insert(fault.id, active);
         if matches!(
             fault.kind,
-            FaultKind::Partition { .. } | FaultKind::Down { .. } | FaultKind::Clock { .. }
+            FaultKind::Partition { .. }
+                | FaultKind::Down { .. }
+                | FaultKind::Nodes { .. }
+                | FaultKind::Clock { .. }
         ) {
             self.count(&fault.kind);
         }
@@ -325,6 +377,28 @@ impl Faults {
         way
     }
 
+    /// Whether a party may read other objects of a server than there are now.
+    pub fn distorts(&self, actor: &Actor, api: &Api) -> bool {
+        let active = self.active();
+        let mut kinds = active.values().map(|active| &active.kind);
+        kinds.any(|kind| kind.distorts() && kind.concerns(actor, api))
+    }
+
+    /// Whether a list of a party lacks its next object.
+    pub fn leaves_out(&self, actor: &Actor, api: &Api) -> bool {
+        let mut leaves_out = false;
+        for active in self.active().values_mut() {
+            if let FaultKind::Short { share, .. } = active.kind
+                && active.kind.concerns(actor, api)
+                && active.random.per_mille(share)
+            {
+                leaves_out = true;
+                self.count(&active.kind);
+            }
+        }
+        leaves_out
+    }
+
     /// Decides what happens to a request.
     pub fn judge(&self, actor: &Actor, call: &Call) -> Verdict {
         let mut verdict = Verdict::default();
@@ -337,9 +411,27 @@ impl Faults {
                 FaultKind::Refuse { code, share, .. } => {
                     let fits = fits(*code, call) && random.per_mille(*share);
                     if fits {
-                        verdict.refusal = Some(Refusal { code: *code });
+                        verdict.refusal = Some(Refusal::of(*code));
                     }
                     fits
+                }
+                FaultKind::Quota { .. } => {
+                    let creates = call.verb == Verb::Create && call.resource.plural == "pods";
+                    if creates && call.is_stored() {
+                        verdict.refusal = Some(Refusal::QUOTA);
+                    }
+                    creates
+                }
+                FaultKind::Deny { plural, fails, .. } => {
+                    let asks = call.is_stored() && call.resource.plural == *plural;
+                    if asks {
+                        verdict.refusal = Some(if *fails {
+                            Refusal::NO_WEBHOOK
+                        } else {
+                            Refusal::of(403)
+                        });
+                    }
+                    asks
                 }
                 FaultKind::LoseRequests { share, .. } => {
                     verdict.loses_request |= random.per_mille(*share);
@@ -388,10 +480,15 @@ impl Faults {
             if let FaultKind::Lag { lag, .. } = &active.kind {
                 piece.lag += Duration::from_millis(*lag);
             }
-            if let FaultKind::Garble { share, .. } = active.kind
-                && active.random.per_mille(share)
-            {
-                piece.garbles = true;
+            let (share, distortion) = match active.kind {
+                FaultKind::Garble { share, .. } if TYPED.contains(&kind) => {
+                    (share, &mut piece.garbles)
+                }
+                FaultKind::Nonsense { share, .. } => (share, &mut piece.is_nonsense),
+                _ => (0, &mut piece.garbles),
+            };
+            if active.random.per_mille(share) {
+                *distortion = true;
                 self.count(&active.kind);
             }
             if seen.contains(id) {
@@ -422,64 +519,28 @@ impl Faults {
     }
 }
 
+/// Kinds that the product reads with a `spec` of a certain shape. Of all others any is fine, and what
+/// a cache has of one version of an object is never read again.
+const TYPED: [&str; 12] = [
+    "clusters",
+    "works",
+    "resourcebindings",
+    "clusterresourcebindings",
+    "propagationpolicies",
+    "clusterpropagationpolicies",
+    "overridepolicies",
+    "clusteroverridepolicies",
+    "clustertaintpolicies",
+    "workloadrebalancers",
+    "nodes",
+    "pods",
+];
+
 /// Whether a server gives such a code to such a request.
 fn fits(code: u16, call: &Call) -> bool {
     match code {
         403 | 409 | 422 => call.kind == Kind::Write,
         410 => matches!(call.kind, Kind::List | Kind::Watch),
         _ => true,
-    }
-}
-
-impl Refusal {
-    /// What the caller gets.
-    pub fn response(self) -> Response<ResponseBody> {
-        let (reason, message) = match self.code {
-            403 => (
-                "Forbidden",
-                "admission webhook \"simulation\" denied the request",
-            ),
-            409 => (
-                "Conflict",
-                "the object has been modified; please apply your changes to the latest version and try again",
-            ),
-            410 => ("Expired", "too old resource version: 1 (2)"),
-            422 => ("Invalid", "spec: Invalid value: the simulation refuses it"),
-            429 => (
-                "TooManyRequests",
-                "the server has received too many requests",
-            ),
-            503 => (
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
-            504 => (
-                "Timeout",
-                "the server was unable to return a response in the time allotted",
-            ),
-            _ => (
-                "InternalError",
-                "an error on the server has prevented the request from succeeding",
-            ),
-        };
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": message, "reason": reason, "code": self.code,
-        });
-        let mut response = Response::new(
-            Full::from(status.to_string())
-                .map_err(BoxError::from)
-                .boxed_unsync(),
-        );
-        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or_default();
-        let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            header::HeaderValue::from_static("application/json"),
-        );
-        if self.code == 429 {
-            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
-        }
-        response
     }
 }

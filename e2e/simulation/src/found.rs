@@ -1,6 +1,8 @@
 //! Plans that find bugs which were fixed: without its fix each of them violates a promise, with it
 //! none does. `takebacks/run` shows both.
 
+mod simulated;
+
 use serde_json::{Value, json};
 
 use crate::faults::{Fault, FaultKind, Moment};
@@ -12,7 +14,7 @@ use crate::scenarios::quiet;
 /// A plan that finds a bug.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The bug's name in the reviews.
+    /// The bug's name: that in the reviews, or a word for one that random seeds found.
     pub name: &'static str,
     /// The oracle that tells of it; empty for a bug by which the program does not come to an end.
     pub oracle: &'static str,
@@ -23,7 +25,7 @@ pub struct Found {
 /// All of them.
 pub fn all() -> Vec<Found> {
     let found = |name, oracle, plan| Found { name, oracle, plan };
-    vec![
+    let mut all = vec![
         found("F1", "rest", absent_condition()),
         found("F2", "nowhere", dead_refuge()),
         found("F3", "nowhere", unreadable_cluster()),
@@ -34,7 +36,9 @@ pub fn all() -> Vec<Found> {
         found("F8", "nowhere", another_scheduler()),
         found("B4", "progress", refused_registration()),
         found("S3", "progress", claimed_identity()),
-    ]
+    ];
+    all.extend(simulated::all());
+    all
 }
 
 const fn phases(busy: u64, calm: u64) -> Phases {

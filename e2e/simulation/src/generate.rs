@@ -39,6 +39,25 @@ impl Scale {
         },
     };
 
+    /// What is run with each test: fewer workloads, steps and faults, for a shorter time.
+    pub const BRIEF: Self = Self {
+        size: Size {
+            members: 3,
+            workloads: 3,
+            steps: 5,
+            busy: 300_000,
+            push: 20,
+        },
+        faults: 5,
+        phases: Phases {
+            busy: 300_000,
+            calm: 900_000,
+            rest: 30_000,
+            fresh: 45_000,
+        },
+        ..Self::SMALL
+    };
+
     /// Ten clusters and a hundred workloads for an hour.
     pub const LARGE: Self = Self {
         size: Size {
@@ -139,7 +158,7 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
     let (process, api) = way(random, &site, replicas);
     let actor = Actor::Process(process.clone());
     let share = u16::try_from(random.between(20, 500)).unwrap_or(100);
-    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 1]) {
+    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 2, 2, 1, 2, 2, 1]) {
         0 => FaultKind::Partition {
             actor,
             api,
@@ -181,6 +200,36 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
         10 => FaultKind::Repeat { actor, api },
         11 => FaultKind::Stale { actor, api },
         12 => FaultKind::Garble { actor, api, share },
+        13 => FaultKind::Nonsense {
+            actor,
+            api: Api::Member(site.name),
+            share,
+        },
+        14 => FaultKind::Short { actor, api, share },
+        15 => FaultKind::Quota {
+            api: Api::Member(site.name),
+        },
+        16 => {
+            let at_fleet = random.percent(50);
+            let kinds: &[&str] = if at_fleet {
+                &["works", "resourcebindings", "clusters", "events"]
+            } else {
+                &["deployments", "statefulsets", "configmaps", "jobs"]
+            };
+            FaultKind::Deny {
+                plural: (*random.one(kinds)).to_owned(),
+                api: if at_fleet {
+                    Api::Fleet
+                } else {
+                    Api::Member(site.name)
+                },
+                fails: random.percent(50),
+            }
+        }
+        17 => FaultKind::Nodes {
+            count: usize::try_from(random.between(1, 3)).unwrap_or(1),
+            member: site.name,
+        },
         _ => {
             let seconds = i64::try_from(random.between(1, 3_600)).unwrap_or(60);
             let is_ahead = random.percent(50);
@@ -224,6 +273,6 @@ mod tests {
             .flat_map(|seed| plan(seed, Scale::SMALL).faults)
             .map(|fault| fault.kind.name())
             .collect();
-        assert_eq!(kinds.len(), 14, "{kinds:?}");
+        assert_eq!(kinds.len(), 19, "{kinds:?}");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::child::Child;
+use crate::coverage::{self, Coverage};
 use crate::generate::{self, Scale};
 use crate::people::Mix;
 use crate::plan::Plan;
@@ -45,6 +46,8 @@ pub struct Findings {
     pub virtual_time: Duration,
     /// How many times each kind of fault did something.
     pub faults: BTreeMap<String, u64>,
+    /// How often each branch of a decision was taken.
+    pub coverage: Coverage,
     /// Failures by seed.
     pub failures: BTreeMap<u64, String>,
     /// Seconds that the search took.
@@ -146,6 +149,9 @@ impl Search {
             for (kind, count) in report.faults {
                 *findings.faults.entry(kind).or_default() += count;
             }
+            for (branch, count) in report.coverage {
+                *findings.coverage.entry(branch).or_default() += count;
+            }
         }
         if let Some(failure) = failure {
             eprintln!("{failure}");
@@ -220,6 +226,18 @@ impl std::fmt::Display for Findings {
         )?;
         for (kind, count) in &self.faults {
             writeln!(f, "  {kind}: {count}")?;
+        }
+        let taken = |branch: &&str| self.coverage.contains_key(*branch);
+        let (all, seen) = (
+            coverage::all().count(),
+            coverage::all().filter(taken).count(),
+        );
+        writeln!(f, "decisions: {seen} of {all} branches taken")?;
+        for (branch, count) in &self.coverage {
+            writeln!(f, "  {branch}: {count}")?;
+        }
+        for branch in coverage::all().filter(|branch| !taken(branch)) {
+            writeln!(f, "  {branch}: never")?;
         }
         let seeds: Vec<String> = self.failures.keys().map(u64::to_string).collect();
         if !seeds.is_empty() {

@@ -99,6 +99,7 @@ mod tests {
                 (Actor::Workloads, Api::Fleet, "pods".to_owned()),
             ],
             decisions: vec![(Process::ControlPlane(0), 3)],
+            coverage: BTreeMap::new(),
             lasted: 0,
         };
         let plans = plans(&scenarios::one_failover(1), &report);

@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 
 use muster_simulation::child::Child;
+use muster_simulation::found;
+use muster_simulation::generate::Scale;
 use muster_simulation::plan::{Phases, Plan};
 use muster_simulation::run::Report;
 use muster_simulation::scenarios;
+use muster_simulation::search::Search;
 use serde_json::Value;
 
 /// Runs a plan; returns its report and its history.
@@ -81,4 +84,41 @@ fn the_same_seed_gives_the_same_history_and_another_seed_another() {
     assert_eq!(first, again);
     let (other, _) = lived("other", &plan(2)).unwrap();
     assert_ne!(first.digest, other.digest);
+}
+
+/// The first of the random seeds that are run with each test, and their number.
+const SEEDS: (u64, u64) = (1, 16);
+
+#[test]
+fn random_fleets_keep_every_promise_whatever_people_do_and_whatever_fails() {
+    let search = Search {
+        child: Child::new(env!("CARGO_BIN_EXE_simulate")),
+        scale: Scale::BRIEF,
+        seed: SEEDS.0,
+        count: Some(SEEDS.1),
+        seconds: None,
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        attempts: 0,
+        directory: None,
+    };
+    let findings = search.run();
+    assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+    assert_eq!(u64::from(findings.seeds), SEEDS.1);
+}
+
+#[test]
+fn plans_of_bugs_that_were_fixed_keep_every_promise() {
+    let plans = found::all();
+    std::thread::scope(|scope| {
+        let halves = plans.chunks(plans.len().div_ceil(2));
+        for half in halves {
+            scope.spawn(|| {
+                for it in half {
+                    let child = Child::new(env!("CARGO_BIN_EXE_simulate"));
+                    let report = child.run(&it.plan).unwrap();
+                    assert_eq!(report.violations, [], "{}", it.name);
+                }
+            });
+        }
+    });
 }

@@ -75,6 +75,8 @@ enum Task {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Named {
+    /// As those of `cargo test`.
+    Brief,
     /// Three members for half an hour.
     Small,
     /// Ten members and a hundred workloads for an hour.
@@ -84,6 +86,7 @@ enum Named {
 impl Named {
     const fn scale(self) -> Scale {
         match self {
+            Self::Brief => Scale::BRIEF,
             Self::Small => Scale::SMALL,
             Self::Large => Scale::LARGE,
         }

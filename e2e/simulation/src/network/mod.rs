@@ -36,6 +36,8 @@ pub struct Network {
     latency: Mutex<Random>,
     /// Watches that were ever opened.
     watches: Mutex<BTreeSet<Watch>>,
+    /// Lists that faults have made others than they are, until a watch follows them.
+    distorted: Mutex<BTreeSet<Watch>>,
     /// Grows with every change of faults and processes, for those that wait for one.
     changes: watch::Sender<u64>,
 }
@@ -56,6 +58,7 @@ impl Network {
             recorder,
             faults,
             watches: Mutex::default(),
+            distorted: Mutex::default(),
             latency: Mutex::new(Random::new(seed, "latency")),
             changes: watch::Sender::new(0),
         })
@@ -88,6 +91,16 @@ impl Network {
     /// The recorder of the history.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
+    }
+
+    /// Tells of changes of the network.
+    fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Whether a fault made the last list before a watch another than it is.
+    fn was_distorted(&self, watch: &Watch) -> bool {
+        lock(&self.distorted).remove(watch)
     }
 
     /// Lets all that wait for a change of the network look again.
@@ -156,6 +169,10 @@ impl Network {
             call::make_stale(&mut request, server.store().version());
         }
         let kind = call.kind;
+        let is_listing = request
+            .uri()
+            .query()
+            .is_some_and(|it| it.contains("sendInitialEvents=true"));
         let watched = call.resource.plural.clone();
         if kind == Kind::Watch {
             let watch = (line.actor().clone(), api.clone(), watched.clone());
@@ -184,7 +201,7 @@ impl Network {
         }
         let is_stream = kind == Kind::Watch && answer.status() == StatusCode::OK;
         Ok(if is_stream {
-            answer.map(|body| stream::carried(self, line, (api, watched), body))
+            answer.map(|body| stream::carried(self, line, (api, watched), is_listing, body))
         } else {
             let listed = if kind == Kind::List {
                 watched.as_str()
@@ -206,14 +223,15 @@ impl Network {
         let (head, body) = answer.into_parts();
         let mut seen = Vec::new();
         let is_list = head.status == StatusCode::OK && !kind.is_empty();
-        let garbles = is_list
-            && self
-                .faults
-                .piece(line.actor(), api, kind, &mut seen)
-                .garbles;
-        let body = if garbles {
+        let body = if is_list && self.faults.distorts(line.actor(), api) {
+            let list = (line.actor().clone(), api.clone(), kind.to_owned());
+            lock(&self.distorted).insert(list);
+            let effects = self.faults.piece(line.actor(), api, kind, &mut seen);
             let whole = body.collect().await.unwrap_or_else(|never| match never {});
-            let whole = stream::garbled(&whole.to_bytes());
+            let whole = stream::shortened(&whole.to_bytes(), || {
+                self.faults.leaves_out(line.actor(), api)
+            });
+            let whole = stream::distorted(whole, effects);
             Full::from(whole).map_err(BoxError::from).boxed_unsync()
         } else {
             body.map_err(BoxError::from).boxed_unsync()

@@ -8,9 +8,11 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use muster_shared::client::ResponseBody;
 use muster_test_apiserver::Body as Served;
+use serde_json::Value;
 use tower::BoxError;
 
 use super::{Line, Network, Reset};
+use crate::faults::Piece;
 use crate::history::Api;
 
 /// The end of a watch whose version is no longer in the history of the server.
@@ -27,6 +29,10 @@ struct Carried {
     /// Faults that this watch has had.
     seen: Vec<u64>,
     again: Option<Bytes>,
+    /// Whether objects of this watch, or of the list before it, may have been others than there are.
+    is_distorted: bool,
+    /// Whether this is still the list that the watch begins with.
+    is_listing: bool,
     is_over: bool,
 }
 
@@ -35,9 +41,13 @@ pub(super) fn carried(
     network: Arc<Network>,
     line: Line,
     (api, kind): (Api, String),
+    is_listing: bool,
     body: Served,
 ) -> ResponseBody {
+    let is_distorted = network.was_distorted(&(line.actor().clone(), api.clone(), kind.clone()));
     let carried = Carried {
+        is_distorted,
+        is_listing,
         network,
         line,
         api,
@@ -65,8 +75,28 @@ impl Carried {
         if let Some(again) = self.again.take() {
             return Some(Ok(again));
         }
-        let frame = self.body.frame().await?;
-        let piece = frame.ok().and_then(|frame| frame.into_data().ok())?;
+        let mut changes = self.network.subscribe();
+        let piece = loop {
+            changes.borrow_and_update();
+            let distorts = self.network.faults().distorts(self.line.actor(), &self.api);
+            if self.is_distorted && !distorts {
+                // What can be read again is no event, so that everything has to be read anew.
+                self.is_over = true;
+                return Some(Ok(Bytes::from_static(EXPIRED)));
+            }
+            self.is_distorted |= distorts;
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame?,
+                _ = changes.changed() => continue,
+            };
+            let piece = frame.ok().and_then(|frame| frame.into_data().ok())?;
+            self.is_listing &= !contains(&piece, END_OF_LIST);
+            let faults = self.network.faults();
+            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api) {
+                break piece;
+            }
+        };
         let faults = self.network.faults();
         let effects = faults.piece(self.line.actor(), &self.api, &self.kind, &mut self.seen);
         if effects.breaks {
@@ -81,11 +111,7 @@ impl Carried {
         if let Err(reset) = self.network.passable(&self.line, &self.api).await {
             return Some(Err(reset));
         }
-        let piece = if effects.garbles {
-            garbled(&piece)
-        } else {
-            piece
-        };
+        let piece = distorted(piece, effects);
         if effects.repeats {
             self.again = Some(piece.clone());
         }
@@ -93,14 +119,97 @@ impl Carried {
     }
 }
 
-/// A piece of JSON whose first `spec` is no object.
-pub(super) fn garbled(piece: &Bytes) -> Bytes {
-    const SPEC: &[u8] = br#""spec":{"#;
-    let Some(at) = piece.windows(SPEC.len()).position(|it| it == SPEC) else {
-        return piece.clone();
+/// In the event that ends the list of a watch.
+const END_OF_LIST: &[u8] = b"k8s.io/initial-events-end";
+
+fn contains(piece: &Bytes, part: &[u8]) -> bool {
+    piece.windows(part.len()).any(|it| it == part)
+}
+
+/// A piece of JSON with what faults do to it.
+pub(super) fn distorted(piece: Bytes, effects: Piece) -> Bytes {
+    let piece = if effects.garbles {
+        garbled(&piece)
+    } else {
+        piece
     };
-    let (before, after) = (&piece[..at], &piece[at + SPEC.len()..]);
-    [before, br#""spec":"nonsense","was":{"#, after]
-        .concat()
-        .into()
+    if effects.is_nonsense {
+        edited(&piece, misreport)
+    } else {
+        piece
+    }
+}
+
+/// Events of a watch, or a list, with what a function does to each object; it says whether it did
+/// anything. An object that is another has another version as well: a cache would not look at it
+/// again.
+fn edited(piece: &Bytes, mut edit: impl FnMut(&mut Value) -> bool) -> Bytes {
+    let mut change = |object: &mut Value| {
+        let is_other = edit(object);
+        if is_other && let Some(metadata) = object.get_mut("metadata") {
+            metadata["resourceVersion"] = Value::from("1");
+        }
+        is_other
+    };
+    let text = String::from_utf8_lossy(piece);
+    let lines = text.split_inclusive('\n').map(|line| {
+        let Ok(mut value) = serde_json::from_str::<Value>(line) else {
+            return line.to_owned();
+        };
+        let mut is_other = value.get_mut("object").is_some_and(&mut change);
+        let items = value.get_mut("items").and_then(Value::as_array_mut);
+        for object in items.into_iter().flatten() {
+            is_other |= change(object);
+        }
+        let end = if line.ends_with('\n') { "\n" } else { "" };
+        if is_other {
+            format!("{value}{end}")
+        } else {
+            line.to_owned()
+        }
+    });
+    lines.collect::<String>().into_bytes().into()
+}
+
+/// Makes the status of an object nonsense, if it tells any number: there are fewer ready pods than
+/// none, and the room of a node is no amount.
+fn misreport(object: &mut Value) -> bool {
+    let mut is_other = false;
+    for field in ["/status/readyReplicas", "/status/availableReplicas"] {
+        if let Some(number) = object.pointer_mut(field) {
+            *number = Value::from(-number.as_i64().unwrap_or(1));
+            is_other = true;
+        }
+    }
+    if let Some(cpu) = object.pointer_mut("/status/allocatable/cpu") {
+        *cpu = Value::from("lots");
+        is_other = true;
+    }
+    is_other
+}
+
+/// A list of JSON that lacks the objects of which a function says so.
+pub(super) fn shortened(list: &Bytes, mut leaves_out: impl FnMut() -> bool) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(list) else {
+        return list.clone();
+    };
+    if let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) {
+        items.retain(|_| !leaves_out());
+    }
+    value.to_string().into()
+}
+
+/// Events of a watch, or a list, of whose objects the first that has a `spec` has one that is no
+/// object.
+fn garbled(piece: &Bytes) -> Bytes {
+    let mut is_done = false;
+    edited(piece, |object| {
+        let spec = object.get_mut("spec").filter(|spec| spec.is_object());
+        let Some(spec) = spec.filter(|_| !is_done) else {
+            return false;
+        };
+        *spec = Value::from("nonsense");
+        is_done = true;
+        true
+    })
 }

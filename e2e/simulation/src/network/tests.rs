@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::clock;
-use crate::faults::{Fault, FaultKind};
+use crate::faults::{Fault, FaultKind, Piece};
 use crate::history::Process;
 use crate::oracle::{Rules, Suite};
 
@@ -204,8 +204,40 @@ async fn refusals_are_those_that_a_server_gives_to_such_a_request() {
 #[test]
 fn a_garbled_object_has_a_spec_that_is_no_object() {
     let piece = Bytes::from_static(br#"{"type":"ADDED","object":{"metadata":{},"spec":{"a":1}}}"#);
-    let garbled: Value = serde_json::from_slice(&stream::garbled(&piece)).unwrap();
+    let effects = Piece {
+        garbles: true,
+        ..Piece::default()
+    };
+    let garbled: Value =
+        serde_json::from_slice(&stream::distorted(piece.clone(), effects)).unwrap();
     assert_eq!(garbled["object"]["spec"], "nonsense");
     let other = Bytes::from_static(b"{}");
-    assert_eq!(stream::garbled(&other), other);
+    assert_eq!(stream::distorted(other.clone(), effects), other);
+}
+
+#[test]
+fn a_member_that_tells_nonsense_has_fewer_ready_pods_than_none_and_rooms_that_are_no_amounts() {
+    let piece = Bytes::from_static(
+        br#"{"object":{"status":{"readyReplicas":2,"allocatable":{"cpu":"8","pods":"110"}}}}"#,
+    );
+    let effects = Piece {
+        is_nonsense: true,
+        ..Piece::default()
+    };
+    let told: Value = serde_json::from_slice(&stream::distorted(piece, effects)).unwrap();
+    let status = &told["object"]["status"];
+    assert_eq!(status["readyReplicas"], -2);
+    assert_eq!(status["allocatable"]["cpu"], "lots");
+}
+
+#[test]
+fn a_short_list_lacks_what_a_fault_says() {
+    let list = Bytes::from_static(br#"{"items":[{"a":1},{"a":2},{"a":3}],"metadata":{}}"#);
+    let mut number = 0;
+    let short = stream::shortened(&list, || {
+        number += 1;
+        number == 2
+    });
+    let short: Value = serde_json::from_slice(&short).unwrap();
+    assert_eq!(short["items"], json!([{"a": 1}, {"a": 3}]));
 }

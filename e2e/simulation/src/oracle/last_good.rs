@@ -1,7 +1,8 @@
 //! Safety contract 6: last known good.
 //!
 //! A report of an agent never replaces what was known by nothing: version, kinds, number of nodes
-//! and room stay, unless the member has no nodes any more.
+//! and room stay, unless the member has no nodes any more. The nodes that there are give no room when
+//! none of them is ready.
 
 use serde_json::Value;
 
@@ -46,7 +47,9 @@ fn lost(scene: &Scene, request: &Request) -> Vec<String> {
         return Vec::new();
     };
     let member = Api::Member(request.name.clone());
-    let has_nodes = || scene.all(&member, "", "nodes").next().is_some();
+    let nodes = || scene.all(&member, "", "nodes").map(|(_, node)| node);
+    let is_ready =
+        |node: &Value| objects::condition(node, "Ready").is_some_and(|it| it["status"] == "True");
     let mut told = Vec::new();
     for (what, pointer, needs_nodes) in [
         ("the version", "/status/kubernetesVersion", false),
@@ -56,7 +59,11 @@ fn lost(scene: &Scene, request: &Request) -> Vec<String> {
     ] {
         let was = before.pointer(pointer).is_some_and(says_something);
         let is = after.pointer(pointer).is_some_and(says_something);
-        if was && !is && (!needs_nodes || has_nodes()) {
+        let is_owed = match what {
+            "the room" => nodes().any(is_ready),
+            _ => !needs_nodes || nodes().next().is_some(),
+        };
+        if was && !is && is_owed {
             told.push(format!("{what} was replaced by nothing"));
         }
     }
@@ -98,26 +105,39 @@ mod tests {
         let no_room = json!({"resourceSummary": {"allocatable": {"cpu": "0", "pods": "0"}}});
         let less_room = json!({"resourceSummary": {"allocatable": {"cpu": "1", "pods": "0"}}});
         let no_nodes = json!({"nodeSummary": {"totalNum": 0}, "resourceSummary": null});
-        for (what, status, has_nodes, is_kept) in [
-            ("the same", json!({}), true, true),
-            ("no version", json!({"kubernetesVersion": ""}), true, false),
-            ("no kinds", json!({"apiEnablements": []}), true, false),
+        for (what, status, ready, is_kept) in [
+            ("the same", json!({}), Some("True"), true),
+            (
+                "no version",
+                json!({"kubernetesVersion": ""}),
+                Some("True"),
+                false,
+            ),
+            (
+                "no kinds",
+                json!({"apiEnablements": []}),
+                Some("True"),
+                false,
+            ),
             (
                 "few kinds",
                 json!({"apiEnablements": [{"groupVersion": "v1"}]}),
-                true,
+                Some("True"),
                 false,
             ),
-            ("no room", no_room, true, false),
-            ("less room", less_room, true, true),
-            ("no nodes", no_nodes.clone(), true, false),
-            ("no nodes in truth", no_nodes, false, true),
+            ("no room", no_room.clone(), Some("True"), false),
+            ("no room on failed nodes", no_room, Some("Unknown"), true),
+            ("less room", less_room, Some("True"), true),
+            ("no nodes", no_nodes.clone(), Some("True"), false),
+            ("no nodes in truth", no_nodes, None, true),
         ] {
             let mut story = Story::new(LastGood);
             let member = Api::Member("m1".to_owned());
-            if has_nodes {
+            if let Some(ready) = ready {
                 let node = objects::key(&member, "", "nodes", "", "n1");
-                story.write(Actor::Workloads, &node, json!({}));
+                let conditions = json!([{"type": "Ready", "status": ready}]);
+                let state = json!({"status": {"conditions": conditions}});
+                story.write(Actor::Workloads, &node, state);
             }
             let known = json!({"status": {
                 "kubernetesVersion": "v1.33.1",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::objects::{self, Binding, Cluster};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Api, Entry, Event, Phase, Process, World};
+use crate::history::{Api, Entry, Event, Key, Phase, Process, World};
 
 const NAME: &str = "progress";
 
@@ -116,28 +116,45 @@ fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
 }
 
 /// Whether a cluster has a taint that drives the workload out now.
-fn drives_out(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
+fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
     let is_held = binding.0["spec"]["suspension"]["scheduling"] == true;
     let Some(cluster) = scene
-        .cluster(cluster)
+        .cluster(name)
         .filter(|_| scene.rules.failover && !is_held)
     else {
         return false;
     };
     let behavior = binding.0.pointer("/spec/failover/cluster");
-    cluster.taints().any(|taint| {
-        let seconds = match objects::text(taint, "/effect") {
-            "NoExecute" => binding.tolerated_for(taint),
-            "PreferNoExecute" => behavior
-                .filter(|it| it.is_object())
-                .map(|it| objects::number(it, "/tolerationSeconds").unwrap_or(300)),
-            _ => None,
-        };
-        let added = objects::time(taint, "/timeAdded");
-        seconds.zip(added).is_some_and(|(seconds, added)| {
-            scene.now.duration_since(added)
-                > SignedDuration::from_secs(seconds) + scene.rules.prompt
+    !has_completed(scene, binding, name)
+        && cluster.taints().any(|taint| {
+            let seconds = match objects::text(taint, "/effect") {
+                "NoExecute" => binding.tolerated_for(taint),
+                "PreferNoExecute" => behavior
+                    .filter(|it| it.is_object())
+                    .map(|it| objects::number(it, "/tolerationSeconds").unwrap_or(300)),
+                _ => None,
+            };
+            let added = objects::time(taint, "/timeAdded");
+            seconds.zip(added).is_some_and(|(seconds, added)| {
+                scene.now.duration_since(added)
+                    > SignedDuration::from_secs(seconds) + scene.rules.prompt
+            })
         })
+}
+
+/// Whether the workload is a Job that has completed in a cluster, and stays there: in another one it
+/// would run again.
+fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
+    let job = binding.template().map(|template| Key {
+        api: Api::Member(cluster.to_owned()),
+        ..template
+    });
+    let job = job.filter(|key| key.group == "batch" && key.plural == "jobs");
+    let job = job.and_then(|key| scene.objects.get(&key));
+    job.is_some_and(|job| {
+        let is_done =
+            |end: &str| objects::condition(job, end).is_some_and(|it| it["status"] == "True");
+        is_done("Complete") || is_done("SuccessCriteriaMet")
     })
 }
 

@@ -2,7 +2,8 @@
 //! anew.
 //!
 //! A workload that waits to leave its cluster is not at rest when it is started anew: it is tried
-//! once more, and what it waits for is told.
+//! once more, and what it waits for is told. What has no effect in a policy is told once by each
+//! process that looks through it.
 
 use serde_json::Value;
 
@@ -54,7 +55,8 @@ impl Oracle for Rest {
     }
 }
 
-/// Whether an object is a binding that waits for an eviction, or an event of such a wait.
+/// Whether an object is a binding that waits for an eviction, an event of such a wait, or one that
+/// warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let Some(object) = object else {
         return false;
@@ -67,6 +69,7 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     }
     let about = &object["involvedObject"];
     match about["kind"].as_str() {
+        Some("PropagationPolicy" | "ClusterPropagationPolicy") => true,
         Some("Cluster") => {
             let name = objects::text(about, "/name");
             objects::text(object, "/reason").starts_with("Evict")
@@ -113,6 +116,22 @@ mod tests {
             story.world(World::Phase(phase));
             story.write(control_plane(), &key, event(about));
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {about}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_in_a_policy_is_told_by_each_process_that_starts() {
+        let key = objects::key(&Api::Fleet, "", "events", "default", "e");
+        for (phase, kind, is_kept) in [
+            (Phase::Rest, "PropagationPolicy", false),
+            (Phase::Fresh, "PropagationPolicy", true),
+            (Phase::Fresh, "Deployment", false),
+        ] {
+            let mut story = Story::new(Rest);
+            story.world(World::Phase(phase));
+            let event = json!({"kind": "Event", "involvedObject": {"kind": kind, "name": "a"}});
+            story.write(control_plane(), &key, event);
+            assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {kind}");
         }
     }
 

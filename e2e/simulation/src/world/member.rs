@@ -9,7 +9,7 @@ use kube::api::{Api as KubeApi, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Profile;
 use muster_test_fleet::harness::access;
-use muster_test_fleet::member::{Member as Kubelets, Shape};
+use muster_test_fleet::member::{Hands, Member as Kubelets, Shape};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -25,14 +25,22 @@ use crate::recorder::Recorder;
 /// Seconds within which a member joins an undisturbed fleet.
 const JOINED_WITHIN: u32 = 300;
 
-/// Starts a member with its agent; a member of sync mode Push has none.
+/// A member that was started.
+pub(super) struct Started {
+    /// Its agent; a member of sync mode Push has none.
+    pub agent: Option<Supervised>,
+    /// What can be done to its nodes.
+    pub hands: Hands,
+}
+
+/// Starts a member with its agent.
 pub(super) async fn start(
     network: &Arc<Network>,
     setup: &Line,
     site: &Site,
     plan: &Plan,
     shutdown: &CancellationToken,
-) -> anyhow::Result<Option<Supervised>> {
+) -> anyhow::Result<Started> {
     let api = Api::Member(site.name.clone());
     network.serve(
         &api,
@@ -48,17 +56,22 @@ pub(super) async fn start(
         cpu: site.cpu.to_string(),
         ..Shape::default()
     };
-    Kubelets::start(&site.name, clients, &shape, shutdown.child_token()).await?;
+    let kubelets = Kubelets::start(&site.name, clients, &shape, shutdown.child_token()).await?;
+    let hands = kubelets.hands().clone();
     let fleet = setup.client(&Api::Fleet, Profile::Write)?;
     if site.push {
         for object in pushed(site) {
             steps::apply(&fleet, &object).await?;
         }
-        return Ok(None);
+        return Ok(Started { agent: None, hands });
     }
     let at_fleet = access::admit_member(&fleet, &site.name).await?;
     let at_member = access::admit_agent(&setup.client(&api, Profile::Write)?).await?;
-    process::agent(network, site, (&at_fleet, &at_member), &plan.agent_flags).map(Some)
+    let agent = process::agent(network, site, (&at_fleet, &at_member), &plan.agent_flags)?;
+    Ok(Started {
+        agent: Some(agent),
+        hands,
+    })
 }
 
 /// Waits until a member is ready, and labels its Cluster.

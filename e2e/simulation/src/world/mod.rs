@@ -15,6 +15,7 @@ use kube::Client;
 use muster_shared::client::Profile;
 use muster_test_apiserver::{ApiServer, Options, Running, User};
 use muster_test_fleet::harness::access;
+use muster_test_fleet::member::Hands;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -39,6 +40,8 @@ pub struct World {
     network: Arc<Network>,
     recorder: Arc<Recorder>,
     processes: BTreeMap<Process, Supervised>,
+    /// What can be done to the nodes of each member.
+    hands: BTreeMap<String, Hands>,
     begun: Instant,
     _guard: DropGuard,
 }
@@ -62,12 +65,13 @@ impl World {
         let setup = Line::new(&network, Actor::Setup, administrator("setup"));
         let client = setup.client(&Api::Fleet, Profile::Write)?;
         let account = access::admit_control_plane(&client).await?;
-        let mut processes = BTreeMap::new();
+        let (mut processes, mut hands) = (BTreeMap::new(), BTreeMap::new());
         for site in &plan.sites {
-            let agent = member::start(&network, &setup, site, &plan, &shutdown)
+            let started = member::start(&network, &setup, site, &plan, &shutdown)
                 .await
                 .with_context(|| format!("setting up {}", site.name))?;
-            if let Some(agent) = agent {
+            hands.insert(site.name.clone(), started.hands);
+            if let Some(agent) = started.agent {
                 processes.insert(Process::Agent(site.name.clone()), agent);
             }
         }
@@ -87,6 +91,7 @@ impl World {
             network,
             recorder,
             processes,
+            hands,
             begun: Instant::now(),
             _guard: shutdown.drop_guard(),
         })
@@ -173,6 +178,7 @@ impl World {
         if let FaultKind::Clock { offset } = fault.kind {
             clock::set_offset(SignedDuration::from_secs(offset));
         }
+        self.fail_nodes(&fault.kind, true);
         self.network.faults().begin(self.plan.seed, fault);
         if let Some(member) = separated(&fault.kind) {
             self.recorder.world(WorldEvent::CutOff(member));
@@ -182,8 +188,30 @@ impl World {
         self.network.changed();
     }
 
+    /// Lets nodes fail, or work again.
+    fn fail_nodes(&self, kind: &FaultKind, fails: bool) {
+        let FaultKind::Nodes { member, count } = kind else {
+            return;
+        };
+        let Some(hands) = self.hands.get(member) else {
+            return;
+        };
+        for number in 1..=*count {
+            let (hands, node) = (hands.clone(), format!("{member}-node-{number}"));
+            // A node that the site does not have cannot fail.
+            tokio::spawn(async move {
+                let _ = if fails {
+                    hands.fail(&node).await
+                } else {
+                    hands.revive(&node).await
+                };
+            });
+        }
+    }
+
     fn cease(&self, fault: &Fault) {
         self.network.faults().end(fault.id);
+        self.fail_nodes(&fault.kind, false);
         if matches!(fault.kind, FaultKind::Clock { .. }) {
             clock::set_offset(SignedDuration::ZERO);
         }

@@ -1,0 +1,111 @@
+//! Bugs that random seeds found.
+
+use serde_json::{Value, json};
+
+use super::{Found, apply, drain, fault, fleet, patch, phases, step};
+use crate::faults::FaultKind;
+use crate::history::{Actor, Api, Process};
+use crate::people::Act;
+use crate::plan::Plan;
+use crate::scenarios::quiet;
+
+/// Their plans.
+pub(super) fn all() -> [Found; 4] {
+    let found = |name, oracle, plan| Found { name, oracle, plan };
+    [
+        found("job", "rest", restarted_job()),
+        found("record", "rest", overwritten_record()),
+        found("stays", "rest", tolerated_twice()),
+        found("report", "settled", report_like_the_one_before()),
+    ]
+}
+
+/// A Job whose selector its member filled in, and an agent that is started anew: it is not applied
+/// again.
+fn restarted_job() -> Plan {
+    let labels = json!({ "app": "once" });
+    let metadata = json!({ "namespace": "default", "name": "once", "labels": labels });
+    let container = json!({ "name": "main", "image": "nginx:1.29" });
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
+        "spec": {
+            "parallelism": 1, "completions": 1,
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "restartPolicy": "Never", "containers": [container] },
+            },
+        },
+    });
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": { "namespace": "default", "name": "once" },
+        "spec": {
+            "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "once" }],
+            "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
+        },
+    });
+    Plan {
+        steps: vec![apply(1, 1, job), apply(2, 1, policy)],
+        phases: phases(20, 60),
+        ..quiet(1, 1, 0)
+    }
+}
+
+/// A person overwrites the placement that a binding records as applied: it is put right before the
+/// control plane is started anew.
+fn overwritten_record() -> Plan {
+    let binding = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {
+            "namespace": "default", "name": "web-1-deployment",
+            "annotations": { "policy.karmada.io/applied-placement": "{" },
+        },
+    });
+    let placement = json!({
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        },
+    });
+    Plan {
+        steps: vec![patch(1, 10, binding, "")],
+        phases: phases(20, 60),
+        ..fleet(2, &json!({ "placement": placement }))
+    }
+}
+
+/// An object is deleted behind the agent's back and made anew, while the control plane sees its own
+/// writes late: the report that all is well again is as the one before, and is shown nevertheless.
+fn report_like_the_one_before() -> Plan {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "namespace": "default", "name": "web-1" },
+    });
+    let kind = FaultKind::Lag {
+        actor: Actor::Process(Process::ControlPlane(0)),
+        api: Api::Fleet,
+        lag: 20_000,
+        plural: Some("resourcebindings".to_owned()),
+    };
+    let member = Api::Member("m1".to_owned());
+    Plan {
+        steps: vec![step(1, 20, member, Act::Delete { object })],
+        faults: vec![fault(1, 10, 60, kind)],
+        phases: phases(80, 180),
+        ..fleet(1, &json!({ "placement": {} }))
+    }
+}
+
+/// A workload stays in two clusters whose taints it tolerates: what is said of it does not depend on
+/// which of them was tainted last.
+fn tolerated_twice() -> Plan {
+    let tolerations: Value = json!([{ "operator": "Exists" }]);
+    let placement = json!({
+        "clusterTolerations": tolerations,
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    Plan {
+        steps: vec![drain(1, 10, "m2"), drain(2, 40, "m1")],
+        phases: phases(80, 120),
+        ..fleet(3, &json!({ "placement": placement }))
+    }
+}
