@@ -412,7 +412,10 @@ mod tests {
         .unwrap();
         assert_eq!(first["metadata"]["resourceVersion"], "7");
         let held: ResourceBindingStatus = serde_json::from_value(first["status"].clone()).unwrap();
-        assert_eq!(patch(&held, Some("8"), &items, &Applied::Fully, None, now), None);
+        assert_eq!(
+            patch(&held, Some("8"), &items, &Applied::Fully, None, now),
+            None
+        );
         let more = [AggregatedStatusItem {
             health: Some(ResourceHealth::Healthy),
             ..items[0].clone()

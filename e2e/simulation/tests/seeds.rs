@@ -112,7 +112,7 @@ fn plans_of_bugs_that_were_fixed_keep_every_promise() {
     std::thread::scope(|scope| {
         let halves = plans.chunks(plans.len().div_ceil(2));
         for half in halves {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 for it in half {
                     let child = Child::new(env!("CARGO_BIN_EXE_simulate"));
                     let report = child.run(&it.plan).unwrap();

@@ -587,7 +587,7 @@ fn policies_without_effect_are_told() {
             |it| {
                 it.policies = Ok(vec![read(policy(
                     "web",
-                    json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
+                    &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
                 ))]);
             },
             "policy-parts",
@@ -598,7 +598,7 @@ fn policies_without_effect_are_told() {
             |it| {
                 it.policies = Ok(vec![read(policy(
                     "web",
-                    json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
+                    &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
                 ))]);
             },
             "policy-parts",
