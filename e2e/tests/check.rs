@@ -60,7 +60,7 @@ struct Fleet {
     control_plane: Option<Task>,
     agent: Option<Task>,
     /// The agent's access to the fleet.
-    fleet_of_agent: Kubeconfig,
+    agents_access: Kubeconfig,
 }
 
 impl Fleet {
@@ -115,7 +115,7 @@ impl Fleet {
             scratch,
             control_plane: Some(control_plane),
             agent: Some(agent),
-            fleet_of_agent: fleet,
+            agents_access: fleet,
         };
         this.is("True").await;
         this
@@ -139,9 +139,10 @@ impl Fleet {
     async fn says(&self, line: &str) -> Reply {
         eventually(line, async || {
             let answer = self.check(&[]).await;
-            match answer.text.contains(line) {
-                true => Ok(answer),
-                false => Err(answer.text),
+            if answer.text.contains(line) {
+                Ok(answer)
+            } else {
+                Err(answer.text)
             }
         })
         .await
@@ -192,7 +193,7 @@ impl Fleet {
     async fn install_chart(&self) {
         let params = PostParams::default();
         let secrets: Api<Secret> = Api::namespaced(self.member_client.clone(), NAMESPACE);
-        let text = serde_json::to_string(&self.fleet_of_agent).unwrap();
+        let text = serde_json::to_string(&self.agents_access).unwrap();
         let secret = read(
             json!({"metadata": {"name": "muster-fleet-kubeconfig"}, "stringData": {"kubeconfig": text}}),
         );
@@ -463,9 +464,10 @@ async fn an_account_of_few_rights_is_told_what_it_cannot_see_and_the_rest() {
         .unwrap();
     let answer = eventually("its rights are known", async || {
         let answer = check(&fleet.scratch, &config, &[]).await;
-        match answer.text.contains("[ok] ready: m1 is ready") {
-            true => Ok(answer),
-            false => Err(answer.text),
+        if answer.text.contains("[ok] ready: m1 is ready") {
+            Ok(answer)
+        } else {
+            Err(answer.text)
         }
     })
     .await;

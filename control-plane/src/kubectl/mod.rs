@@ -182,7 +182,7 @@ pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Resul
 where
     T: Into<OsString> + Clone,
 {
-    carry_out(CommandLine::try_parse_from(arguments)?).await
+    Box::pin(carry_out(CommandLine::try_parse_from(arguments)?)).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {

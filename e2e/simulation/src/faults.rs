@@ -246,6 +246,7 @@ pub struct Verdict {
 
 /// What happens to a piece of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // faults that occur together
 pub struct Piece {
     /// It comes so much later.
     pub lag: Duration,
@@ -519,8 +520,8 @@ impl Faults {
     }
 }
 
-/// Kinds that the product reads with a `spec` of a certain shape. Of all others any is fine, and what
-/// a cache has of one version of an object is never read again.
+/// Kinds that the product reads with a `spec` of a certain shape. Of all others any is fine, and
+/// what a cache has of one version of an object is never read again.
 const TYPED: [&str; 12] = [
     "clusters",
     "works",

@@ -196,13 +196,15 @@ async fn without_the_right_to_read_customizations_nothing_is_called_healthy_unti
     let bench = Bench::start().await;
     let group = "system:karmada:agents";
     crate::survival::grant_karmadactl_role(&bench).await;
-    let roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
-    let mut role = roles.get("agent").await.unwrap();
+    let cluster_roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
+    let mut role = cluster_roles.get("agent").await.unwrap();
     let all = role.rules.clone();
     let groups = |rule: &PolicyRule| rule.api_groups.clone().unwrap_or_default();
     let rules = role.rules.as_mut().unwrap();
     rules.retain(|rule| groups(rule) != ["config.karmada.io"]);
-    let role = roles.replace("agent", &PostParams::default(), &role).await;
+    let role = cluster_roles
+        .replace("agent", &PostParams::default(), &role)
+        .await;
     let _agent = bench.agent_in(&[group], |_| {});
     bench.joined().await;
     bench.create_of("web", json!([deployment("web")])).await;
@@ -215,7 +217,7 @@ async fn without_the_right_to_read_customizations_nothing_is_called_healthy_unti
 
     let mut role = role.unwrap();
     role.rules = all;
-    roles
+    cluster_roles
         .replace("agent", &PostParams::default(), &role)
         .await
         .unwrap();

@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn scripts_that_are_stopped_leave_room_for_those_of_other_kinds() {
         let (engine, bad, good) = (Engine::default(), script("Bad"), script("Good"));
-        bad.note(Some(Limit::Instructions(1)), Instant::now());
+        bad.note(Some(Limit::Instructions(1)), limits::moment());
         let first = engine.enter(&bad);
         let _second = engine.enter(&bad);
         thread::scope(|scope| {

@@ -1,3 +1,9 @@
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines
+)] // facts as they are gathered
+
 use muster_shared::check::Status;
 use muster_shared::k8s::Deployment;
 use serde_json::{Value, json};
@@ -154,7 +160,7 @@ fn each_broken_part_of_a_member_has_its_line() {
                     .credentials = Some(Life {
                     begin: None,
                     end: at("2029-12-31T00:00:00Z"),
-                })
+                });
             },
             "fleet-credentials",
             Status::Error,

@@ -171,8 +171,8 @@ impl Scheduler {
             Change::Applied { old, new } => {
                 let key = BindingKey::of(new.as_ref());
                 scheduler.expectations.observe(&key, new.meta());
-                // Status writes, most of them our own, change nothing that a decision depends on. Of
-                // the metadata the placement that was applied last does.
+                // Status writes, most of them our own, change nothing that a decision depends on.
+                // Of the metadata the placement that was applied last does.
                 let seen = old.as_ref().is_some_and(|old| {
                     old.meta().generation == new.meta().generation
                         && Subject::of(old.as_ref()).applied_placement

@@ -95,8 +95,8 @@ fn report_like_the_one_before() -> Plan {
     }
 }
 
-/// A workload stays in two clusters whose taints it tolerates: what is said of it does not depend on
-/// which of them was tainted last.
+/// A workload stays in two clusters whose taints it tolerates: what is said of it does not depend
+/// on which of them was tainted last.
 fn tolerated_twice() -> Plan {
     let tolerations: Value = json!([{ "operator": "Exists" }]);
     let placement = json!({

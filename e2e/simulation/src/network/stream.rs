@@ -29,7 +29,8 @@ struct Carried {
     /// Faults that this watch has had.
     seen: Vec<u64>,
     again: Option<Bytes>,
-    /// Whether objects of this watch, or of the list before it, may have been others than there are.
+    /// Whether objects of this watch, or of the list before it, may have been others than there
+    /// are.
     is_distorted: bool,
     /// Whether this is still the list that the watch begins with.
     is_listing: bool,

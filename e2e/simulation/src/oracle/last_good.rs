@@ -1,8 +1,8 @@
 //! Safety contract 6: last known good.
 //!
 //! A report of an agent never replaces what was known by nothing: version, kinds, number of nodes
-//! and room stay, unless the member has no nodes any more. The nodes that there are give no room when
-//! none of them is ready.
+//! and room stay, unless the member has no nodes any more. The nodes that there are give no room
+//! when none of them is ready.
 
 use serde_json::Value;
 

@@ -142,8 +142,8 @@ fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
         })
 }
 
-/// Whether the workload is a Job that has completed in a cluster, and stays there: in another one it
-/// would run again.
+/// Whether the workload is a Job that has completed in a cluster, and stays there: in another one
+/// it would run again.
 fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
     let job = binding.template().map(|template| Key {
         api: Api::Member(cluster.to_owned()),
