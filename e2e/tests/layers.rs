@@ -107,6 +107,7 @@ const SIMULATION: Floors = &[
     &["clock"],
     &["history"],
     &["oracle"],
+    &["coverage"],
     &["people"],
     &["random"],
     &["faults", "network", "recorder"],

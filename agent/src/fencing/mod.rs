@@ -2,11 +2,10 @@
 //!
 //! [`Silence`] knows since when the member's lease has not been renewed, [`record`] keeps that in
 //! the member for the next process and for agents that stand by ([`kept`]), [`Fencer`] stops what
-//! is due (at times of [`rounds`], with [`dependents`] that run on), and the applier asks
-//! [`Fencer`] for permission before it starts anything that may be due.
+//! is due (at times of [`rounds`], with [`dependents`](crate::work::dependents) that run on), and
+//! the applier asks [`Fencer`] for permission before it starts anything that may be due.
 
 mod controller;
-pub mod dependents;
 mod kept;
 mod objects;
 pub mod orders;

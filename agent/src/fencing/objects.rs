@@ -13,10 +13,10 @@ use muster_shared::names::label;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
-use super::dependents::{self, Action};
 use super::record::FIELD_MANAGER;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Place;
+use crate::work::dependents::{self, Action};
 use crate::work::raw::Raw;
 
 /// Deadline for one request.

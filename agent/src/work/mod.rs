@@ -13,6 +13,7 @@
 //! and it uses neither.
 
 pub mod cached;
+pub(crate) mod dependents;
 pub mod desired;
 pub(crate) mod drift;
 pub(crate) mod manifests;

@@ -12,12 +12,12 @@ use muster_shared::queue::Queue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::dependents;
 use super::desired::ObjectKey;
 use super::drift::{Difference, Drift};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
 use super::takeover::takeover;
-use crate::fencing::dependents;
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
