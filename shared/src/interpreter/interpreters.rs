@@ -427,7 +427,7 @@ impl Interpreters {
     }
 
     /// Returns whether an object in a member counts as healthy: by its rule, where its kind has
-    /// none by its conditions ([`general_health`]), and healthy where they say nothing. One that
+    /// none by its conditions ([`general_health()`]), and healthy where they say nothing. One that
     /// is being deleted is not, whatever its status says.
     ///
     /// # Errors

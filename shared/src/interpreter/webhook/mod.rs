@@ -14,7 +14,7 @@
 //!   ([`lane`]). A webhook that fails for several objects in a row is not asked about that kind and
 //!   operation for a while.
 //! * All lanes share what they may take ([`room`]). A question without room waits in a line
-//!   ([`line`]) as a number, and whoever asks is called when its turn comes: nothing is lost.
+//!   ([`mod@line`]) as a number, and whoever asks is called when its turn comes: nothing is lost.
 //! * A webhook that is removed or changed answers nothing any more: whoever waits for it asks anew.
 //! * A webhook gets the content of Secrets only where a rule names the kind: Karmada sends it for a
 //!   rule for all kinds as well.
