@@ -125,6 +125,7 @@ mod tests {
             (None, cluster("False", 1), false),
             // After a restart its own word is all there is.
             (None, cluster("True", 1), false),
+            (None, cluster("True", 10), false),
             (None, cluster("True", 90_000), true),
             (Some(cluster("True", 1)), cluster("True", 1), false),
             (

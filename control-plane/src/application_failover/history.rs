@@ -162,6 +162,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+
     use super::*;
 
     fn at(minute: i64) -> Timestamp {
@@ -233,6 +235,9 @@ mod tests {
         let later = written.clone().after_move("m2", at(10));
         assert_eq!(later.clone().with_moves_of(&written), later);
         assert_eq!(known.clone().with_moves_of(&History::default()), known);
+        // Of two that tell of the same moment, the one at hand stays.
+        let more = written.clone().after_move("m2", at(8));
+        assert_eq!(more.clone().with_moves_of(&written), more);
     }
 
     #[test]
@@ -254,6 +259,7 @@ mod tests {
             (Some(condition("True", 9)), true),
             // That is the story of the move, or a later one.
             (Some(condition("False", 10)), false),
+            (Some(condition("True", 10)), false),
             (Some(condition("True", 11)), false),
         ] {
             assert_eq!(moved.untold(told.as_ref()).is_some(), is_untold, "{told:?}");
@@ -271,6 +277,14 @@ mod tests {
             .after_move("m2", at(1));
         assert_eq!(History::read(history.write().as_deref()), history);
         assert_eq!(History::default().write(), None);
+        let binding: ResourceBinding = serde_json::from_value(serde_json::json!({
+            "metadata": {"annotations": {ANNOTATION: history.write()}},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}},
+        }))
+        .unwrap();
+        assert_eq!(History::of(&binding), history);
+        let unmoved = History::default().with_health(history.since.clone(), at(0));
+        assert!(!unmoved.write().unwrap().contains("moves"));
         for nothing in [
             None,
             Some(""),

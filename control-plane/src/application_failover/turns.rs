@@ -268,4 +268,33 @@ mod tests {
         turns.leave(&key("c"));
         assert_eq!(turns.next(start + Duration::from_secs(9)), Err(None));
     }
+
+    #[test]
+    fn a_priority_that_rises_moves_an_application_forward() {
+        let start = Instant::now();
+        let turns = turns(start);
+        turns.wait(&key("a"), "m1", rank(0, 1));
+        turns.wait(&key("b"), "m1", rank(0, 2));
+        assert!(!turns.wait(&key("b"), "m1", rank(9, 2)), "it is news");
+        let now = start + Duration::from_secs(2);
+        assert_eq!(turns.next(now), Ok(key("b")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_application_is_queued_when_its_turn_has_come() {
+        let start = Instant::now();
+        let turns = Arc::new(turns(start));
+        turns.wait(&key("a"), "m1", rank(0, 1));
+        let queue = Queue::new("test");
+        let shutdown = CancellationToken::new();
+        let running = Arc::clone(&turns).run(queue.clone(), shutdown.clone());
+        let running = tokio::spawn(running);
+        for (millis, granted) in [(1_900, 0), (2_100, 1), (9_000, 1)] {
+            tokio::time::sleep_until(start + Duration::from_millis(millis)).await;
+            assert_eq!(queue.len(), granted, "{millis} ms");
+        }
+        assert!(turns.take(&key("a")).is_some());
+        shutdown.cancel();
+        running.await.unwrap();
+    }
 }

@@ -208,6 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_that_shares_its_identity_with_another_is_closed() {
+        for (unique, taints) in [("True", 0), ("Unknown", 0), ("False", 1)] {
+            let mut cluster = cluster("True", &["karmada.io/cluster-controller"]);
+            let condition = conditions::new(condition::UNIQUE_IDENTITY, unique, "R", "", at(0));
+            let status = cluster.status.as_mut().unwrap();
+            status.conditions.push(condition);
+            let changes = missing_changes(&cluster, None, at(5));
+            assert_eq!(changes.taints.unwrap_or_default().len(), taints, "{unique}");
+        }
+    }
+
+    #[test]
+    fn a_taint_that_falls_due_later_is_told_though_nothing_is_written_yet() {
+        let mut silent = cluster("Unknown", &["karmada.io/cluster-controller"]);
+        let classic = Some(Duration::from_mins(5));
+        silent.spec.taints = missing_changes(&silent, classic, at(5)).taints.unwrap();
+        let later = missing_changes(&silent, classic, at(6));
+        assert_eq!(later.patch, None);
+        assert_eq!(later.again, Some(at(305)));
+    }
+
+    #[test]
     fn a_cluster_leaves_step_by_step() {
         let ours: &[&str] = &["karmada.io/cluster-controller"];
         for (ready, namespace, has_held_works, is_named, finalizers, expected) in [

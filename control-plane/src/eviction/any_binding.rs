@@ -140,3 +140,98 @@ impl AnyBinding {
             && self.meta().deletion_timestamp == other.meta().deletion_timestamp
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding(changes: &[(&str, Value)]) -> AnyBinding {
+        let mut binding = json!({
+            "metadata": {"namespace": "default", "name": "b"},
+            "spec": {
+                "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"},
+                "clusters": [{"name": "m1"}, {"name": "m2"}],
+            },
+        });
+        for (pointer, value) in changes {
+            let mut at = &mut binding;
+            for part in pointer.split('.') {
+                at = &mut at[part];
+            }
+            *at = value.clone();
+        }
+        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        Arc::new(binding).into()
+    }
+
+    fn reports(done: &[&str]) -> Value {
+        let report = |name: &&str| {
+            let complete = json!([{"type": "Complete", "status": "True"}]);
+            json!({"clusterName": name, "status": {"conditions": complete}})
+        };
+        json!(done.iter().map(report).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn only_what_an_eviction_depends_on_is_another_wish() {
+        let job = ("spec.resource.kind", json!("Job"));
+        let other = ("spec.resource.kind", json!("Other"));
+        let rules = json!({"rules": [{"aliasLabelName": "a", "jsonPath": "{.b}"}]});
+        let preserved = (
+            "spec.failover",
+            json!({"cluster": {"statePreservation": rules}}),
+        );
+        let plain = ("spec.failover", json!({"cluster": {}}));
+        let reported = |done: &[&str]| ("status.aggregatedStatus", reports(done));
+        let annotated = ("metadata.annotations", json!({"a": "b"}));
+        let deleted = ("metadata.deletionTimestamp", json!("2024-01-01T00:00:00Z"));
+        let version = ("metadata.resourceVersion", json!("2"));
+        for (what, both, change, is_same) in [
+            ("nothing", vec![job.clone()], vec![], true),
+            ("a write", vec![job.clone()], vec![version], true),
+            ("an annotation", vec![job.clone()], vec![annotated], false),
+            ("its deletion", vec![job.clone()], vec![deleted], false),
+            ("its spec", vec![job.clone()], vec![plain.clone()], false),
+            (
+                "a completed Job",
+                vec![job.clone()],
+                vec![reported(&["m2"])],
+                false,
+            ),
+            ("a Job elsewhere", vec![job], vec![reported(&["m3"])], true),
+            (
+                "a report",
+                vec![other.clone()],
+                vec![reported(&["m2"])],
+                true,
+            ),
+            (
+                "a report, of a policy",
+                vec![other.clone(), plain],
+                vec![reported(&["m2"])],
+                true,
+            ),
+            (
+                "a state that is kept",
+                vec![other, preserved],
+                vec![reported(&["m2"])],
+                false,
+            ),
+        ] {
+            let changed: Vec<_> = both.iter().cloned().chain(change).collect();
+            let (old, new) = (binding(&both), binding(&changed));
+            assert_eq!(old.is_same_wish(&new), is_same, "{what}");
+            assert_eq!(new.is_same_wish(&old), is_same, "{what}, and back");
+        }
+    }
+
+    #[test]
+    fn events_refer_to_the_binding() {
+        let reference = binding(&[]).reference();
+        assert_eq!(reference.kind.as_deref(), Some("ResourceBinding"));
+        assert_eq!(reference.name.as_deref(), Some("b"));
+        assert_eq!(reference.namespace.as_deref(), Some("default"));
+    }
+}

@@ -237,11 +237,6 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         self.lanes.values().any(|lane| !lane.due.is_empty())
     }
 
-    /// Whether an item is ready.
-    pub fn has_ready(&self) -> bool {
-        self.has_ready_but(&BTreeSet::new())
-    }
-
     /// Whether an item of a cluster that is not held is ready.
     pub fn has_ready_but(&self, held: &BTreeSet<Arc<str>>) -> bool {
         let mut lanes = self.lanes.iter();
@@ -387,7 +382,7 @@ mod tests {
         );
         assert_eq!(backlog.next_timer(), None);
         assert!(!backlog.put(&a, "x", Slot::Stranded(rank(0, 1))));
-        assert!(!backlog.has_ready());
+        assert!(!backlog.has_ready_but(&BTreeSet::new()));
         assert_eq!(
             backlog.depths().next().unwrap().1,
             Depth {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
@@ -90,10 +91,29 @@ fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
 }
 
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
-    let spec = binding.spec();
-    let Some(after) = fencing::asked(spec) else {
+    let Some(after) = fencing::asked(binding.spec()) else {
         return Gate::Open;
     };
+    let verdict = || {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let namespace = names::execution_namespace(name);
+        let works = fleet.work_index.of(&binding.key());
+        let work = works
+            .iter()
+            .find(|work| work.metadata.namespace.as_ref() == Some(&namespace))?;
+        Some(fencing::of_work(fleet, name, Some(work), after, now).0)
+    };
+    judge(cluster, binding.spec(), verdict, fleet.clock.now(), now)
+}
+
+/// Judges a fenced workload; the verdict is that of its Work, if there is one.
+fn judge(
+    cluster: &Cluster,
+    spec: &ResourceBindingSpec,
+    verdict: impl FnOnce() -> Option<Verdict>,
+    date: Timestamp,
+    now: Instant,
+) -> Gate {
     if spec.preserve_resources_on_deletion == Some(true) {
         return Gate::Shut(
             "preserveResourcesOnDeletion would keep the copy there running".to_owned(),
@@ -101,7 +121,7 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
     }
     if readiness(cluster) == conditions::TRUE {
         // Its agent removes the copy before another one is made.
-        return match settles(cluster, fleet.clock.now()) {
+        return match settles(cluster, date) {
             None => Gate::Open,
             Some(rest) => {
                 let why = "the cluster is ready again, and the taint may go".to_owned();
@@ -109,26 +129,17 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
             }
         };
     }
-    let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    let namespace = names::execution_namespace(name);
-    let works = fleet.work_index.of(&binding.key());
-    let work = works
-        .iter()
-        .find(|work| work.metadata.namespace.as_ref() == Some(&namespace));
-    let Some(work) = work else {
-        // The agent was never told of the workload.
-        return Gate::Open;
-    };
-    match fencing::of_work(fleet, name, Some(work), after, now).0 {
-        Verdict::Stopped => Gate::Open,
-        Verdict::Waits { until, time } => {
+    match verdict() {
+        // Without a Work the agent was never told of the workload.
+        None | Some(Verdict::Stopped) => Gate::Open,
+        Some(Verdict::Waits { until, time }) => {
             let why = format!(
                 "its copy may run until {} s after the last renewal of the cluster's lease",
                 time.as_secs()
             );
             Gate::Until(until, why)
         }
-        Verdict::Unfenced(why) => Gate::Shut(why.to_string()),
+        Some(Verdict::Unfenced(why)) => Gate::Shut(why.to_string()),
     }
 }
 
@@ -173,6 +184,81 @@ mod tests {
             .unwrap();
             let rest = settles(&cluster, at(now));
             assert_eq!(rest.map(|rest| rest.as_secs()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_fenced_workload_leaves_when_its_copy_can_be_removed_or_is_stopped() {
+        let now = Instant::now();
+        let date = |second| Timestamp::from_second(second).unwrap();
+        let waits = Verdict::Waits {
+            until: now + Duration::from_secs(7),
+            time: Duration::from_secs(100),
+        };
+        let in_seconds = |seconds| Some(Some(now + Duration::from_secs(seconds)));
+        for (what, ready, second, preserves, verdict, until) in [
+            ("stopped", "Unknown", 0, None, Some(Verdict::Stopped), None),
+            ("never told of", "Unknown", 0, None, None, None),
+            (
+                "it may run",
+                "Unknown",
+                0,
+                None,
+                Some(waits.clone()),
+                in_seconds(7),
+            ),
+            (
+                "ready for long",
+                "True",
+                300,
+                None,
+                Some(waits.clone()),
+                None,
+            ),
+            (
+                "ready again",
+                "True",
+                290,
+                None,
+                Some(Verdict::Stopped),
+                in_seconds(10),
+            ),
+            (
+                "kept",
+                "Unknown",
+                0,
+                Some(true),
+                Some(Verdict::Stopped),
+                Some(None),
+            ),
+            (
+                "not kept",
+                "Unknown",
+                0,
+                Some(false),
+                Some(Verdict::Stopped),
+                None,
+            ),
+        ] {
+            let cluster: Cluster = serde_json::from_value(json!({
+                "metadata": { "name": "m1" },
+                "spec": { "syncMode": "Pull" },
+                "status": { "conditions": [
+                    { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": date(0) },
+                ] },
+            }))
+            .unwrap();
+            let spec = ResourceBindingSpec {
+                preserve_resources_on_deletion: preserves,
+                ..ResourceBindingSpec::default()
+            };
+            // What keeps it: nothing, an instant, or all the time.
+            let found = match judge(&cluster, &spec, || verdict, date(second), now) {
+                Gate::Open => None,
+                Gate::Until(until, _) => Some(Some(until)),
+                Gate::Shut(_) => Some(None),
+            };
+            assert_eq!(found, until, "{what}");
         }
     }
 }

@@ -238,4 +238,82 @@ mod tests {
             );
         }
     }
+
+    fn cluster(taints: &serde_json::Value, labels: &serde_json::Value) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "m1", "labels": labels},
+            "spec": {"taints": taints},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_label_or_a_taint_that_goes_lets_workloads_in_and_a_taint_that_comes_lets_in_none() {
+        let (none, plain) = (json!([]), json!({}));
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        for (what, old, new, is_open) in [
+            (
+                "labelled",
+                cluster(&none, &plain),
+                cluster(&none, &json!({"a": "b"})),
+                true,
+            ),
+            (
+                "tainted",
+                cluster(&none, &plain),
+                cluster(&json!([taint("a")]), &plain),
+                false,
+            ),
+            (
+                "freed",
+                cluster(&json!([taint("a")]), &plain),
+                cluster(&none, &plain),
+                true,
+            ),
+            (
+                "freed of one of two",
+                cluster(&json!([taint("a"), taint("b")]), &plain),
+                cluster(&json!([taint("b")]), &plain),
+                true,
+            ),
+        ] {
+            assert_eq!(effect(Some(&old), &new).helps_after, Some(SOON), "{what}");
+            assert_eq!(opens(Some(&old), &new), is_open, "{what}");
+        }
+    }
+
+    #[test]
+    fn those_have_failed_that_count_and_that_workloads_are_to_leave() {
+        for (effect, deleting, evicts_from, has_failed) in [
+            (None, false, false, false),
+            (Some("NoSchedule"), false, false, false),
+            (Some("NoExecute"), false, true, true),
+            (Some("PreferNoExecute"), false, true, true),
+            (Some("NoExecute"), true, true, false),
+        ] {
+            let taints: Vec<_> = effect
+                .iter()
+                .map(|effect| json!({"key": "a", "effect": effect}))
+                .collect();
+            let mut one = cluster(&json!(taints), &json!({}));
+            if deleting {
+                one.metadata.deletion_timestamp = one
+                    .status
+                    .as_ref()
+                    .map(|status| status.conditions[0].last_transition_time.clone());
+            }
+            let mut view = FleetView::default();
+            view.put(&Arc::new(one));
+            let evicting = view.evicting().count() == 1;
+            let failed = view.failed().count() == 1;
+            assert_eq!(
+                (evicting, failed),
+                (evicts_from, has_failed),
+                "{effect:?} {deleting}"
+            );
+        }
+    }
 }

@@ -163,7 +163,7 @@ impl Work<'_> {
         {
             owned.shipped &= asked_for.contains(&(owned.key.clone(), owned.effect.clone()));
         }
-        self.drop_free("", |_| true);
+        self.drop_free("");
     }
 
     fn shipped(&mut self, policy: &ClusterTaintPolicy, conditions: &[Condition]) {
@@ -200,7 +200,7 @@ impl Work<'_> {
             if removes && self.record.owned(&taint.key, &taint.effect).is_some() {
                 self.record.entry(&taint.key, &taint.effect).shipped = false;
             }
-            self.drop_if_free(policy, &taint);
+            self.drop_free(&policy.name_any());
         }
     }
 
@@ -268,7 +268,7 @@ impl Work<'_> {
                     .entry(&taint.key, &taint.effect)
                     .held_by
                     .remove(&name);
-                self.drop_if_free(policy, &taint);
+                self.drop_free(&name);
             }
         }
         // A window that nothing waits for says nothing: a fleet at rest has none.
@@ -334,22 +334,15 @@ impl Work<'_> {
         self.changes.push((policy.name_any(), taint, true));
     }
 
-    /// Takes a taint off that nobody wants any more.
-    fn drop_if_free(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
-        let by = policy.name_any();
-        self.drop_free(&by, |(key, effect)| {
-            key == taint.key && effect == taint.effect
-        });
-    }
-
-    fn drop_free(&mut self, by: &str, concerned: impl Fn((&str, &str)) -> bool) {
+    /// Takes taints off that no policy wants any more; the word of `by` was the last.
+    fn drop_free(&mut self, by: &str) {
         let mut free = Vec::new();
         self.record.taints.retain(|owned| {
-            let drop = owned.is_free() && concerned((&owned.key, &owned.effect));
-            if drop && owned.withdrawn.is_none() {
+            let is_free = owned.is_free();
+            if is_free && owned.withdrawn.is_none() {
                 free.push((owned.key.clone(), owned.effect.clone()));
             }
-            !drop
+            !is_free
         });
         for (key, effect) in free {
             if let Some(at) = self
@@ -377,7 +370,7 @@ impl Work<'_> {
             any |= owned.held_by.remove(name);
         }
         if any {
-            self.drop_free(name, |_| true);
+            self.drop_free(name);
         }
     }
 

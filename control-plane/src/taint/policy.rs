@@ -225,4 +225,24 @@ mod tests {
             assert_eq!(taint_fault(&taint).is_none(), valid, "{value}");
         }
     }
+
+    #[test]
+    fn a_verdict_knows_the_status_of_each_condition_and_the_last_transition() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let wanted = |kind: &str| MatchCondition {
+            condition_type: kind.to_owned(),
+            operator: MatchConditionOperator::In,
+            status_values: vec!["False".to_owned()],
+        };
+        let said = |kind: &str, status: &str, since| {
+            muster_shared::conditions::new(kind, status, "R", "", at(since))
+        };
+        let list = [wanted("A"), wanted("Missing"), wanted("B")];
+        let conditions = [said("B", "True", 7), said("A", "False", 5)];
+        let found = verdict(&list, &conditions);
+        assert!(!found.matched);
+        assert_eq!(found.statuses, "False,True");
+        assert_eq!(found.transition, Some(at(7)));
+        assert!(verdict(&list[..1], &conditions).matched);
+    }
 }

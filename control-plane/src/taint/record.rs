@@ -149,3 +149,72 @@ impl Owned {
         !self.shipped && self.held_by.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn taint(key: &str, effect: &str) -> Taint {
+        Taint {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            ..Taint::default()
+        }
+    }
+
+    fn record() -> Record {
+        let window: Window = serde_json::from_value(serde_json::json!({
+            "since": at(5), "matched": true, "statuses": "False", "generation": 3,
+        }))
+        .unwrap();
+        let mut record = Record::default();
+        record.entry("down", "NoExecute").held_by = ["p1", "policy2"].map(str::to_owned).into();
+        record.entry("cut", "NoSchedule").shipped = true;
+        record.entry("off", "NoExecute").withdrawn = Some(at(9));
+        record.windows = [("p3".to_owned(), window)].into();
+        record
+    }
+
+    #[test]
+    fn a_record_knows_its_policies_and_whose_taints_it_answers_for() {
+        let record = record();
+        let policies: Vec<&str> = record.policies().into_iter().collect();
+        assert_eq!(policies, ["p1", "p3", "policy2"]);
+        for (key, effect, answers) in [
+            ("down", "NoExecute", true),
+            ("down", "NoSchedule", false),
+            ("cut", "NoSchedule", true),
+            // Whoever put that one back did it by hand.
+            ("off", "NoExecute", false),
+            ("other", "NoExecute", false),
+        ] {
+            let found = record.answers_for(&taint(key, effect));
+            assert_eq!(found, answers, "{key}:{effect}");
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_record_is_that_of_its_parts_and_no_less_than_its_text() {
+        assert_eq!(entry_size(&taint("down", "NoExecute")), 128 + 4 + 9);
+        assert_eq!(holder_size("policy2"), 7 + 3);
+        let record = record();
+        let window = window_size("p3", &record.windows["p3"]);
+        assert_eq!(window, 192 + 2 + 5);
+        let holders = holder_size("p1") + holder_size("policy2");
+        let entries = [
+            ("down", "NoExecute"),
+            ("cut", "NoSchedule"),
+            ("off", "NoExecute"),
+        ];
+        let entries = entries.map(|(key, effect)| entry_size(&taint(key, effect)));
+        let sum = entries.iter().sum::<usize>() + holders + window;
+        assert_eq!(record.size(), sum);
+        assert!(record.size() >= record.write().len());
+        // With all other annotations, 256 KiB are what an object may have.
+        assert_eq!((LIMIT, WINDOWS_LIMIT), (98_304, 49_152));
+    }
+}

@@ -30,7 +30,6 @@ impl Limits {
             (None, _) => {
                 self.budgets.remove(cluster);
             }
-            (Some(rate), Some(known)) if known.per_second.to_bits() == rate.to_bits() => {}
             (Some(per_second), Some(known)) => {
                 known.per_second = per_second;
                 known.budget.set_rate(per_second, now);

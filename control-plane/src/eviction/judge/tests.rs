@@ -302,6 +302,30 @@ fn the_placement_of_the_spec_counts_before_the_one_that_was_applied_last() {
 }
 
 #[test]
+fn a_fenced_copy_goes_first_unless_it_is_to_stay() {
+    for (mode, fenced, expected) in [
+        ("Gracefully", true, PurgeMode::Directly),
+        ("Gracefully", false, PurgeMode::Gracefully),
+        ("Sometimes", true, PurgeMode::Directly),
+        ("Directly", true, PurgeMode::Directly),
+        ("Never", true, PurgeMode::Never),
+    ] {
+        let fencing = fenced.then(|| json!({"afterSeconds": 100}));
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "failover": {"cluster": {"purgeMode": mode, "fencing": fencing}},
+        }))
+        .unwrap();
+        let cause = Cause {
+            taint: taint("k", NO_EXECUTE, None),
+            rule: Rule::Untolerated,
+        };
+        let found = purge_mode(&spec, &switches(), &cause);
+        assert_eq!(found, expected, "{mode} {fenced}");
+    }
+}
+
+#[test]
 fn purge_modes_mean_the_same_in_both_spellings() {
     let direct = Switches {
         purge_mode: PurgeMode::Directly,

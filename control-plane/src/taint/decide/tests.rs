@@ -477,7 +477,7 @@ fn taints_that_karmada_left_behind_are_adopted_once() {
 
 #[test]
 fn one_invalid_policy_or_taint_does_not_stop_the_others() {
-    let mut both = proposed("down", 1, 1);
+    let mut both = proposed("both", 1, 1);
     both["targetCluster"] = json!({});
     both["targetClusters"] = json!({});
     let mut wrong_effect = shipped("never");

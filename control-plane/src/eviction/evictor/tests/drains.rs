@@ -89,15 +89,23 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
     world.set(&drained("c0", Some("fast"), &json!([])));
     let told = |world: &mut World| {
         let news = world.evictor.take_news();
-        let mut clusters = news.clusters.into_iter();
-        clusters.any(|note| note.reason == "DrainRateUnreadable" && note.message.contains("fast"))
+        let clusters = news.clusters.into_iter();
+        let about = |note: &ClusterNote| {
+            note.reason == "DrainRateUnreadable" && note.message.contains("fast")
+        };
+        clusters.filter(about).count()
     };
-    assert!(told(&mut world));
+    assert_eq!(told(&mut world), 1);
+    world.set(&drained("c0", Some("as fast as you can"), &json!([])));
+    assert_eq!(told(&mut world), 0, "it is no news");
     assert!(world.evict(100.0).is_empty());
     world.restart(false);
-    assert!(told(&mut world), "by each process");
+    assert_eq!(told(&mut world), 1, "by each process");
     world.set(&drained("c0", Some("0.2"), &json!([])));
     assert!(world.evict(100.0).len().abs_diff(20) <= 1);
+    world.set(&drained("c0", Some("fast"), &json!([])));
+    assert_eq!(told(&mut world), 1, "it could be read before");
+    assert!(world.evict(100.0).is_empty());
 }
 
 #[test]
@@ -107,4 +115,35 @@ fn undrain_lets_those_stay_that_wait() {
     assert!(!world.evict(10.0).is_empty());
     world.set(&cluster("c0", &json!([])));
     assert!(world.evict(100.0).is_empty());
+}
+
+#[test]
+fn a_drain_that_is_known_before_evictions_begin_saves_nothing_up() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", Some("0.2"), &json!([])));
+    world.begin(Evictor::new(switches(false), Rates::default(), world.now()));
+    world.second += 100.0;
+    world.evictor.open(world.now());
+    assert!(world.evict(4.9).is_empty());
+    assert_eq!(world.evict(0.2).len(), 1);
+}
+
+#[test]
+fn a_cluster_that_joins_again_has_saved_nothing_up() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", Some("0.2"), &json!([])));
+    assert!(world.evict(4.9).is_empty());
+    world.evictor.cluster_gone("c0", true, world.now());
+    world.set(&drained("c0", Some("0.2"), &json!([])));
+    assert!(world.evict(4.9).is_empty());
+    assert_eq!(world.evict(0.2).len(), 1);
+}
+
+#[test]
+fn an_eviction_that_did_not_take_place_costs_the_drain_nothing() {
+    let mut world = fleet(false);
+    world.set(&drained("c0", Some("0.01"), &json!([])));
+    let failed = world.pass(100.1, |_| Outcome::Conflict);
+    assert!(!failed.is_empty());
+    assert_eq!(world.evict(10.0).len(), 1, "it need not wait another 100 s");
 }

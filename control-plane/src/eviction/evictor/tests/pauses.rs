@@ -63,3 +63,17 @@ fn a_pause_for_a_time_ends_by_itself() {
     assert!(world.evict(49.0).is_empty());
     assert!(world.evict(51.0).len().abs_diff(25) <= 1);
 }
+
+#[test]
+fn a_pause_of_a_queue_in_which_nothing_is_ready_wakes_nobody() {
+    let tolerant = json!({"placement": {"clusterTolerations": [
+        {"key": "down", "operator": "Exists", "tolerationSeconds": 1_300},
+    ]}});
+    let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+    let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerant)], true);
+    world.pause(None, paused(Some(50)));
+    let Step::Wait(Some(when)) = world.evictor.next(world.now()) else {
+        unreachable!("it is tolerated for another 300 s");
+    };
+    assert_eq!(when.duration_since(world.start).as_secs(), 300);
+}

@@ -80,3 +80,39 @@ fn a_taint_of_the_shipped_form_that_a_person_took_off_comes_back_with_the_next_m
     story.ready("False", 40);
     assert_eq!(story.look(40), ["a"]);
 }
+
+#[test]
+fn one_look_may_add_a_taint_and_take_off_another() {
+    let mut healthy = proposed("b", 0, 0);
+    healthy["matchConditions"][0]["statusValues"] = json!(["True"]);
+    let mut story = Story::new(vec![proposed("a", 0, 0), healthy]);
+    assert_eq!(story.look(0), ["b"]);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a"]);
+    let both = [change("policy0", "a", true), change("policy1", "b", false)];
+    assert_eq!(story.changes, both);
+}
+
+#[test]
+fn a_taint_that_is_added_and_taken_off_in_one_look_is_no_change() {
+    let mut spec = shipped("a");
+    spec["removeOnConditions"] = spec["addOnConditions"].clone();
+    let mut story = Story::new(vec![spec]);
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), NONE);
+    assert_eq!(story.changes, []);
+}
+
+#[test]
+fn a_taint_that_many_policies_hold_fills_no_more_than_the_record() {
+    let mut story = Story::new(Vec::new());
+    let long = |n: usize| policy(&format!("{n:0>200}"), &proposed("a", 0, 0));
+    story.policies = (0..1_000).map(long).collect();
+    story.look(0);
+    story.ready("False", 10);
+    assert_eq!(story.look(10), ["a"]);
+    let text = story.record.as_ref().unwrap().write();
+    assert!(text.len() <= record::LIMIT, "{} bytes", text.len());
+    assert!(!story.left_out.is_empty());
+}

@@ -1,0 +1,196 @@
+use super::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+const GRACES: Graces = Graces {
+    monitor: Duration::from_secs(40),
+    startup: Duration::from_mins(1),
+};
+
+fn ready(status: &str) -> Condition {
+    Condition {
+        type_: "Ready".to_owned(),
+        status: status.to_owned(),
+        reason: "Posted".to_owned(),
+        message: String::new(),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+#[test]
+fn of_a_large_fleet_exactly_the_silent_clusters_are_due() {
+    let start = Instant::now();
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    let names: Vec<String> = (0..3_500).map(|i| format!("member{i}")).collect();
+    for name in &names {
+        tracker.cluster(name, Some(&ready("True")), Duration::from_mins(150), start);
+    }
+    let mut silent = Vec::new();
+    for tick in 1..=12_u64 {
+        let now = start + Duration::from_secs(10 * tick);
+        for (i, name) in names.iter().enumerate() {
+            if i % 7 != 0 || tick <= 3 {
+                tracker.lease(name, Timestamp::from_second(tick.cast_signed()).ok(), now);
+            }
+        }
+        for name in tracker.due(now).silent {
+            tracker.wrote(&name, Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
+            silent.push((tick, name));
+        }
+    }
+    assert_eq!(silent.len(), 500);
+    assert!(
+        silent.iter().all(|(tick, _)| *tick == 8),
+        "heard at 30 s, silent right after 70 s, seen at 80 s"
+    );
+    assert!(
+        tracker
+            .next_timer()
+            .is_some_and(|at| at > start + Duration::from_mins(2))
+    );
+}
+
+#[test]
+fn a_cluster_older_than_our_watch_gets_its_start_up_grace_from_us() {
+    let start = Instant::now();
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster(
+        "old",
+        None,
+        Duration::from_secs(10_000),
+        start + Duration::from_secs(1),
+    );
+    tracker.cluster(
+        "new",
+        None,
+        Duration::from_secs(5),
+        start + Duration::from_secs(100),
+    );
+    let until = |name: &str| tracker.judge(name, start);
+    assert_eq!(
+        until("old"),
+        Some(Verdict::Until(start + Duration::from_mins(1)))
+    );
+    assert_eq!(
+        until("new"),
+        Some(Verdict::Until(start + Duration::from_secs(155)))
+    );
+}
+
+#[test]
+fn a_cluster_that_reports_and_then_falls_silent_is_due_after_the_monitor_grace() {
+    let start = Instant::now();
+    let second = |s: u64| start + Duration::from_secs(s);
+    let renewal = |s: i64| Timestamp::from_second(s).ok();
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    let is_new = tracker.cluster("m", None, Duration::ZERO, start);
+    assert!(is_new, "its lease is to be told again");
+    assert_eq!(
+        tracker.next_timer(),
+        Some(second(59)),
+        "nothing was heard yet"
+    );
+    tracker.lease("m", renewal(2), second(2));
+    assert!(!tracker.cluster("m", Some(&ready("True")), Duration::ZERO, second(3)));
+    assert_eq!(
+        tracker.next_timer(),
+        Some(second(42)),
+        "the start-up grace ends with the first report"
+    );
+    assert!(tracker.due(second(43)).silent.is_empty());
+    assert_eq!(tracker.due(second(44)).silent, ["m"]);
+}
+
+#[test]
+fn the_api_is_asked_about_a_silence_shortly_before_it_is_too_long() {
+    let start = Instant::now();
+    let millis = |ms: u64| start + Duration::from_millis(ms);
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster("dead", Some(&ready("True")), Duration::ZERO, start);
+    tracker.cluster("missed", Some(&ready("True")), Duration::ZERO, start);
+    let asked = tracker.due(millis(39_001));
+    assert_eq!(asked.confirm, ["dead", "missed"]);
+    assert!(asked.silent.is_empty());
+    assert_eq!(tracker.next_timer(), Some(millis(40_000)));
+
+    tracker.confirmed("dead", millis(39_001));
+    tracker.lease("missed", Timestamp::from_second(9).ok(), millis(39_050));
+    tracker.confirmed("missed", millis(39_001));
+    let over = tracker.due(millis(40_001));
+    assert_eq!(over.silent, ["dead"]);
+    assert!(over.confirm.is_empty());
+    assert!(tracker.is_confirmed("dead", millis(40_001)));
+    assert!(
+        !tracker.is_confirmed("dead", millis(41_002)),
+        "an old answer says nothing"
+    );
+    assert_eq!(
+        tracker.next_timer(),
+        Some(millis(78_050)),
+        "the renewal counts"
+    );
+}
+
+#[test]
+fn a_cluster_made_again_under_the_same_name_gets_a_start_up_grace_of_its_own() {
+    let start = Instant::now();
+    let later = start + Duration::from_mins(10);
+    for (uid, silent) in [("1", true), ("2", false)] {
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        tracker.identify("m", Some("1"));
+        tracker.cluster("m", None, Duration::ZERO, start);
+        tracker.identify("m", Some(uid));
+        tracker.cluster("m", None, Duration::ZERO, later);
+        assert_eq!(tracker.silence("m", later).is_some(), silent, "uid {uid}");
+    }
+}
+
+#[test]
+fn a_forgotten_cluster_leaves_no_timer() {
+    let start = Instant::now();
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
+    tracker.forget("gone");
+    assert_eq!(tracker.next_timer(), None);
+    assert_eq!(
+        tracker.due(start + Duration::from_secs(100)),
+        Due::default()
+    );
+}
+
+#[test]
+fn a_deadline_that_a_renewal_has_put_off_to_the_moment_of_asking_is_asked_about_then() {
+    let start = Instant::now();
+    let millis = |ms: u64| start + Duration::from_millis(ms);
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster("m", Some(&ready("True")), Duration::ZERO, start);
+    tracker.lease("m", Timestamp::from_second(9).ok(), millis(1));
+    assert_eq!(tracker.due(millis(39_001)), Due::default());
+    assert_eq!(tracker.next_timer(), Some(millis(39_001)));
+    assert_eq!(tracker.due(millis(39_002)).confirm, ["m"]);
+}
+
+#[test]
+fn a_silence_that_was_written_is_not_written_again_and_one_that_was_not_is_tried_later() {
+    let start = Instant::now();
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster("m", Some(&ready("True")), Duration::ZERO, start);
+    let now = start + Duration::from_secs(41);
+    let silence = tracker.silence("m", now).unwrap();
+    let again = now + Duration::from_secs(5);
+    tracker.arm_at("m", again);
+    assert_eq!(tracker.next_timer(), Some(again));
+    tracker.wrote("m", silence.condition(Timestamp::UNIX_EPOCH));
+    assert_eq!(tracker.silence("m", again), None);
+}
+
+#[test]
+fn time_in_which_the_api_was_out_of_reach_does_not_count_as_silence() {
+    let start = Instant::now();
+    let second = |s: u64| start + Duration::from_secs(s);
+    let mut tracker = LivenessTracker::new(GRACES, start);
+    tracker.cluster("m", Some(&ready("True")), Duration::ZERO, start);
+    tracker.give_back(Duration::from_secs(30), second(30));
+    assert_eq!(tracker.silence("m", second(41)), None);
+    assert!(tracker.silence("m", second(71)).is_some());
+}

@@ -1,0 +1,129 @@
+//! What keeps a workload whose time has come: fences, pauses, and an eviction that is under way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::pause::Pause;
+
+/// Workload `w` on a cluster that failed long ago, beside a healthy cluster.
+fn failed(more: &Value) -> World {
+    let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+    World::of(clusters, vec![binding("w", &["c0"], more)], true)
+}
+
+impl World {
+    /// Goes on with another evictor, made of a new one.
+    fn with(mut self, change: impl FnOnce(Evictor) -> Evictor) -> Self {
+        let new = Evictor::new(switches(true), Rates::default(), self.now());
+        self.begin(change(new));
+        self.evictor.open(self.now());
+        self
+    }
+
+    /// The next eviction, which stays under way.
+    fn begin_eviction(&mut self) -> Box<Eviction> {
+        match self.evictor.next(self.now()) {
+            Step::Evict(eviction) => eviction,
+            Step::Wait(_) => panic!("it is to be evicted"),
+        }
+    }
+
+    fn wait(&mut self) -> Instant {
+        match self.evictor.next(self.now()) {
+            Step::Wait(until) => until.expect("time alone helps"),
+            Step::Evict(_) => panic!("nothing is to be evicted yet"),
+        }
+    }
+}
+
+#[test]
+fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
+    let world = failed(&json!({}));
+    let stopped = world.now().tick + Duration::from_secs(50);
+    let fence = Fence::new(move |_, _, now| {
+        if now < stopped {
+            Gate::Until(stopped, "it runs".to_owned())
+        } else {
+            Gate::Open
+        }
+    });
+    let mut world = world.with(|evictor| evictor.with_fence(fence));
+    assert!(world.evict(49.9).is_empty());
+    let evictions = world.pass(5.0, leave);
+    assert_eq!(evictions.len(), 1);
+    assert_eq!(evictions[0].since(), Timestamp::from_second(0).unwrap());
+}
+
+#[test]
+fn a_copy_that_nothing_stops_is_asked_about_again_later() {
+    let fence = Fence::new(|_, _, _| Gate::Shut("nothing stops it".to_owned()));
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    let now = world.now().tick;
+    assert_eq!(world.wait(), now + UNFENCED);
+    assert!(world.evict(1_000.0).is_empty());
+}
+
+#[test]
+fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
+    let is_open = Arc::new(AtomicBool::new(true));
+    let fence = Fence::new({
+        let is_open = Arc::clone(&is_open);
+        move |_, _, now| {
+            if is_open.load(Ordering::Relaxed) {
+                Gate::Open
+            } else {
+                Gate::Until(now + Duration::from_secs(20), "it runs again".to_owned())
+            }
+        }
+    });
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    assert!(world.evict(1.0).is_empty(), "the rate does not permit it");
+    is_open.store(false, Ordering::Relaxed);
+    assert!(world.evict(100.0).is_empty());
+    is_open.store(true, Ordering::Relaxed);
+    assert_eq!(world.evict(21.0), ["w"]);
+}
+
+#[test]
+fn the_pauses_that_an_evictor_is_given_hold() {
+    let pauses = Pauses::default();
+    pauses.set_fleet(Some(Pause::default()));
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_pauses(pauses));
+    assert!(world.evict(100.0).is_empty());
+}
+
+#[test]
+fn a_policy_that_is_edited_while_its_workload_leaves_counts_if_it_stays_after_all() {
+    let mut world = failed(&json!({}));
+    world.second = 100.0;
+    let eviction = world.begin_eviction();
+    let tolerant = json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}});
+    world.put(&binding("w", &["c0"], &tolerant));
+    let nowhere = Outcome::Nowhere("full".to_owned());
+    world.evictor.done(&eviction, nowhere, world.now());
+    assert_eq!(world.evictor.backlog().depth("c0"), Depth::default());
+}
+
+#[test]
+fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
+    let mut world = failed(&json!({}));
+    world.second = 100.0;
+    let eviction = world.begin_eviction();
+    world.evictor.binding_gone(&eviction.binding.key());
+    let failure = Outcome::Failed("refused".to_owned());
+    world.evictor.done(&eviction, failure, world.now());
+    assert!(world.evictor.failures.is_empty());
+}
+
+#[test]
+fn a_toleration_that_ends_while_evictions_are_stopped_is_told() {
+    let tolerant = json!({"placement": {"clusterTolerations": [
+        {"key": "down", "operator": "Exists", "tolerationSeconds": 1_060},
+    ]}});
+    let mut world = failed(&tolerant);
+    world.set(&cluster("c1", &down(0)));
+    world.told();
+    assert!(world.evict(61.0).is_empty());
+    let stopped = ("w".to_owned(), "StoppedByThreshold");
+    assert_eq!(world.told().last(), Some(&stopped));
+}
