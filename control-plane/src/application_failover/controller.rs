@@ -395,16 +395,26 @@ impl Controller {
     ) -> (Option<String>, Vec<Held>) {
         let mode = purge_mode_of(spec, behavior);
         let switches = Switches::of(&self.fleet.settings);
-        let mut held = Vec::new();
-        for cluster in leave {
+        first_free(leave, |cluster| {
             let heard = self.hearing.of(cluster);
-            match obstacle(&mode, history, heard, cluster, switches, now) {
-                None => return (Some(cluster.clone()), held),
-                Some((why, pause)) => held.push((cluster.clone(), why, Some(pause))),
-            }
-        }
-        (None, held)
+            obstacle(&mode, history, heard, cluster, switches, now)
+        })
     }
+}
+
+/// The first of the clusters that have no obstacle, and the obstacles of those before.
+fn first_free(
+    leave: &[String],
+    obstacle: impl Fn(&str) -> Option<(Obstacle, Duration)>,
+) -> (Option<String>, Vec<Held>) {
+    let mut held = Vec::new();
+    for cluster in leave {
+        match obstacle(cluster) {
+            None => return (Some(cluster.clone()), held),
+            Some((why, pause)) => held.push((cluster.clone(), why, Some(pause))),
+        }
+    }
+    (None, held)
 }
 
 /// The earlier of two looks.

@@ -405,3 +405,6 @@ fn failed(step: &'static str, cluster: &Cluster) -> impl Fn(kube::Error) -> Erro
         error: Box::new(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -253,17 +253,21 @@ where
                 to,
             }
         }
-        Err(error) if client::is_conflict(&error) => Outcome::Conflict,
-        Err(error) if client::is_not_found(&error) => Outcome::Gone,
         Err(error) => {
             let why = client::brief(&error);
-            tracing::warn!(binding = %key, cluster = %eviction.cluster, error = why, "cannot evict");
-            if may_be_written(&error) {
-                Outcome::Unclear(why)
-            } else {
-                Outcome::Failed(why)
-            }
+            tracing::info!(binding = %key, cluster = %eviction.cluster, error = why, "not evicted");
+            outcome_of(&error)
         }
+    }
+}
+
+/// What came of an eviction whose write has failed.
+fn outcome_of(error: &kube::Error) -> Outcome {
+    match error {
+        error if client::is_conflict(error) => Outcome::Conflict,
+        error if client::is_not_found(error) => Outcome::Gone,
+        error if may_be_written(error) => Outcome::Unclear(client::brief(error)),
+        error => Outcome::Failed(client::brief(error)),
     }
 }
 
@@ -300,5 +304,28 @@ mod tests {
             panic!("it has failed")
         };
         assert!(why.contains("odd data"), "{why}");
+    }
+
+    #[test]
+    fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
+        for (code, expected) in [
+            (409, "Conflict"),
+            (404, "Gone"),
+            (403, "Failed"),
+            (422, "Failed"),
+            (429, "Failed"),
+            (500, "Unclear"),
+            (504, "Unclear"),
+        ] {
+            let reason = match code {
+                404 => "NotFound",
+                409 => "Conflict",
+                _ => "Other",
+            };
+            let status = kube::core::Status::failure("", reason).with_code(code);
+            let outcome = outcome_of(&kube::Error::Api(status.boxed()));
+            let outcome = format!("{outcome:?}");
+            assert!(outcome.starts_with(expected), "{code}: {outcome}");
+        }
     }
 }

@@ -93,3 +93,48 @@ fn cluster(spec: &ResourceBindingSpec) -> Option<&ClusterFailoverBehavior> {
 pub fn application(spec: &ResourceBindingSpec) -> Option<&ApplicationFailoverBehavior> {
     spec.failover.as_ref()?.application.as_ref()
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::k8s::Taint;
+    use serde_json::json;
+
+    use super::*;
+    use crate::eviction::judge::Rule;
+
+    #[test]
+    fn a_taint_asks_the_rules_for_clusters_and_a_failure_those_for_applications() {
+        let rule = |name: &str| json!({"rules": [{"aliasLabelName": name, "jsonPath": "{.a}"}]});
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "failover": {
+                "cluster": {"statePreservation": rule("of-cluster")},
+                "application": {"decisionConditions": {}, "statePreservation": rule("of-application")},
+            },
+        }))
+        .unwrap();
+        let cause = Cause {
+            taint: Taint::default(),
+            rule: Rule::Untolerated,
+        };
+        let failure = EvictionReason::Failure {
+            since: Timestamp::UNIX_EPOCH,
+            producer: "p",
+            grace_seconds: None,
+        };
+        // Only a failed application has nothing but its task to say where it failed.
+        for (reason, expected, outlives) in [
+            (EvictionReason::Taint(&cause), "of-cluster", false),
+            (failure, "of-application", true),
+        ] {
+            let names: Vec<&str> = reason
+                .rules(&spec)
+                .iter()
+                .map(|rule| rule.alias_label_name.as_str())
+                .collect();
+            assert_eq!(names, [expected]);
+            assert_eq!(reason.outlives_the_copy(), outlives);
+            assert!(reason.rules(&ResourceBindingSpec::default()).is_empty());
+        }
+    }
+}

@@ -44,6 +44,16 @@ impl<'a> Workload<'a> {
             leaves_prefer_no_execute: failover.is_some_and(|it| it.cluster.is_some()),
         }
     }
+
+    /// The same under switches: the gate `Failover`, and `--enable-no-execute-taint-eviction`.
+    #[must_use]
+    pub fn under(self, failover: bool, no_execute: bool) -> Self {
+        Self {
+            leaves_no_execute: self.leaves_no_execute && failover && no_execute,
+            leaves_prefer_no_execute: self.leaves_prefer_no_execute && failover,
+            ..self
+        }
+    }
 }
 
 /// Reason why a cluster is not available. The texts complete the sentence "`<cluster>` ...".
@@ -351,6 +361,28 @@ mod tests {
         ] {
             let refused = can_take(cluster, &workload).unwrap_err();
             assert_eq!(refused.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_taint_that_moves_nothing_under_the_switches_makes_no_workload_leave() {
+        let asks = workload("Deployment", &json!([]), &json!({"cluster": {}}));
+        let plain = workload("Deployment", &json!([]), &Value::Null);
+        for (spec, failover, no_execute, by_no_execute, by_prefer_no_execute) in [
+            (&asks, true, true, true, true),
+            (&asks, true, false, false, true),
+            (&asks, false, true, false, false),
+            (&asks, false, false, false, false),
+            (&plain, true, true, true, false),
+            (&plain, false, true, false, false),
+        ] {
+            let workload = Workload::of(spec, None).under(failover, no_execute);
+            let leaves = [
+                workload.leaves_no_execute,
+                workload.leaves_prefer_no_execute,
+            ];
+            let expected = [by_no_execute, by_prefer_no_execute];
+            assert_eq!(leaves, expected, "{failover} {no_execute}");
         }
     }
 }

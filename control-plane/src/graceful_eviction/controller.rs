@@ -14,6 +14,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::Operation;
+use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -167,12 +168,8 @@ fn look<B: Binding>(
         .map(String::as_str);
     let placement = placement(spec, applied);
     let switches = Switches::of(&fleet.settings);
-    let known = Workload::of(spec, placement.as_deref());
-    let workload = Workload {
-        leaves_no_execute: switches.failover && switches.no_execute,
-        leaves_prefer_no_execute: switches.failover && known.leaves_prefer_no_execute,
-        ..known
-    };
+    let workload = Workload::of(spec, placement.as_deref());
+    let workload = workload.under(switches.failover, switches.no_execute);
     let retry = Cell::new(None);
     let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
         Lookup::Found(template) => template.label(label::RETAIN_REPLICAS) == Some("true"),
@@ -184,11 +181,8 @@ fn look<B: Binding>(
     };
     let works = fleet.work_index.of(&BindingKey::of(binding));
     let has_work = |target: &TargetCluster| {
-        let namespace = names::execution_namespace(&target.name);
-        works.iter().any(|work| {
-            work.metadata.namespace.as_ref() == Some(&namespace)
-                && work.metadata.deletion_timestamp.is_none()
-        })
+        let mut works = works.iter();
+        works.any(|work| carries_out(&work.metadata, &target.name))
     };
     let scene = Scene {
         clusters: &spec.clusters,
@@ -211,6 +205,12 @@ fn look<B: Binding>(
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
     let assessment = assess(tasks, &scene, now).while_paused(tasks, is_paused);
     (assessment, retry.get())
+}
+
+/// Whether a Work places its workload in a cluster: it is that cluster's, and stays.
+fn carries_out(work: &ObjectMeta, cluster: &str) -> bool {
+    work.namespace.as_deref() == Some(&*names::execution_namespace(cluster))
+        && work.deletion_timestamp.is_none()
 }
 
 /// Whether a change of a cluster can matter to a task.
@@ -244,5 +244,59 @@ fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &A
             reason,
             note,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_places_a_workload_in_the_cluster_whose_it_is_unless_it_goes() {
+        for (namespace, deleting, expected) in [
+            ("karmada-es-m1", false, true),
+            ("karmada-es-m1", true, false),
+            ("karmada-es-m2", false, false),
+            ("karmada-es-m2", true, false),
+        ] {
+            let deletion = deleting.then_some("2024-01-01T00:00:00Z");
+            let work = json!({"namespace": namespace, "deletionTimestamp": deletion});
+            let work: ObjectMeta = serde_json::from_value(work).unwrap();
+            assert_eq!(carries_out(&work, "m1"), expected, "{namespace} {deleting}");
+        }
+    }
+
+    #[test]
+    fn what_a_cluster_can_hold_changes_with_its_taints_its_health_and_its_deletion() {
+        let old = json!({
+            "metadata": {"name": "m1"},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        for (path, value, expected) in [
+            (
+                "/metadata/deletionTimestamp",
+                json!("2024-01-01T00:00:00Z"),
+                true,
+            ),
+            (
+                "/spec/taints",
+                json!([{"key": "a", "effect": "NoExecute"}]),
+                true,
+            ),
+            ("/status/conditions/0/status", json!("Unknown"), true),
+            ("/status/conditions/0/reason", json!("Other"), false),
+            ("/metadata/resourceVersion", json!("2"), false),
+        ] {
+            let mut new = old.clone();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let [old, new] = [&old, &new].map(|it| serde_json::from_value(it.clone()).unwrap());
+            assert_eq!(matters(&old, &new), expected, "{path}");
+            assert_eq!(matters(&new, &old), expected, "{path}, and back");
+        }
     }
 }

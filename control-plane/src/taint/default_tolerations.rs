@@ -109,4 +109,20 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_defaults_are_those_of_the_settings() {
+        let settings = Settings {
+            default_not_ready_toleration_seconds: Some(300),
+            default_unreachable_toleration_seconds: Some(200),
+            ..Settings::default()
+        };
+        let expected = DefaultTolerations {
+            not_ready: Some(300),
+            unreachable: Some(200),
+        };
+        assert_eq!(DefaultTolerations::of(&settings), expected);
+        let unset = DefaultTolerations::of(&Settings::default());
+        assert_eq!(unset, DefaultTolerations::default());
+    }
 }

@@ -150,4 +150,22 @@ mod tests {
         tokio::time::advance(AGAIN).await;
         assert!(!refusals.has(&refused));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_refused_taint_is_left_out_for_a_while() {
+        let refusals = Refusals::default();
+        let (first, second) = (
+            taint("a", "PreferNoSchedule"),
+            taint("b", "PreferNoSchedule"),
+        );
+        refusals.add(&first);
+        tokio::time::advance(AGAIN / 2).await;
+        refusals.add(&second);
+        assert!(refusals.has(&first) && refusals.has(&second));
+        tokio::time::advance(AGAIN / 2).await;
+        assert!(!refusals.has(&first), "it is tried again");
+        assert!(refusals.has(&second));
+        refusals.add(&second);
+        assert_eq!(refusals.lock().len(), 1, "what is tried again is forgotten");
+    }
 }

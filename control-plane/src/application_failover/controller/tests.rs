@@ -40,3 +40,57 @@ fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
     let second = decide(Duration::ZERO, &spec, &reports, &first.since, then);
     assert_eq!(second.leave, ["m1"]);
 }
+
+#[test]
+fn what_is_tolerated_is_told_once_it_is_no_flicker() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let history = |since: &[(&str, i64)]| History {
+        since: since
+            .iter()
+            .map(|(name, second)| ((*name).to_owned(), at(*second)))
+            .collect(),
+        ..History::default()
+    };
+    let settled = SETTLING.as_secs().cast_signed();
+    for (what, since, now, expected) in [
+        ("nothing is unhealthy", &[][..], 100, None),
+        (
+            "the first",
+            &[("m2", 10), ("m1", 20)],
+            10 + settled,
+            Some("m2"),
+        ),
+        ("not yet", &[("m1", 10)], 9 + settled, None),
+        ("for long", &[("m1", 10)], 500 + settled, Some("m1")),
+    ] {
+        let turn = tolerated_turn(&history(since), at(900), at(now));
+        let cluster = turn.map(|turn| match turn {
+            Turn::Tolerated { cluster, until, .. } if until == at(900) => cluster,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(cluster.as_deref(), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_first_cluster_that_nothing_holds_an_application_in_is_left() {
+    let pause = Duration::from_secs(7);
+    for (held, ready) in [
+        (&[][..], Some("m1")),
+        (&["m1"], Some("m2")),
+        (&["m2"], Some("m1")),
+        (&["m1", "m2"], None),
+    ] {
+        let leave = ["m1".to_owned(), "m2".to_owned()];
+        let obstacle = |cluster: &str| {
+            let is_held = held.contains(&cluster);
+            is_held.then_some((Obstacle::Rate, pause))
+        };
+        let (found, before) = first_free(&leave, obstacle);
+        assert_eq!(found.as_deref(), ready, "{held:?}");
+        let names: Vec<&str> = before.iter().map(|(name, ..)| name.as_str()).collect();
+        let expected = if ready == Some("m1") { &[][..] } else { held };
+        assert_eq!(names, expected);
+        assert!(before.iter().all(|(_, _, wait)| *wait == Some(pause)));
+    }
+}
