@@ -344,4 +344,52 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn what_somebody_may_have_to_do_something_about_is_a_warning() {
+        let since = Timestamp::UNIX_EPOCH;
+        let held = |why| Turn::Held {
+            cluster: "m1".to_owned(),
+            since,
+            why,
+        };
+        let left = |without_state| Turn::Left {
+            cluster: "m1".to_owned(),
+            since,
+            to: "m2".to_owned(),
+            mode: "Directly".to_owned(),
+            without_state,
+        };
+        for (turn, severity) in [
+            (held(Obstacle::Rate), EventType::Normal),
+            (held(Obstacle::Nowhere(Nowhere::Empty)), EventType::Warning),
+            (left(false), EventType::Normal),
+            (left(true), EventType::Warning),
+            (Turn::Withdrawn, EventType::Normal),
+        ] {
+            assert_eq!(turn.severity(), severity, "{turn:?}");
+        }
+        for (reason, expected) in [(DEPENDENCIES, true), (HEALTH, true), ("Other", false)] {
+            let condition = conditions::new(CONDITION, "False", reason, "", since);
+            assert_eq!(is_not_followed(&condition), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_over_is_told_again() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let turn = Turn::Held {
+            cluster: "m1".to_owned(),
+            since: at(0),
+            why: Obstacle::Nowhere(Nowhere::Empty),
+        };
+        let mut told = turn.condition(at(1));
+        assert!(turn.repeats(Some(&told), at(1), at(2)));
+        told.status = conditions::FALSE.to_owned();
+        assert!(!turn.repeats(Some(&told), at(1), at(2)));
+        told.status = conditions::TRUE.to_owned();
+        told.reason = "Other".to_owned();
+        assert!(!turn.repeats(Some(&told), at(1), at(2)));
+        assert!(!turn.repeats(None, at(1), at(2)));
+    }
 }

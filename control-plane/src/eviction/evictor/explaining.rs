@@ -39,7 +39,8 @@ impl Evictor {
             return self.tell_of(cluster, "EvictionOff", message);
         }
         let depth = self.backlog.depth(cluster);
-        let queued = depth.ready + depth.stranded;
+        // None is stranded: each was judged anew a moment ago.
+        let queued = depth.ready;
         let (reason, stay) = match (queued, depth.waiting) {
             (0, 0) => ("EvictionTolerated", all),
             (0, waiting) => ("EvictionAwaitsToleration", all - waiting),
@@ -298,7 +299,7 @@ fn untold(binding: &AnyBinding) -> Option<Note> {
 }
 
 /// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
-fn names_cluster(message: &str, cluster: &str) -> bool {
+pub(super) fn names_cluster(message: &str, cluster: &str) -> bool {
     let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
     message
         .split(|symbol| !is_part(symbol))

@@ -1,3 +1,5 @@
+use muster_shared::events::EventType;
+
 use super::*;
 
 /// What the binding and the cluster are told when a workload comes to that end.
@@ -238,4 +240,115 @@ fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew
     );
     world.put(&job("c0", "Suspended"));
     assert_eq!(world.evict(10.0).len(), 1);
+}
+
+#[test]
+fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
+    let tolerating = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
+    for (plain, for_a_time, expected) in [
+        (
+            1,
+            3,
+            "of 6 workloads 1 have to leave it, 3 when their tolerations have run out; 2 stay",
+        ),
+        (
+            0,
+            3,
+            "of 5 workloads 0 have to leave it, 3 when their tolerations have run out; 2 stay",
+        ),
+        (
+            0,
+            0,
+            "of 2 workloads 0 have to leave it, 0 when their tolerations have run out; 2 stay",
+        ),
+    ] {
+        let kinds = [
+            (plain, json!({})),
+            (for_a_time, tolerating(Some(60))),
+            (2, tolerating(None)),
+        ];
+        let bindings = kinds.iter().enumerate().flat_map(|(kind, (count, more))| {
+            (0..*count).map(move |n| binding(&format!("w{kind}-{n}"), &["c0"], more))
+        });
+        let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, bindings.collect(), true);
+        world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+        let news = world.evictor.take_news();
+        let messages: Vec<&str> = news
+            .clusters
+            .iter()
+            .map(|note| note.message.as_str())
+            .collect();
+        assert_eq!(messages, [expected]);
+    }
+}
+
+#[test]
+fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_others() {
+    let told = |world: &mut World| -> Vec<String> {
+        let news = world.evictor.take_news();
+        let evicted = news.clusters.iter().filter(|note| note.reason == "Evicted");
+        evicted.map(|note| note.cluster.to_string()).collect()
+    };
+    let mut world = World::new(4, 1, 2);
+    assert_eq!(world.evict(2.5).len(), 1);
+    assert!(told(&mut world).is_empty(), "one is ready");
+    assert_eq!(world.evict(2.0).len(), 1);
+    assert_eq!(told(&mut world), ["c0"]);
+    let mut world = World::new(8, 2, 1);
+    let mut under_way = Vec::new();
+    for second in [10.0, 20.0] {
+        world.second = second;
+        match world.evictor.next(world.now()) {
+            Step::Evict(eviction) => under_way.push(eviction),
+            Step::Wait(_) => panic!("it is to be evicted"),
+        }
+    }
+    for eviction in under_way {
+        world.evictor.done(&eviction, leave(&eviction), world.now());
+        assert_eq!(told(&mut world), [eviction.cluster.to_string()]);
+    }
+}
+
+#[test]
+fn what_waits_is_told_when_too_many_clusters_fail() {
+    let mut world = World::new(8, 4, 2);
+    world.told();
+    world.set(&cluster("c4", &down(1_000)));
+    let told = world.told();
+    let waits = |name: &str| told.contains(&(name.to_owned(), "StoppedByThreshold"));
+    assert!(waits("w0-0") && waits("w3-1") && waits("w4-0"), "{told:?}");
+}
+
+#[test]
+fn a_message_names_a_cluster_and_not_one_whose_name_begins_or_ends_with_it() {
+    for (message, expected) in [
+        ("left m1 for m2 (Directly)", true),
+        ("it stays on m1.", true),
+        ("left m1, m3", true),
+        ("left eu.m1 for m10", false),
+        ("left m1.eu for m-m1", false),
+    ] {
+        let found = super::super::explaining::names_cluster(message, "m1");
+        assert_eq!(found, expected, "{message}");
+    }
+}
+
+#[test]
+fn what_stops_evictions_is_a_warning_to_the_cluster() {
+    for (reason, severity) in [
+        ("EvictionStopped", EventType::Warning),
+        ("EvictionNowhereToGo", EventType::Warning),
+        ("DrainRateUnreadable", EventType::Warning),
+        ("MovementPaused", EventType::Warning),
+        ("EvictionQueued", EventType::Normal),
+        ("Evicted", EventType::Normal),
+    ] {
+        let note = ClusterNote {
+            cluster: Arc::from("m1"),
+            reason,
+            message: String::new(),
+        };
+        assert_eq!(note.severity(), severity, "{reason}");
+    }
 }

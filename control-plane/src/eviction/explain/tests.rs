@@ -1,0 +1,251 @@
+use super::*;
+use crate::eviction::record::Record;
+
+#[test]
+fn a_note_names_cluster_taint_and_rule() {
+    let note = |turn| note("member1", turn);
+    let cause = || "taint down:NoExecute, which is not tolerated".to_owned();
+    for (turn, status, reason, message) in [
+        (
+            Turn::Queued { cause: cause() },
+            "True",
+            "WaitingForRate",
+            "member1 has taint down:NoExecute, which is not tolerated: it leaves when the eviction rate allows",
+        ),
+        (
+            Turn::Stopped {
+                cause: cause(),
+                health: FleetHealth {
+                    total: 8,
+                    failed: 5,
+                },
+            },
+            "True",
+            "StoppedByThreshold",
+            "member1 has taint down:NoExecute, which is not tolerated: it stays until enough clusters return, since 5 of 8 have failed",
+        ),
+        (
+            Turn::Evicted {
+                cause: cause(),
+                to: "member2".into(),
+                mode: "Gracefully".into(),
+                at: Timestamp::UNIX_EPOCH,
+            },
+            "False",
+            "Evicted",
+            "left member1 for member2 (Gracefully): member1 has taint down:NoExecute, which is not tolerated",
+        ),
+        (
+            Turn::Stays {
+                rule: Stay::Tolerated,
+                taints: "taint down:NoExecute".into(),
+            },
+            "False",
+            "Tolerated",
+            "stays on member1, which has taint down:NoExecute: every taint of the cluster is tolerated",
+        ),
+    ] {
+        let condition = condition(&[note(turn)], Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(
+            (&*condition.status, &*condition.reason, &*condition.message),
+            (status, reason, message)
+        );
+    }
+}
+
+fn note(cluster: &str, turn: Turn) -> Note {
+    Note {
+        cluster: cluster.into(),
+        turn,
+    }
+}
+
+fn nowhere(cluster: &str) -> Note {
+    let (cause, why) = ("taint x:NoExecute".into(), "full".into());
+    note(cluster, Turn::Nowhere { cause, why })
+}
+
+fn evicted(cluster: &str, second: i64) -> Note {
+    note(
+        cluster,
+        Turn::Evicted {
+            cause: "taint x:NoExecute, which is not tolerated".into(),
+            to: "m9".into(),
+            mode: "Directly".into(),
+            at: at(second),
+        },
+    )
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+#[test]
+fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_last() {
+    let queued = note(
+        "m1",
+        Turn::Queued {
+            cause: "taint x:NoExecute".into(),
+        },
+    );
+    let one = condition(&[queued.clone(), nowhere("m2")], at(5)).unwrap();
+    assert_eq!((&*one.status, &*one.reason), ("True", "NowhereToGo"));
+    assert_eq!(
+        one.message,
+        "has to leave m2 and stays: full; m2 has taint x:NoExecute; m1 has taint x:NoExecute: it leaves when the eviction rate allows"
+    );
+    let half = condition(&[evicted("m1", 3), nowhere("m2")], at(5)).unwrap();
+    assert_eq!((&*half.status, &*half.reason), ("True", "NowhereToGo"));
+    assert!(half.message.contains("left m1 for m9"), "{}", half.message);
+    let stays = [note("m1", Turn::Recovered), nowhere("m2")];
+    let stays = condition(&stays, at(5)).unwrap();
+    assert_eq!(
+        stays.message,
+        "has to leave m2 and stays: full; m2 has taint x:NoExecute"
+    );
+    let many: Vec<Note> = (0..100).map(|n| nowhere(&format!("m{n}"))).collect();
+    let message = condition(&many, at(5)).unwrap().message;
+    assert!(message.ends_with("; and 95 more clusters"), "{message}");
+}
+
+#[test]
+fn each_eviction_is_dated_by_itself_although_the_status_stays_the_same() {
+    let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+    assert_eq!(first[0].last_transition_time.0, at(100));
+    let second = merge(&first, &[evicted("m9", 500)], at(501)).unwrap();
+    assert_eq!(second.len(), 1);
+    assert_eq!(
+        (&*second[0].status, second[0].last_transition_time.0),
+        ("False", at(500))
+    );
+    assert_eq!(merge(&second, &[evicted("m9", 500)], at(502)), None);
+}
+
+#[test]
+fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_the_same() {
+    let record = Record::new("m1", "m2", "Gracefully", "taint", at(100));
+    let stays = [note(
+        "m2",
+        Turn::Stays {
+            rule: Stay::NotAsked,
+            taints: "down:PreferNoExecute".into(),
+        },
+    )];
+    let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+    for (now, expected) in [(900, 900), (100, 101)] {
+        let second = merge(&first, &stays, at(now)).unwrap();
+        assert_eq!(second[0].last_transition_time.0, at(expected));
+        assert!(record.is_told(&second), "{}", second[0].message);
+        assert_eq!(merge(&second, &stays, at(950)), None, "said once");
+    }
+    let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], at(101)).unwrap();
+    let one = merge(&both, &[nowhere("m2")], at(900)).unwrap();
+    assert!(record.is_told(&one), "{}", one[0].message);
+}
+
+#[test]
+fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
+    for turn in [Turn::Recovered, Turn::Moved, Turn::ClusterGone] {
+        let over = [note("m1", turn)];
+        assert_eq!(merge(&[], &over, at(1)), None);
+        let pending = merge(&[], &[nowhere("m1")], at(1)).unwrap();
+        let told = merge(&pending, &over, at(2)).unwrap();
+        assert_eq!(told[0].status, "False");
+    }
+}
+
+fn pending() -> [Turn; 8] {
+    let cause = || "taint x:NoExecute".to_owned();
+    let why = || "full".to_owned();
+    let health = FleetHealth {
+        total: 8,
+        failed: 5,
+    };
+    // From what passes by itself to what needs somebody.
+    [
+        Turn::Tolerated {
+            cause: cause(),
+            until: at(9),
+        },
+        Turn::Queued { cause: cause() },
+        Turn::Fencing {
+            cause: cause(),
+            why: why(),
+        },
+        Turn::Stopped {
+            cause: cause(),
+            health,
+        },
+        Turn::Unfenced {
+            cause: cause(),
+            why: why(),
+        },
+        Turn::Unpreserved {
+            cause: cause(),
+            why: why(),
+        },
+        Turn::Nowhere {
+            cause: cause(),
+            why: why(),
+        },
+        Turn::Failed { why: why() },
+    ]
+}
+
+#[test]
+fn of_several_clusters_the_one_that_needs_somebody_most_gives_the_reason() {
+    let turns = pending();
+    for pair in turns.windows(2) {
+        let (less, more) = (note("m1", pair[0].clone()), note("m2", pair[1].clone()));
+        let expected = more.reason();
+        for notes in [[less.clone(), more.clone()], [more, less]] {
+            let condition = condition(&notes, at(0)).unwrap();
+            assert_eq!(condition.reason, expected);
+        }
+    }
+}
+
+#[test]
+fn what_needs_somebody_is_a_warning_and_what_concerns_many_can_wait() {
+    let [
+        tolerated,
+        queued,
+        fencing,
+        stopped,
+        unfenced,
+        unpreserved,
+        nowhere,
+        failed,
+    ] = pending();
+    let stays = |rule| Turn::Stays {
+        rule,
+        taints: String::new(),
+    };
+    for (turn, is_urgent, severity) in [
+        (tolerated, true, EventType::Normal),
+        (queued, false, EventType::Normal),
+        (fencing, true, EventType::Normal),
+        (stopped, false, EventType::Warning),
+        (unfenced, true, EventType::Warning),
+        (unpreserved, true, EventType::Warning),
+        (nowhere, true, EventType::Warning),
+        (failed, true, EventType::Warning),
+        (Turn::Recovered, true, EventType::Normal),
+        (stays(Stay::Tolerated), false, EventType::Normal),
+        (stays(Stay::NoPlacement), false, EventType::Warning),
+    ] {
+        let note = note("m1", turn);
+        assert_eq!(note.is_urgent(), is_urgent, "{note:?}");
+        assert_eq!(note.severity(), severity, "{note:?}");
+    }
+}
+
+#[test]
+fn a_condition_names_five_clusters_and_counts_the_others() {
+    for (clusters, ending) in [(5, "NoExecute"), (6, "; and 1 more clusters")] {
+        let notes: Vec<Note> = (0..clusters).map(|n| nowhere(&format!("m{n}"))).collect();
+        let condition = condition(&notes, at(0)).unwrap();
+        assert!(condition.message.ends_with(ending), "{}", condition.message);
+    }
+}
