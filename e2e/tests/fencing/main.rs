@@ -3,6 +3,7 @@
 
 #![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
 
+mod asked;
 mod scene;
 
 use std::collections::BTreeSet;
