@@ -101,7 +101,10 @@ async fn attend(
     let told = duplicates::tell_apart(fleet, cluster, identities)
         .await
         .map_err(failed("tell of a second registration", cluster));
-    let noted = match monitoring(fleet, cluster) {
+    let noted = match monitoring(
+        &cluster.spec.sync_mode,
+        fleet.settings.connects_to_members(),
+    ) {
         Some(monitoring) => monitored::note(fleet, cluster, monitoring)
             .await
             .map_err(failed("tell of the missing monitoring", cluster)),
@@ -116,10 +119,10 @@ async fn attend(
 }
 
 /// Returns how a cluster is monitored; `None` if the controller of push clusters tells that.
-fn monitoring(fleet: &Fleet, cluster: &Cluster) -> Option<Monitoring<'static>> {
-    if cluster.spec.sync_mode == ClusterSyncMode::Pull {
+fn monitoring(mode: &ClusterSyncMode, connects: bool) -> Option<Monitoring<'static>> {
+    if *mode == ClusterSyncMode::Pull {
         Some(Monitoring::Lease)
-    } else if fleet.settings.connects_to_members() {
+    } else if connects {
         None
     } else {
         Some(Monitoring::Off)
@@ -220,8 +223,8 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
     let works = works(fleet, &namespace);
-    let is_held = |work: &Arc<CachedWork>| work.finalizers().iter().any(|it| it == finalizer::WORK);
-    let held: Vec<_> = works.iter().filter(|work| is_held(work)).cloned().collect();
+    let held = works.iter().filter(|work| is_held(&work.metadata));
+    let held: Vec<_> = held.cloned().collect();
     let deletion = DeletionState {
         cluster,
         namespace: fleet
@@ -275,15 +278,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
             Ok(Next::After(DELETION_RETRY))
         }
         DeletionStep::Release => {
-            let kept: Vec<_> = cluster
-                .finalizers()
-                .iter()
-                .filter(|it| *it != finalizer::CLUSTER)
-                .collect();
-            let patch = json!({"metadata": {
-                "resourceVersion": cluster.metadata.resource_version,
-                "finalizers": (!kept.is_empty()).then_some(kept),
-            }});
+            let patch = release(&cluster.metadata, finalizer::CLUSTER);
             match write(fleet, cluster, &patch).await {
                 Err(error) if client::is_conflict(&error) => Ok(Next::Again),
                 other => {
@@ -297,6 +292,22 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     }
 }
 
+/// Whether an agent has yet to remove what a Work placed.
+fn is_held(work: &ObjectMeta) -> bool {
+    let mut finalizers = work.finalizers.iter().flatten();
+    finalizers.any(|it| it == finalizer::WORK)
+}
+
+/// The patch that takes a finalizer off an object and leaves those of others.
+fn release(object: &ObjectMeta, finalizer: &str) -> Value {
+    let finalizers = object.finalizers.iter().flatten();
+    let kept: Vec<_> = finalizers.filter(|it| *it != finalizer).collect();
+    json!({"metadata": {
+        "resourceVersion": object.resource_version,
+        "finalizers": (!kept.is_empty()).then_some(kept),
+    }})
+}
+
 /// Lets go of Works that no agent will see to any more.
 async fn release_works(
     fleet: &Fleet,
@@ -304,15 +315,7 @@ async fn release_works(
     held: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
     for work in held {
-        let kept: Vec<_> = work
-            .finalizers()
-            .iter()
-            .filter(|it| *it != finalizer::WORK)
-            .collect();
-        let patch = json!({"metadata": {
-            "resourceVersion": work.metadata.resource_version,
-            "finalizers": (!kept.is_empty()).then_some(kept),
-        }});
+        let patch = release(&work.metadata, finalizer::WORK);
         let (name, params) = (work.name_any(), PatchParams::default());
         let patched = works_of(fleet, cluster)
             .patch(&name, &params, &Patch::Merge(patch))

@@ -68,6 +68,19 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     tasks.spawn("cluster monitor", call.run());
 }
 
+impl State {
+    /// Whether the silence of a cluster is its own: the API can be reached, and was asked a moment
+    /// ago.
+    fn believes_silence(&self, name: &str, now: Instant) -> bool {
+        self.contact.is_good() && self.tracker.is_confirmed(name, now)
+    }
+}
+
+/// Whether a cluster renews a lease that is missed when it falls silent.
+fn is_listened_to(cluster: &Cluster) -> bool {
+    cluster.spec.sync_mode == ClusterSyncMode::Pull && cluster.metadata.deletion_timestamp.is_none()
+}
+
 impl RollCall {
     async fn run(self: Arc<Self>) {
         if !self.fleet.ready().await {
@@ -162,9 +175,7 @@ impl RollCall {
     fn see(&self, cluster: &Cluster) {
         let name = cluster.name_any();
         let is_new = self.with(|state, now| {
-            if cluster.spec.sync_mode != ClusterSyncMode::Pull
-                || cluster.metadata.deletion_timestamp.is_some()
-            {
+            if !is_listened_to(cluster) {
                 state.tracker.forget(&name);
                 return false;
             }
@@ -292,8 +303,7 @@ impl RollCall {
 
     /// Reports one silent cluster, unless a last look at its lease says otherwise.
     async fn report(&self, name: &str) {
-        let believed = self
-            .with(|state, now| state.contact.is_good() && state.tracker.is_confirmed(name, now));
+        let believed = self.with(|state, now| state.believes_silence(name, now));
         if believed != Some(true) && !self.ask_about(name).await {
             return self.look_again(name);
         }
@@ -367,5 +377,58 @@ impl RollCall {
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_believed_while_the_api_is_in_reach_and_was_asked_about_it() {
+        let now = Instant::now();
+        let grace = Duration::from_secs(40);
+        let graces = Graces {
+            monitor: grace,
+            startup: grace,
+        };
+        for (in_reach, asked, expected) in [
+            (true, true, true),
+            (true, false, false),
+            (false, true, false),
+            (false, false, false),
+        ] {
+            let mut state = State {
+                tracker: LivenessTracker::new(graces, now),
+                contact: Contact::new(grace, now),
+            };
+            state.tracker.cluster("m", None, Duration::ZERO, now);
+            if asked {
+                state.tracker.confirmed("m", now);
+            }
+            if !in_reach {
+                state.contact.failed();
+            }
+            let found = state.believes_silence("m", now);
+            assert_eq!(found, expected, "{in_reach} {asked}");
+        }
+    }
+
+    #[test]
+    fn clusters_with_agents_are_listened_to_as_long_as_they_stay() {
+        for (mode, deleting, expected) in [
+            ("Pull", false, true),
+            ("Pull", true, false),
+            ("Push", false, false),
+            ("Push", true, false),
+        ] {
+            let deletion = deleting.then_some("2024-01-01T00:00:00Z");
+            let cluster = serde_json::from_value(json!({
+                "metadata": {"name": "m", "deletionTimestamp": deletion},
+                "spec": {"syncMode": mode},
+            }))
+            .unwrap();
+            assert_eq!(is_listened_to(&cluster), expected, "{mode} {deleting}");
+        }
     }
 }
