@@ -7,7 +7,7 @@ use crate::pause::Pause;
 
 /// Workload `w` on a cluster that failed long ago, beside a healthy cluster.
 fn failed(more: &Value) -> World {
-    let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+    let clusters = vec![cluster("c0", &down(7)), cluster("c1", &json!([]))];
     World::of(clusters, vec![binding("w", &["c0"], more)], true)
 }
 
@@ -51,7 +51,7 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
     assert!(world.evict(49.9).is_empty());
     let evictions = world.pass(5.0, leave);
     assert_eq!(evictions.len(), 1);
-    assert_eq!(evictions[0].since(), Timestamp::from_second(0).unwrap());
+    assert_eq!(evictions[0].since(), Timestamp::from_second(7).unwrap());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
 #[test]
 fn a_toleration_that_ends_while_evictions_are_stopped_is_told() {
     let tolerant = json!({"placement": {"clusterTolerations": [
-        {"key": "down", "operator": "Exists", "tolerationSeconds": 1_060},
+        {"key": "down", "operator": "Exists", "tolerationSeconds": 1_053},
     ]}});
     let mut world = failed(&tolerant);
     world.set(&cluster("c1", &down(0)));
