@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http_server::{self, Limits, Options};
 use crate::tasks::Tasks;
+use crate::telemetry;
 
 /// Connections of one port. Probes and scrapers ask one question each; a client that says nothing,
 /// or takes nothing, must not keep file descriptors or memory that the process needs for its work.
@@ -183,7 +184,7 @@ fn answer<B>(
     let (status, body) = match (request.uri().path(), metrics) {
         ("/healthz" | "/livez", _) => judged(health.report(|part| &part.alive)),
         ("/readyz", _) => judged(health.report(|part| &part.ready)),
-        ("/metrics", Some(metrics)) => (StatusCode::OK, metrics.render()),
+        ("/metrics", Some(metrics)) => (StatusCode::OK, telemetry::render(metrics)),
         (_, Some(_)) => (
             StatusCode::NOT_FOUND,
             "here are /metrics, /healthz, /livez and /readyz\n".to_owned(),

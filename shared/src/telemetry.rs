@@ -1,5 +1,6 @@
 //! Logs and metrics of a process, initialised once by its `main`.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
@@ -158,6 +159,47 @@ pub fn metrics() -> Result<PrometheusHandle, Error> {
     let handle = builder.install_recorder()?;
     describe();
     Ok(handle)
+}
+
+/// The metrics as text. A gauge without a value ([`Gauges`]) is left out.
+pub fn render(handle: &PrometheusHandle) -> String {
+    let text = handle.render();
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !is_withdrawn(line)).collect()
+}
+
+fn is_withdrawn(line: &str) -> bool {
+    !line.starts_with('#') && line.trim_end().ends_with(" NaN")
+}
+
+/// Name of a gauge and its labels.
+pub type Series = (&'static str, Vec<(&'static str, String)>);
+
+/// Gauges that are shown together. Those that are not shown again, such as those of a cluster that
+/// has left, are withdrawn from `/metrics` instead of keeping their last value.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    shown: BTreeSet<Series>,
+}
+
+impl Gauges {
+    /// Sets these gauges, and withdraws those of the last time that are not among them.
+    pub fn show(&mut self, values: impl IntoIterator<Item = (Series, f64)>) {
+        let set = |(name, labels): &Series, value: f64| {
+            let labels = labels.iter().map(|(key, value)| (*key, value.clone()));
+            let labels: Vec<metrics::Label> = labels.map(|label| (&label).into()).collect();
+            metrics::gauge!(*name, labels).set(value);
+        };
+        let mut shown = BTreeSet::new();
+        for (series, value) in values {
+            set(&series, value);
+            shown.insert(series);
+        }
+        for gone in self.shown.difference(&shown) {
+            set(gone, f64::NAN);
+        }
+        self.shown = shown;
+    }
 }
 
 /// Says what the metrics of every program mean: the text stands beside them in `/metrics`.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::lifecycle::{Changes, DeletionState, DeletionStep, missing_changes};
 use super::monitored::{self, Monitoring};
 use super::paused;
-use super::{fleet_id, rollcall};
+use super::{fleet_id, measure, rollcall};
 use crate::cluster::duplicates;
 use crate::fleet::Fleet;
 use crate::fleet::works::{CachedWork, is_of_namespace};
@@ -86,6 +86,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
     rollcall::start(fleet, tasks);
     fleet_id::start(fleet, tasks);
+    measure::start(fleet, tasks);
 }
 
 /// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being

@@ -7,6 +7,7 @@ mod fleet_id;
 pub mod identity;
 pub mod lifecycle;
 pub mod liveness;
+mod measure;
 pub mod monitor;
 pub mod monitored;
 mod paused;

@@ -271,8 +271,12 @@ fn outcome_of(error: &kube::Error) -> Outcome {
     }
 }
 
-/// Sets the gauges from time to time.
+/// Sets the gauges from time to time while this replica leads: another one decides nothing, and
+/// figures of what it does not decide would be counted twice.
 async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
+    if !fleet.ready().await {
+        return;
+    }
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {

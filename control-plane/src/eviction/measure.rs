@@ -1,9 +1,10 @@
 //! Metrics of the eviction queue: the proposal's, Karmada's, and Muster's own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::telemetry::{Gauges, Series};
 use tokio::time::Instant;
 
 use super::backlog::Slot;
@@ -90,15 +91,11 @@ struct Done {
     shown: u64,
 }
 
-/// Name and label of a gauge, a cluster, and the kind that is counted there.
-type Kind = (&'static str, &'static str, String, String);
-
 /// Counts what comes to an end, and sets the gauges.
 #[derive(Debug)]
 pub struct Meter {
     done: BTreeMap<String, Done>,
-    /// Metric, cluster and kind of the gauges that were set.
-    kinds: BTreeSet<Kind>,
+    gauges: Gauges,
     shown_at: Instant,
 }
 
@@ -107,7 +104,7 @@ impl Meter {
     pub fn new(now: Instant) -> Self {
         Self {
             done: BTreeMap::new(),
-            kinds: BTreeSet::new(),
+            gauges: Gauges::default(),
             shown_at: now,
         }
     }
@@ -143,47 +140,49 @@ impl Meter {
     #[expect(clippy::cast_precision_loss)] // gauges are floating point numbers
     pub fn show(&mut self, evictor: &Evictor, now: Instant) {
         let health = evictor.health();
-        metrics::gauge!("cluster_fault_num").set(health.failed as f64);
-        metrics::gauge!("cluster_fault_rate").set(health.failed_fraction());
-        metrics::gauge!("muster_evict_allowed_rate").set(evictor.allowed_rate());
+        let mut values: BTreeMap<Series, f64> = BTreeMap::from([
+            (("cluster_fault_num", vec![]), health.failed as f64),
+            (("cluster_fault_rate", vec![]), health.failed_fraction()),
+            (
+                ("muster_evict_allowed_rate", vec![]),
+                evictor.allowed_rate(),
+            ),
+        ]);
+        for queue in [BINDINGS, CLUSTER_BINDINGS] {
+            values.insert(depth_of(queue), 0.0);
+        }
         let elapsed = now
             .saturating_duration_since(self.shown_at)
             .as_secs_f64()
             .max(1e-3);
         self.shown_at = now;
-        let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
-        let mut by_queue: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut depths = BTreeMap::new();
         for (cluster, depth) in evictor.backlog().depths() {
             depths.insert(cluster.to_string(), depth);
             self.done.entry(cluster.to_string()).or_default();
             for (key, place) in evictor.backlog().items(cluster) {
-                let of = |metric, label, kind| (metric, label, cluster.to_string(), kind);
+                let of = |metric, label, kind| {
+                    let labels = vec![(label, cluster.to_string()), ("resource_kind", kind)];
+                    (metric, labels)
+                };
                 if let Some(kind) = evictor.resource_kind(key) {
                     let kind = of("evict_kind_total", "cluster_name", kind);
-                    *kinds.entry(kind).or_default() += 1;
+                    *values.entry(kind).or_default() += 1.0;
                 }
                 let kind = of("eviction_kind_total", "member_cluster", binding_kind(key));
-                *kinds.entry(kind).or_default() += 1;
-                *by_queue.entry(queue_name(key)).or_default() +=
-                    u64::from(matches!(place, Slot::Ready(_)));
+                *values.entry(kind).or_default() += 1.0;
+                if matches!(place, Slot::Ready(_)) {
+                    *values.entry(depth_of(queue_name(key))).or_default() += 1.0;
+                }
             }
         }
-        // A gauge that is not set any more keeps its last value: set what is gone to zero.
-        self.kinds.extend(kinds.keys().cloned());
-        for known @ (metric, label, cluster, kind) in &self.kinds {
-            let count = kinds.get(known).copied().unwrap_or(0) as f64;
-            metrics::gauge!(*metric, *label => cluster.clone(), "resource_kind" => kind.clone())
-                .set(count);
-        }
-        for queue in [BINDINGS, CLUSTER_BINDINGS] {
-            metrics::gauge!("eviction_queue_depth", "name" => queue)
-                .set(by_queue.get(queue).copied().unwrap_or(0) as f64);
-        }
+        // Nothing is remembered of a cluster that has left.
+        self.done
+            .retain(|cluster, _| evictor.fleet().get(cluster).is_some());
         for (cluster, done) in &mut self.done {
             let depth = depths.get(cluster).copied().unwrap_or_default();
-            let gauge = |name: &'static str, value: f64| {
-                metrics::gauge!(name, "cluster_name" => cluster.clone()).set(value);
+            let mut gauge = |name: &'static str, value: f64| {
+                values.insert((name, vec![("cluster_name", cluster.clone())]), value);
             };
             gauge(
                 "evict_total",
@@ -200,12 +199,12 @@ impl Meter {
             }
             done.shown = done.evicted;
         }
-        self.kinds.retain(|kind| kinds.contains_key(kind));
-        // The figures of a cluster that has left are zero from now on, and nothing is remembered of
-        // it.
-        self.done
-            .retain(|cluster, _| evictor.fleet().get(cluster).is_some());
+        self.gauges.show(values);
     }
+}
+
+fn depth_of(queue: &'static str) -> Series {
+    ("eviction_queue_depth", vec![("name", queue.to_owned())])
 }
 
 /// Karmada's names of its two eviction queues.

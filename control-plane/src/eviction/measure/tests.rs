@@ -84,7 +84,7 @@ fn shown(act: impl FnOnce(&mut Evictor, &mut Meter, Instant)) -> Vec<String> {
         act(&mut evictor, &mut meter, start);
         meter.show(&evictor, start + Duration::from_secs(10));
     });
-    let text = handle.render();
+    let text = muster_shared::telemetry::render(&handle);
     let mut lines: Vec<String> = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -183,16 +183,14 @@ fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
 }
 
 #[test]
-fn nothing_is_remembered_of_a_cluster_that_has_left_the_fleet() {
+fn nothing_is_remembered_or_shown_of_a_cluster_that_has_left_the_fleet() {
     let lines = shown(|evictor, meter, start| {
         meter.show(evictor, start);
         assert!(meter.done.contains_key("c0"));
         evictor.cluster_gone("c0", true, now());
         meter.show(evictor, start);
-        assert!(meter.done.is_empty() && meter.kinds.is_empty());
+        assert!(meter.done.is_empty());
     });
-    let of_it = lines.iter().filter(|line| line.contains("c0"));
-    for line in of_it {
-        assert!(line.ends_with(" 0"), "{line}");
-    }
+    let of_it: Vec<&String> = lines.iter().filter(|line| line.contains("c0")).collect();
+    assert!(of_it.is_empty(), "{of_it:?}");
 }
