@@ -131,8 +131,9 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): version and credentials of its agent, as JSON. It
     /// counts if [`FENCES`] is the time of the lease: otherwise an agent without it wrote last.
     pub const AGENT: &str = "failover.muster.io/agent";
-    /// On the lease of the control plane (Muster's own): identity, version, feature gates and
-    /// credentials of the leader, as JSON. It counts if the identity is that of the holder.
+    /// On the lease of the control plane (Muster's own): identity, version, feature gates, decisive
+    /// flags and credentials of the leader, as JSON. It counts if the identity is that of the
+    /// holder.
     pub const LEADER: &str = "failover.muster.io/leader";
     /// On an object of the fleet API (Muster's own): version of the program that wrote it.
     pub const VERSION: &str = "failover.muster.io/version";

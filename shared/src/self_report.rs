@@ -20,6 +20,10 @@ pub struct LeaderReport {
     pub version: String,
     /// All feature gates, and whether each is on.
     pub feature_gates: BTreeMap<String, bool>,
+    /// Settings that decide what moves, as flags, those with default values left out; `None` from
+    /// a version that does not publish them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flags: Option<Vec<String>>,
     /// Life of its credentials for the fleet API; `None` if they name no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Life>,
@@ -81,6 +85,7 @@ mod tests {
             identity: "a".to_owned(),
             version: "0.1.0".to_owned(),
             feature_gates: BTreeMap::from([("Failover".to_owned(), true)]),
+            flags: Some(vec!["--resource-eviction-rate=5".to_owned()]),
             credentials: None,
         };
         for (holder, counts) in [("a", true), ("b", false)] {

@@ -4,6 +4,8 @@
 //! ends when a replacement is healthy, when the policy's own grace period has passed and a
 //! replacement is on an available cluster, or when somebody sets `suppressDeletion` to false.
 
+mod missing;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use muster_shared::interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::k8s::Time;
 use serde_json::Value;
 
+pub use self::missing::missing;
 use super::plugin;
 use super::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;

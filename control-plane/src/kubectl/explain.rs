@@ -1,34 +1,42 @@
 //! `kubectl muster explain`: the steps of the scheduler for one binding, as it would be decided
 //! now.
 
+pub(super) mod subject;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, TargetCluster,
-};
+use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
+use muster_shared::interpreter::{Interpreters, Operation};
 use muster_shared::k8s::{Condition, ConfigMap, ResourceExt, Time};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::{DEFAULT_SCHEDULER, SYSTEM_NAMESPACE};
+use muster_shared::watch::Presence;
 use serde::Serialize;
 
+use self::subject::{Found, Subject};
 use crate::eviction::explain::CONDITION;
-use crate::eviction::judge::placement;
+use crate::eviction::judge::{Switches, placement};
 use crate::fleet::availability::{Workload, can_hold};
+use crate::graceful_eviction::assess::{Scene, missing};
+use crate::graceful_eviction::standing::Standing;
 use crate::pause::{self, Pause};
 use crate::scheduler::core::explain::{Explanation, Fate, explain};
 use crate::scheduler::core::need::need;
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{ClusterInfo, Options, Snapshot};
+use crate::settings::Settings;
+use crate::settings::evict_plugin::EvictPlugins;
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -42,39 +50,27 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// Explains a ResourceBinding.
-pub(super) async fn binding(
+/// Explains an object, by the settings of the running control plane.
+pub(super) async fn carry_out(
     client: Client,
     namespace: &str,
-    name: &str,
-    options: &Options,
+    subject: &Subject,
+    settings: &Settings,
 ) -> anyhow::Result<Answer> {
-    let api: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
-    asked(client, api, name, options).await
-}
-
-/// Explains a ClusterResourceBinding.
-pub(super) async fn cluster_binding(
-    client: Client,
-    name: &str,
-    options: &Options,
-) -> anyhow::Result<Answer> {
-    let api: Api<ClusterResourceBinding> = Api::all(client.clone());
-    asked(client, api, name, options).await
+    let options = Options::of(settings);
+    match subject::find(&client, namespace, subject).await? {
+        Found::Namespaced(binding) => asked(client, &binding, settings, &options).await,
+        Found::ClusterWide(binding) => asked(client, &binding, settings, &options).await,
+    }
 }
 
 async fn asked<B: Binding>(
     client: Client,
-    api: Api<B>,
-    name: &str,
+    binding: &B,
+    settings: &Settings,
     options: &Options,
 ) -> anyhow::Result<Answer> {
     let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
-    let binding = api
-        .get(name)
-        .await
-        .map_err(said)
-        .with_context(|| format!("cannot read {} {name}", B::kind(&())))?;
     let clusters: Api<Cluster> = Api::all(client.clone());
     let clusters = clusters
         .list(&ListParams::default())
@@ -95,8 +91,8 @@ async fn asked<B: Binding>(
         .filter(|pause| pause.holds(now));
     let paused = paused.next().map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.items.into_iter().map(Arc::new));
-    let answer = Answer::about(&binding, &snapshot, options);
-    Ok(Answer { paused, ..answer })
+    let answer = Answer::about(binding, &snapshot, options);
+    Ok(Answer { paused, ..answer }.waiting(binding, &snapshot, settings, now))
 }
 
 /// Where a binding is, and where it would go.
@@ -143,6 +139,7 @@ struct Unavailable {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Leaving {
     cluster: String,
     reason: String,
@@ -150,6 +147,9 @@ struct Leaving {
     replicas: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Time>,
+    /// What has to happen before the copy there is removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits_for: Vec<String>,
 }
 
 impl Answer {
@@ -162,6 +162,7 @@ impl Answer {
             reason: task.reason.clone(),
             replicas: task.replicas,
             since: task.creation_timestamp.clone(),
+            waits_for: Vec::new(),
         });
         let placement = placement(spec, applied);
         let workload = Workload::of(spec, placement.as_deref());
@@ -192,6 +193,60 @@ impl Answer {
                 .is_some_and(|used| comes_to(used, &spec.clusters)),
             attempts,
         }
+    }
+
+    /// The answer with what each graceful task waits for.
+    fn waiting<B: Binding>(
+        mut self,
+        binding: &B,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Self {
+        let (spec, status) = (binding.spec(), binding.status());
+        let applied = binding.annotations().get(APPLIED_PLACEMENT);
+        let placement = placement(spec, applied.map(String::as_str));
+        let switches = Switches::of(settings);
+        let known = Workload::of(spec, placement.as_deref());
+        let workload = Workload {
+            leaves_no_execute: switches.failover && switches.no_execute,
+            leaves_prefer_no_execute: switches.failover && known.leaves_prefer_no_execute,
+            ..known
+        };
+        let standing = |name: &str| match snapshot.get(name) {
+            Some(it) => {
+                let cluster = Arc::new(it.cluster().clone());
+                Standing::of(&Presence::There(cluster), &workload)
+            }
+            None => Standing::Gone,
+        };
+        let resource = &spec.resource;
+        // The kinds of Kubernetes and what is shipped: customizations of users are not asked.
+        let has_rule = Interpreters::of(&[]).has(
+            &resource.api_version,
+            &resource.kind,
+            Operation::InterpretHealth,
+        );
+        let scene = Scene {
+            clusters: &spec.clusters,
+            reports: &status.aggregated_status,
+            // Works are not read for this: without one nothing is reported either.
+            carried_out: true,
+            scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+            cluster: &standing,
+            plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
+            members_scale: &|| false,
+            has_rule,
+            restores: !settings.schedules(spec.scheduler_name.as_deref()),
+            timeout: None,
+        };
+        for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
+            leaving.waits_for = missing(task, &scene, now);
+            if let Some(paused) = &self.paused {
+                leaving.waits_for.push(paused.clone());
+            }
+        }
+        self
     }
 
     fn has_to_leave(&self) -> bool {
@@ -276,6 +331,9 @@ impl fmt::Display for Answer {
         }
         for leaving in &self.leaving {
             writeln!(f, "Leaving: {leaving}")?;
+            for waits_for in &leaving.waits_for {
+                writeln!(f, "  its copy there waits: {waits_for}")?;
+            }
         }
         for condition in &self.conditions {
             let Condition {

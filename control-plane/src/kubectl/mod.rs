@@ -2,28 +2,36 @@
 //! removes members, and gives a person's orders about clusters.
 
 mod check;
+mod completion;
 mod explain;
+mod get;
 mod hands;
 mod interpret;
 mod join;
 mod register;
+mod report;
+mod running;
 mod simulate;
 mod status;
 mod table;
 mod token;
 mod unregister;
+mod version;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use kube::Config;
 use muster_shared::client::{self, Profile};
+use muster_shared::k8s::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::settings::Words;
 use muster_shared::tls;
 
-use crate::scheduler::core::Options;
+use self::explain::subject::Subject;
+use self::running::Running;
 use crate::settings::grade_rule::GradeRule;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.
@@ -53,20 +61,25 @@ struct Connection {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Why something is where it is.
+    /// Why a workload is where it is, what its old copies wait for, and for each cluster whether it
+    /// fits or which filter refuses it and why, its score, its room, and what it is given.
     Explain {
-        #[command(subcommand)]
-        what: What,
+        /// A template as `deployment/web`, or a binding as `rb/web-deployment` (`crb` for a
+        /// cluster-scoped one).
+        #[arg(value_name = "KIND/NAME")]
+        what: String,
+        /// The name, if it does not follow the kind after a slash.
+        name: Option<String>,
         /// How the answer is printed.
-        #[arg(long, short, global = true, value_enum, default_value_t)]
+        #[arg(long, short, value_enum, default_value_t)]
         output: explain::Format,
-        /// The filters and scores in force, where the control plane has been given `--plugins`.
-        #[arg(long, global = true, default_value = "*", value_name = "LIST")]
-        plugins: Words,
-        /// What a node of a grade is taken to hold, where the control plane has been given
-        /// `--node-grades`.
-        #[arg(long, global = true, default_value_t, value_name = "RULE")]
-        node_grades: GradeRule,
+        /// The filters and scores in force, in place of those of the running control plane.
+        #[arg(long, value_name = "LIST")]
+        plugins: Option<Words>,
+        /// What a node of a grade is taken to hold, in place of the rule of the running control
+        /// plane.
+        #[arg(long, value_name = "RULE")]
+        node_grades: Option<GradeRule>,
     },
     /// Whether everything is as it should be, and what to do where it is not: run it with the
     /// kubeconfig of the fleet API.
@@ -98,36 +111,32 @@ enum Question {
     /// moves, what waits, and what has nowhere to go. Exits with 0 if all is well, with 1 if
     /// something needs attention, with 2 if too little could be read.
     Status(status::Options),
+    /// What the fleet has: clusters, and workloads with where they are and why one waits.
+    Get(get::Options),
+    /// Packs what somebody needs who helps from afar into an archive, without secrets: Muster's own
+    /// objects, leases and events, redacted, and what status, check and version say.
+    Report(report::Options),
+    /// Versions of this program, the control plane and the agents, and what does not fit together.
+    Version(version::Options),
     #[command(flatten)]
     Hand(hands::Hand),
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// For each cluster: does it fit or which filter refuses it and why, its score, its room, and
-    /// what it is given.
-    #[command(visible_alias = "rb")]
-    Binding {
-        /// Name of the ResourceBinding.
-        name: String,
-    },
-    /// The same for a cluster-scoped binding.
-    #[command(visible_alias = "crb")]
-    ClusterBinding {
-        /// Name of the ClusterResourceBinding.
-        name: String,
-    },
 }
 
 /// The program: does one thing and ends.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
-    let command_line = CommandLine::parse_from(arguments);
-    let failure = match command_line.question {
-        Question::Status(_) => ExitCode::from(status::UNREAD),
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let asked = match arguments.split_first() {
+        Some((program, words)) if completion::is_asked(program) => Asked::Completion(words.into()),
+        _ => Asked::Question(Box::new(CommandLine::parse_from(arguments))),
+    };
+    let failure = match &asked {
+        Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
+            ExitCode::from(status::UNREAD)
+        }
         _ => ExitCode::FAILURE,
     };
-    match block_on(command_line) {
+    match block_on(asked) {
         Ok(Reply { text, code }) => match muster_shared::telemetry::print(&text) {
             Ok(()) => ExitCode::from(code),
             Err(error) => {
@@ -158,8 +167,22 @@ impl From<String> for Reply {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn block_on(command_line: CommandLine) -> anyhow::Result<Reply> {
-    carry_out(command_line).await
+async fn block_on(asked: Asked) -> anyhow::Result<Reply> {
+    Box::pin(reply(asked)).await
+}
+
+/// What the program was run for.
+enum Asked {
+    Question(Box<CommandLine>),
+    /// The words of a command line that kubectl completes.
+    Completion(Vec<OsString>),
+}
+
+async fn reply(asked: Asked) -> anyhow::Result<Reply> {
+    match asked {
+        Asked::Question(line) => Box::pin(carry_out(*line)).await,
+        Asked::Completion(words) => Ok(completion::answer(&words).await.into()),
+    }
 }
 
 /// What the program prints for a command line, its own name first. Needs the process's TLS
@@ -182,7 +205,12 @@ pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Resul
 where
     T: Into<OsString> + Clone,
 {
-    Box::pin(carry_out(CommandLine::try_parse_from(arguments)?)).await
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let asked = match arguments.split_first() {
+        Some((program, words)) if completion::is_asked(program) => Asked::Completion(words.into()),
+        _ => Asked::Question(Box::new(CommandLine::try_parse_from(arguments)?)),
+    };
+    Box::pin(reply(asked)).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
@@ -191,8 +219,14 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         context,
         namespace,
     } = command_line.connection;
-    if let Question::Interpret(options) = &command_line.question {
-        return interpret::carry_out(options).map(Reply::from);
+    match &command_line.question {
+        Question::Interpret(options) => return interpret::carry_out(options).map(Reply::from),
+        Question::Version(options) => {
+            if let Some(own) = options.own() {
+                return own.map(Reply::from);
+            }
+        }
+        _ => {}
     }
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
     let client = client::connect(&config, Profile::Write)?;
@@ -204,23 +238,20 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         }
         Question::Explain {
             what,
+            name,
             output,
             plugins,
             node_grades,
         } => {
+            let subject = Subject::of(&what, name.as_deref())?;
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            let options = Options {
-                grade_rule: node_grades,
-                ..Options::default().with_plugins(&plugins)?
-            };
-            let answer = match what {
-                What::Binding { name } => {
-                    explain::binding(client, &namespace, &name, &options).await
-                }
-                What::ClusterBinding { name } => {
-                    explain::cluster_binding(client, &name, &options).await
-                }
-            };
+            let mut settings = Running::read(&client, &[]).await?.settings;
+            if let Some(plugins) = plugins {
+                settings.plugins = plugins;
+            }
+            settings.node_grades = node_grades.unwrap_or(settings.node_grades);
+            settings.check()?;
+            let answer = explain::carry_out(client, &namespace, &subject, &settings).await;
             answer?.print(output)
         }
         Question::Interpret(options) => interpret::carry_out(&options),
@@ -234,9 +265,39 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
         Question::Status(options) => return status::carry_out(client, &options).await,
+        Question::Report(options) => {
+            let said = said(&client, &config).await;
+            report::carry_out(&client, &options, said).await
+        }
+        Question::Version(options) => version::carry_out(&client, &options).await,
+        Question::Get(options) => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            get::carry_out(&client, &namespace, &options).await
+        }
         Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
     };
     text.map(Reply::from)
+}
+
+/// What other commands say, for a report. One that fails says why.
+async fn said(client: &Client, config: &Config) -> Vec<report::File> {
+    let mut files = Vec::new();
+    let mut add = |name: &str, content: anyhow::Result<String>| {
+        files.push(report::File {
+            name: format!("commands/{name}.txt"),
+            content: content.unwrap_or_else(|error| format!("{error:#}\n")),
+        });
+    };
+    let status = status::carry_out(client.clone(), &status::Options::default()).await;
+    add("status", status.map(|it| it.text));
+    let version = version::carry_out(client, &version::Options::default()).await;
+    add("version", version);
+    let line = CommandLine::try_parse_from(["kubectl-muster", "check"]);
+    if let Ok(Question::Check(options)) = line.map(|it| it.question) {
+        let check = check::carry_out(config, None, &options).await;
+        add("check", check.map(|(text, _)| text));
+    }
+    files
 }
 
 #[cfg(test)]
@@ -263,10 +324,16 @@ mod tests {
             "json",
         ]);
         assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
-        let Question::Explain { what, output, .. } = line.question else {
+        let Question::Explain {
+            what, name, output, ..
+        } = line.question
+        else {
             panic!("not what was asked");
         };
-        assert!(matches!(what, What::Binding { name } if name == "web-deployment"));
+        assert_eq!(
+            Subject::of(&what, name.as_deref()).unwrap(),
+            Subject::Binding("web-deployment".to_owned())
+        );
         assert_eq!(output, explain::Format::Json);
     }
 }

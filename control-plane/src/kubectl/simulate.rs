@@ -8,8 +8,8 @@ mod report;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
-use clap::{Args, FromArgMatches as _, ValueEnum};
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
 use futures::future::try_join4;
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -22,12 +22,13 @@ use muster_shared::k8s::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::Reply;
+use super::running::{Running, Source};
 
 use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;
 use crate::eviction::any_binding::AnyBinding;
 use crate::scheduler::core;
-use crate::settings::Settings;
+use crate::settings::{FAILOVER, Settings};
 
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
@@ -63,16 +64,17 @@ pub(super) struct Options {
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
-    /// Flags of the control plane, behind `--`: those that it has been given and that decide what
-    /// moves, such as `--feature-gates=Failover=true --resource-eviction-rate=5`. Without any, the
-    /// defaults hold with failover on.
+    /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
+    /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`. Without any,
+    /// failover counts as on.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
 
 /// The forecast; ends with 1 if something would be stranded.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
-    let settings = settings(&options.flags)?;
+    let running = Running::read(&client, &options.flags).await?;
+    let (settings, is_off) = with_failover(&running)?;
     let fleet = read(client).await?;
     let disaster = disaster(&fleet, &options.what)?;
     let rules = core::Options::of(&settings);
@@ -80,6 +82,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
+        is_off,
     };
     let text = match options.output {
         Format::Table => report.to_string(),
@@ -91,16 +94,27 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     })
 }
 
-/// The control plane's settings by its command line.
-pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
-    let usual = ["--feature-gates=Failover=true".to_owned()];
-    let flags = if flags.is_empty() { &usual } else { flags };
-    let command =
-        Settings::augment_args(clap::Command::new("muster-control-plane")).no_binary_name(true);
-    let matches = command.try_get_matches_from(flags)?;
-    let settings = Settings::from_arg_matches(&matches)?;
-    settings.check().context("the flags of the control plane")?;
-    Ok(settings)
+/// The settings with failover on, unless the command line said what they are, and whether it is off
+/// in the running control plane.
+fn with_failover(running: &Running) -> anyhow::Result<(Settings, bool)> {
+    let settings = &running.settings;
+    if running.source == Source::CommandLine || settings.gate(&FAILOVER) {
+        return Ok((settings.clone(), false));
+    }
+    let mut gates = settings.gates();
+    gates.insert(FAILOVER.name.to_owned(), true);
+    let gates: Vec<String> = gates
+        .iter()
+        .map(|(name, on)| format!("{name}={on}"))
+        .collect();
+    let others = settings.decisive().into_iter();
+    let others = others.filter(|flag| !flag.starts_with("--feature-gates="));
+    let on = [format!("--feature-gates={}", gates.join(","))];
+    let flags: Vec<String> = others.chain(on).collect();
+    Ok((
+        Settings::of_flags(&flags)?,
+        running.source != Source::Defaults,
+    ))
 }
 
 /// The clusters that are meant.

@@ -3,6 +3,7 @@
 
 pub mod evict_plugin;
 pub mod grade_rule;
+mod published;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -51,6 +51,7 @@ fn annotations(identity: &str, settings: &Settings, gateway: &Arc<Gateway>) -> l
         identity: identity.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         feature_gates: settings.gates(),
+        flags: Some(settings.decisive()),
         credentials: None,
     };
     let gateway = Arc::clone(gateway);

@@ -431,7 +431,8 @@ pub struct ResourceBindingStatus {
     ///
     /// - `Scheduled`: clusters were found. If False, the message counts the clusters by the reason
     ///   why they were rejected.
-    /// - `FullyApplied`: every cluster has applied its Work.
+    /// - `FullyApplied`: every cluster has applied its Work. `Unknown` (reason `ClustersNotHeard`)
+    ///   while one of them is silent.
     /// - `EvictionPending`: the resource has to leave a cluster because of a taint. The reason says
     ///   what it waits for or, if False, why it stays or how the eviction ended.
     /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
@@ -487,7 +488,8 @@ pub struct AggregatedStatusItem {
     ///
     /// - `Healthy`: healthy by the rule of its kind.
     /// - `Unhealthy`: unhealthy, being deleted or missing. `failover.application` counts from here.
-    /// - `Unknown`: the kind has no rule, or the cluster has not reported.
+    /// - `Unknown`: the kind has no rule, or the cluster has not reported, or is silent: then
+    ///   `appliedMessage` says since when, and what it reported last does not count.
     #[serde(skip_serializing_if = "absent")]
     pub health: Option<ResourceHealth>,
 }

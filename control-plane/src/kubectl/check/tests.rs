@@ -38,6 +38,7 @@ fn leader(version: &str, failover: bool, renewed: Option<bool>) -> Leader {
         identity: "host_1".to_owned(),
         version: version.to_owned(),
         feature_gates: BTreeMap::from([("Failover".to_owned(), failover)]),
+        flags: None,
         credentials: Some(until("2030-03-01T00:00:00Z")),
     };
     let lease = read(json!({

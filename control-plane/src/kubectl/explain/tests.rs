@@ -1,3 +1,4 @@
+use muster_shared::api::binding::ResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,7 +21,7 @@ fn cluster(name: &str, cores: &str) -> Value {
 }
 
 /// A workload in the middle of a failover, over clusters of every fate.
-fn answer() -> Answer {
+fn scene() -> (ResourceBinding, Snapshot) {
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": { "name": "web-deployment", "namespace": "shop" },
         "spec": {
@@ -52,7 +53,27 @@ fn answer() -> Answer {
     clusters[4]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
     clusters[5]["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     let clusters = clusters.map(|it| Arc::new(serde_json::from_value(it).unwrap()));
-    Answer::about(&binding, &Snapshot::new(clusters), &Options::default())
+    (binding, Snapshot::new(clusters))
+}
+
+fn answer() -> Answer {
+    let (binding, snapshot) = scene();
+    Answer::about(&binding, &snapshot, &Options::default())
+}
+
+#[test]
+fn what_an_old_copy_waits_for_is_told_beside_it() {
+    let (binding, snapshot) = scene();
+    let now = "2024-01-01T00:03:00Z".parse().unwrap();
+    let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
+    let text = answer.to_string();
+    for part in [
+        "Leaving: m4 (TaintUntolerated",
+        "\n  its copy there waits: m1 has not reported its copy yet\n",
+        "\n  its copy there waits: m5 has not reported its copy yet\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub(super) async fn find(client: &Client, name: &str) -> anyhow::Result<Cluster>
 const LISTED: usize = 10;
 
 /// What may have been meant.
-fn instead(name: &str, names: &[String]) -> String {
+pub(crate) fn instead(name: &str, names: &[String]) -> String {
     let wanted = name.to_lowercase();
     let far = |other: &str| {
         let other = other.to_lowercase();

@@ -20,6 +20,8 @@ pub struct Report<'a> {
     pub disaster: &'a Disaster,
     /// What would come of it.
     pub forecast: &'a Forecast,
+    /// Whether failover is off in the running control plane, which the forecast takes for on.
+    pub is_off: bool,
 }
 
 impl Report<'_> {
@@ -48,6 +50,7 @@ impl Report<'_> {
         json!({
             "lost": self.disaster.lost,
             "drained": self.disaster.drained,
+            "failoverIsOff": self.is_off,
             "taints": coming.iter().map(|(cluster, coming)| {
                 let coming = coming.iter().map(|it| json!({
                     "taint": taints::describe(&it.taint),
@@ -101,6 +104,12 @@ impl fmt::Display for Report<'_> {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 writeln!(f, "If {}: {}", what, names.join(", "))?;
             }
+        }
+        if self.is_off {
+            writeln!(
+                f,
+                "Failover is OFF in the running control plane, and only drains move anything. With it on:"
+            )?;
         }
         let forecast = self.forecast;
         for (cluster, coming) in &forecast.coming {

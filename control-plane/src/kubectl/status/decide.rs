@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::check::common::ends_soon;
+use muster_shared::client::Life;
 use muster_shared::conditions;
-use muster_shared::k8s::{Condition, Lease};
+use muster_shared::k8s::{Condition, ConfigMap, Lease};
 use muster_shared::names::condition;
+use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
 use super::UNREAD;
@@ -16,14 +19,21 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
+use crate::kubectl::running::Source;
+use crate::pause::Pause;
+use crate::registration::token::Entry;
 
-/// Reasons of a pending eviction that end by themselves; with any other the workload is stranded.
-const WAITS: [&str; 4] = [
-    "WaitingForToleration",
-    "WaitingForRate",
+/// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
+/// stranded.
+const WAITS: [&str; 5] = [
+    FOR_TOLERATION,
+    FOR_RATE,
     "StoppedByThreshold",
+    "Paused",
     "WaitingForFence",
 ];
+/// The one of them that time alone ends.
+const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
 
@@ -39,8 +49,16 @@ pub(super) struct Snapshot {
     pub bindings: Result<Vec<AnyBinding>, String>,
     /// The rates by the flags that the command was given, or the defaults.
     pub rates: Rates,
-    /// Whether the gate is open; `None` if the command was given no flags of the control plane.
+    /// Whether the gate is open; `None` if that is not known.
     pub failover: Option<bool>,
+    /// Where rates and gate come from.
+    pub source: Source,
+    /// Flags that the leader publishes and this version does not know.
+    pub unknown: Vec<String>,
+    /// Record of a pause of the fleet.
+    pub pause: Result<Option<ConfigMap>, String>,
+    /// Bootstrap tokens.
+    pub tokens: Result<Vec<Entry>, String>,
 }
 
 /// The state of the fleet.
@@ -48,9 +66,13 @@ pub(super) struct Snapshot {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub leader: Leader,
-    /// Whether failover is on; `null` if the command was given no flags of the control plane. The
-    /// pace is that of the default flags then.
+    /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
+    /// then.
     pub failover: Option<bool>,
+    /// Where the gate and the pace come from.
+    pub settings_from: Source,
+    /// The pauses in force.
+    pub paused: Vec<String>,
     pub pace: Pace,
     pub clusters: usize,
     pub not_well: Vec<NotWell>,
@@ -61,6 +83,8 @@ pub(super) struct Report {
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
+    /// Credentials and tokens that have ended, or end in days and were not renewed.
+    pub expires: Vec<Expiry>,
     /// What could not be read.
     pub unread: Vec<String>,
     /// Whether the clusters or the workloads are among that.
@@ -120,9 +144,18 @@ pub(super) struct Waiting {
     pub reason: String,
     pub message: String,
     pub since: Timestamp,
-    /// Seconds until the last of those that wait for the pace has moved.
+    /// Seconds until the last of those that wait for the pace has moved, or until the toleration
+    /// has run out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_seconds: Option<u64>,
+}
+
+/// Something that ends.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Expiry {
+    pub what: String,
+    pub end: Timestamp,
 }
 
 impl Report {
@@ -132,6 +165,8 @@ impl Report {
         let is_well = self.leader.acts
             && self.not_well.is_empty()
             && self.unknown == 0
+            && self.paused.is_empty()
+            && self.expires.is_empty()
             && self.waiting.is_empty()
             && self.stranded.is_empty()
             && self.unplaced.is_empty();
@@ -151,6 +186,10 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     note(snapshot.leases.as_ref().err());
     note(snapshot.clusters.as_ref().err());
     note(snapshot.bindings.as_ref().err());
+    note(snapshot.pause.as_ref().err());
+    note(snapshot.tokens.as_ref().err());
+    let unknown = snapshot.unknown.iter();
+    unread.extend(unknown.map(|it| format!("flag {it} of the control plane: use its version")));
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
     let bindings = snapshot.bindings.as_deref().unwrap_or_default();
     let pace = pace(clusters, &snapshot.rates);
@@ -161,6 +200,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             snapshot.now,
         ),
         failover: snapshot.failover,
+        settings_from: snapshot.source,
+        paused: paused(snapshot, clusters),
         clusters: clusters.len(),
         not_well: clusters
             .iter()
@@ -172,6 +213,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         waiting: Vec::new(),
         stranded: Vec::new(),
         unplaced: Vec::new(),
+        expires: expires(snapshot),
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         unread,
         pace,
@@ -184,7 +226,70 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     for waiting in report.waiting.iter_mut().filter(|it| it.reason == FOR_RATE) {
         waiting.at_most_seconds = last;
     }
+    let tolerated = report.waiting.iter_mut();
+    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
+        let left = tolerated_until(&waiting.message).map(|it| it.duration_since(snapshot.now));
+        waiting.at_most_seconds = left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0));
+    }
     report
+}
+
+/// The end of the toleration that a condition tells of.
+fn tolerated_until(message: &str) -> Option<Timestamp> {
+    let (_, rest) = message.split_once(": it stays until ")?;
+    let time = rest.split([';', ' ']).next()?;
+    time.parse().ok()
+}
+
+/// The pauses in force, in words.
+fn paused(snapshot: &Snapshot, clusters: &[Cluster]) -> Vec<String> {
+    let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
+    let fleet = record.map(Pause::of_fleet);
+    let own = clusters.iter().filter_map(Pause::of_cluster);
+    let all = fleet.into_iter().chain(own);
+    all.filter(|it| it.holds(snapshot.now))
+        .map(|it| it.to_string())
+        .collect()
+}
+
+/// What has ended, or ends soon and should have been renewed. The first to end comes first.
+fn expires(snapshot: &Snapshot) -> Vec<Expiry> {
+    let now = snapshot.now;
+    let mut expires = Vec::new();
+    let mut add = |what: String, life: Option<Life>| {
+        if let Some(life) = life.filter(|it| it.end <= now || ends_soon(*it, now)) {
+            expires.push(Expiry {
+                what,
+                end: life.end,
+            });
+        }
+    };
+    let leader = snapshot.leader.as_ref().ok().and_then(Option::as_ref);
+    if let Some(report) = leader.and_then(LeaderReport::of) {
+        let what = format!("credentials of the control plane ({})", report.identity);
+        add(what, report.credentials);
+    }
+    for (cluster, lease) in snapshot.leases.iter().flatten() {
+        let report = AgentReport::of(lease);
+        let what = format!("credentials of the agent of {cluster}");
+        add(what, report.and_then(|it| it.credentials));
+    }
+    for entry in snapshot.tokens.iter().flatten() {
+        // A token that has ended is of no use to anybody, and is removed by the fleet API.
+        let end = entry
+            .expiration
+            .filter(|it| *it > now && is_today(*it, now));
+        if let Some(end) = end {
+            let what = format!("bootstrap token {}", entry.token.id);
+            expires.push(Expiry { what, end });
+        }
+    }
+    expires.sort_by_key(|it| it.end);
+    expires
+}
+
+fn is_today(end: Timestamp, now: Timestamp) -> bool {
+    end.duration_since(now) < SignedDuration::from_hours(1)
 }
 
 /// Time that this many evictions take; `None` if there is none a second.

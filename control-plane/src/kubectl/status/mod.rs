@@ -20,16 +20,19 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, Lease, Resource};
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Resource, Secret};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use serde::de::DeserializeOwned;
 
 use self::decide::{Report, Snapshot, decide};
+pub(super) use self::print::ago;
 use super::Reply;
-use super::simulate;
+use super::running::{self, Running, Source};
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::rate::Rates;
-use crate::settings::{FAILOVER, Settings};
+use crate::pause;
+use crate::registration::token::{self, Entry};
+use crate::settings::FAILOVER;
 
 /// Exit code when too little could be read.
 pub(super) const UNREAD: u8 = 2;
@@ -50,7 +53,7 @@ enum Format {
     Json,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Options {
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
@@ -58,19 +61,16 @@ pub(super) struct Options {
     /// Looks again every two seconds until it is stopped.
     #[arg(long, short)]
     watch: bool,
-    /// Flags of the control plane, behind `--`: those that it has been given and that decide what
-    /// moves and how fast, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
-    /// Without any, the pace is that of the defaults, and failover is said to be not known.
+    /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
+    /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
 
 /// The report; ends with 1 if something needs attention, and with 2 if too little could be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
-    let settings = simulate::settings(&options.flags)?;
-    let is_told = !options.flags.is_empty();
     loop {
-        let report = decide(&read(&client, &settings, is_told).await);
+        let report = decide(&read(&client, &options.flags).await?);
         let reply = Reply {
             text: text(&report, options)?,
             code: report.code(),
@@ -96,32 +96,55 @@ fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
     })
 }
 
-async fn read(client: &Client, settings: &Settings, is_told: bool) -> Snapshot {
-    let namespace = &settings.leader_elect_resource_namespace;
-    let name = &settings.leader_elect_resource_name;
-    let elections: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let (leader, leases, clusters, bindings) = join!(
-        elections.get_opt(name),
+async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
+    let given = Running::of(flags, None)?;
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), token::NAMESPACE);
+    let of_tokens = ListParams::default().fields(&format!("type={}", token::SECRET_TYPE));
+    let (leader, leases, clusters, bindings, pause, tokens) = join!(
+        running::lease(client, &given.settings),
         all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
         all::<Cluster>(Api::all(client.clone())),
         bindings(client),
+        records.get_opt(pause::NAME),
+        secrets.list(&of_tokens),
     );
-    Snapshot {
+    let lease = leader.as_ref().ok().and_then(Option::as_ref);
+    let Running {
+        settings,
+        source,
+        unknown,
+    } = Running::of(flags, lease)?;
+    Ok(Snapshot {
         now: calendar(),
-        leader: leader
-            .map_err(|error| format!("get lease {namespace}/{name}: {}", client::brief(&error))),
+        leader,
         leases: leases.map(|leases| {
             let named = leases.into_iter().map(|lease| (lease.name_any(), lease));
             named.collect::<BTreeMap<_, _>>()
         }),
         clusters,
         bindings,
-        rates: Rates::of(settings),
-        failover: is_told.then(|| settings.gate(&FAILOVER)),
-    }
+        rates: Rates::of(&settings),
+        failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),
+        source,
+        unknown,
+        pause: pause.map_err(|error| {
+            format!(
+                "get configmap {SYSTEM_NAMESPACE}/{}: {}",
+                pause::NAME,
+                client::brief(&error)
+            )
+        }),
+        tokens: match tokens {
+            Ok(found) => Ok(found.items.iter().filter_map(Entry::read).collect()),
+            // Whoever may not read secrets is told of all else.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
+            Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
+        },
+    })
 }
 
-async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
+pub(super) async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
     let (namespaced, cluster_wide) = join(
         all::<ResourceBinding>(Api::all(client.clone())),
         all::<ClusterResourceBinding>(Api::all(client.clone())),
@@ -136,7 +159,7 @@ async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
     Ok(namespaced.chain(cluster_wide).collect())
 }
 
-async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
+pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
+use muster_shared::check::common::remaining;
+
 use super::decide::{Report, Waiting};
+use crate::kubectl::running::Source;
 use crate::kubectl::table::Table;
 
 /// Rows of one table at most: the screen is one screen. `-o json` has all.
@@ -37,9 +40,12 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     let gate = match report.failover {
         Some(true) => "on",
         Some(false) => "OFF: no taint moves anything",
-        None => "not known: give the control plane's flags behind --",
+        None => "not known: no leader publishes it; give the control plane's flags behind --",
     };
     line(format!("Failover:   {gate}"));
+    for pause in &report.paused {
+        line(format!("PAUSED:     {pause}"));
+    }
     let pace = &report.pace;
     line(format!(
         "Pace:       {} a second ({}): {} of {} clusters have failed{}",
@@ -47,10 +53,9 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
         pace.band,
         pace.failed,
         pace.counted,
-        if report.failover.is_none() {
-            "; by the default flags"
-        } else {
-            ""
+        match report.settings_from {
+            Source::Gates | Source::Defaults => "; by the default flags",
+            Source::CommandLine | Source::Leader => "",
         },
     ));
     line(format!(
@@ -72,7 +77,17 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     text.push_str(&waiting("STRANDED", &report.stranded, now));
     text.push_str(&waiting("WAITING", &report.waiting, now));
     text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now));
+    text.push_str(&expires(report, now));
     text
+}
+
+fn expires(report: &Report, now: Timestamp) -> String {
+    let mut table = Table::new(["EXPIRES", "AT", "LEFT"]);
+    for it in report.expires.iter().take(MOST) {
+        let left = it.end.duration_since(now).as_secs();
+        table.row([it.what.clone(), format!("{:.0}", it.end), remaining(left)]);
+    }
+    section(&table.to_string(), report.expires.len())
 }
 
 fn clusters(report: &Report, now: Timestamp) -> String {
@@ -140,7 +155,7 @@ fn section(table: &str, rows: usize) -> String {
 }
 
 /// The time that has passed, to the second.
-fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
+pub(crate) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),
         |since| {

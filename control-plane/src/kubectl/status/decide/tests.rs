@@ -79,6 +79,10 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
         bindings: Ok(bindings),
         rates: Rates::default(),
         failover: Some(true),
+        source: Source::Leader,
+        unknown: Vec::new(),
+        pause: Ok(None),
+        tokens: Ok(Vec::new()),
     }
 }
 
@@ -130,6 +134,12 @@ fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
             "too many failed",
             well(),
             pending("StoppedByThreshold"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "movement is paused",
+            well(),
+            pending("Paused"),
             [1, 0, 0, 0, 1, 0, 0],
         ),
         (
@@ -226,6 +236,106 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
     let report = decide(&snapshot(lost, line()));
     assert_eq!((report.pace.band, report.pace.failed), ("stopped", 2));
     assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
+}
+
+#[test]
+fn what_is_tolerated_for_a_time_says_how_long() {
+    for (until, expected) in [
+        ("2026-01-01T00:12:00Z", Some(120)),
+        ("2026-01-01T00:09:00Z", Some(0)),
+        ("some day", None),
+    ] {
+        let message = format!("m1 has taint x:NoExecute: it stays until {until}; and more");
+        let binding = binding_saying("WaitingForToleration", &message);
+        let report = decide(&snapshot(well(), vec![binding]));
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{until}");
+    }
+}
+
+fn binding_saying(reason: &str, message: &str) -> AnyBinding {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } },
+        "status": { "conditions": [{
+            "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:06:00Z",
+        }] },
+    }))
+    .unwrap();
+    AnyBinding::from(Arc::new(binding))
+}
+
+#[test]
+fn a_pause_is_told_and_makes_the_exit_code_1() {
+    let record = |until: &str| -> ConfigMap {
+        let data = json!({"reason": "upgrade", "by": "ann", "since": NOW, "until": until});
+        serde_json::from_value(json!({"data": data})).unwrap()
+    };
+    for (record, paused) in [
+        (None, 0),
+        (Some(record("")), 1),
+        (Some(record("2026-01-01T00:09:00Z")), 0),
+    ] {
+        let report = decide(&Snapshot {
+            pause: Ok(record),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(
+            (report.paused.len(), report.code()),
+            (paused, u8::from(paused > 0))
+        );
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains("PAUSED:     "), paused > 0, "{text}");
+    }
+}
+
+#[test]
+fn credentials_that_end_and_were_not_renewed_are_told() {
+    let lease = |begin: &str, end: &str| -> Lease {
+        let renewed = "2026-01-01T00:09:58.000000Z";
+        let report = AgentReport {
+            version: "1".to_owned(),
+            credentials: Some(Life {
+                begin: Some(begin.parse().unwrap()),
+                end: end.parse().unwrap(),
+            }),
+        };
+        let annotations = json!({
+            "failover.muster.io/fences": renewed, "failover.muster.io/agent": report.write(),
+        });
+        serde_json::from_value(json!({
+            "metadata": {"annotations": annotations}, "spec": {"renewTime": renewed},
+        }))
+        .unwrap()
+    };
+    for (what, begin, end, told) in [
+        (
+            "ended",
+            "2025-01-01T00:00:00Z",
+            "2025-12-31T00:00:00Z",
+            true,
+        ),
+        ("ends", "2025-01-01T00:00:00Z", "2026-01-02T00:00:00Z", true),
+        (
+            "is far",
+            "2025-01-01T00:00:00Z",
+            "2027-01-01T00:00:00Z",
+            false,
+        ),
+        (
+            "is short",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T01:00:00Z",
+            false,
+        ),
+    ] {
+        let report = decide(&Snapshot {
+            leases: Ok(BTreeMap::from([("m1".to_owned(), lease(begin, end))])),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(report.expires.len(), usize::from(told), "{what}");
+        assert_eq!(report.code(), u8::from(told), "{what}");
+    }
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! `kubectl muster report`: what somebody needs who helps from afar, in one archive, without
+//! secrets.
+//!
+//! Objects of Muster's own kinds, leases, events and what the other commands say. Secrets are never
+//! read, nor are templates and the manifests in Works. What is left is redacted ([`redact`]).
+
+mod archive;
+mod redact;
+
+use std::fmt::Write as _;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use muster_shared::client;
+use muster_shared::k8s::{Api, Client};
+use serde_json::json;
+
+use self::redact::redact;
+
+/// Objects of a kind that are taken at most.
+const MOST: u32 = 2_000;
+/// Bytes of one file in the archive at most; further objects are only counted.
+const LARGEST: usize = 16 << 20;
+
+/// Kinds that are read: group, version, kind, plural.
+const KINDS: [(&str, &str, &str, &str); 12] = [
+    ("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
+    (
+        "policy.karmada.io",
+        "v1alpha1",
+        "ClusterTaintPolicy",
+        "clustertaintpolicies",
+    ),
+    (
+        "policy.karmada.io",
+        "v1alpha1",
+        "PropagationPolicy",
+        "propagationpolicies",
+    ),
+    (
+        "policy.karmada.io",
+        "v1alpha1",
+        "ClusterPropagationPolicy",
+        "clusterpropagationpolicies",
+    ),
+    (
+        "policy.karmada.io",
+        "v1alpha1",
+        "OverridePolicy",
+        "overridepolicies",
+    ),
+    (
+        "policy.karmada.io",
+        "v1alpha1",
+        "ClusterOverridePolicy",
+        "clusteroverridepolicies",
+    ),
+    (
+        "work.karmada.io",
+        "v1alpha2",
+        "ResourceBinding",
+        "resourcebindings",
+    ),
+    (
+        "work.karmada.io",
+        "v1alpha2",
+        "ClusterResourceBinding",
+        "clusterresourcebindings",
+    ),
+    ("work.karmada.io", "v1alpha1", "Work", "works"),
+    ("coordination.k8s.io", "v1", "Lease", "leases"),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    ),
+    ("", "v1", "Event", "events"),
+];
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// File that is written; it must not be there yet.
+    #[arg(
+        long,
+        short = 'f',
+        value_name = "FILE",
+        default_value = "muster-report.tar.gz"
+    )]
+    file: PathBuf,
+}
+
+/// A file of the archive.
+pub(super) struct File {
+    pub name: String,
+    pub content: String,
+}
+
+/// Writes the archive; tells what is in it, and what could not be read.
+pub(super) async fn carry_out(
+    client: &Client,
+    options: &Options,
+    said: Vec<File>,
+) -> anyhow::Result<String> {
+    let path = options.file.display();
+    let archive = std::fs::File::create_new(&options.file);
+    let archive = archive.with_context(|| format!("cannot create {path}"))?;
+    let mut files = said;
+    let mut missing = Vec::new();
+    for kind in KINDS {
+        let (.., plural) = kind;
+        match read(client, kind).await {
+            Ok(content) => files.push(File {
+                name: format!("objects/{plural}.json"),
+                content,
+            }),
+            Err(error) => missing.push(format!("{plural}: {error}")),
+        }
+    }
+    files.push(File {
+        name: "missing.txt".to_owned(),
+        content: missing.join("\n"),
+    });
+    archive::write(BufWriter::new(archive), "muster-report", &files)
+        .with_context(|| format!("cannot write {path}"))?;
+    let mut text = format!(
+        "Wrote {path}, {} files. Secrets, templates and manifests are not in it; look through it before you send it.\n",
+        files.len()
+    );
+    for it in missing {
+        let _ = writeln!(text, "Not in it: {it}");
+    }
+    Ok(text)
+}
+
+async fn read(
+    client: &Client,
+    (group, version, kind, plural): (&str, &str, &str, &str),
+) -> Result<String, String> {
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let list = api.list(&ListParams::default().limit(MOST)).await;
+    let list = list.map_err(|error| client::brief(&error))?;
+    let rest = list.metadata.continue_.filter(|it| !it.is_empty());
+    let mut lines = String::new();
+    let mut left_out = 0;
+    for object in &list.items {
+        let object = serde_json::to_value(object).map_err(|error| error.to_string())?;
+        let line = redact(object).to_string();
+        if lines.len() + line.len() > LARGEST {
+            left_out += 1;
+            continue;
+        }
+        lines.push_str(&line);
+        lines.push('\n');
+    }
+    if left_out > 0 || rest.is_some() {
+        let note = json!({"leftOut": left_out, "andMore": rest.is_some()});
+        let _ = writeln!(lines, "{note}");
+    }
+    Ok(lines)
+}

@@ -1,0 +1,168 @@
+//! Takes out of an object what may be a secret or says nothing.
+
+use serde_json::Value;
+
+/// Text in place of a redacted value.
+const REDACTED: &str = "(redacted)";
+/// Bytes of a text that stay: a message, not a file.
+const LONGEST: usize = 4_096;
+
+/// Annotations that hold whole objects.
+const ANNOTATIONS: [&str; 2] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "work.karmada.io/last-applied",
+];
+/// Keys below which values of users stand: manifests, patches, preserved state, environment.
+const BODIES: [&str; 14] = [
+    "manifests",
+    "workload",
+    "data",
+    "stringData",
+    "binaryData",
+    "env",
+    "value",
+    "plaintext",
+    "argsOverrider",
+    "commandOverrider",
+    "preservedLabelState",
+    "statePreservation",
+    "rawStatus",
+    "proxyHeader",
+];
+/// Parts of keys of credentials.
+const CREDENTIALS: [&str; 6] = [
+    "token",
+    "password",
+    "passwd",
+    "kubeconfig",
+    "privatekey",
+    "private-key",
+];
+
+/// The object without managed fields, with everything redacted that may be a secret.
+pub(super) fn redact(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        let annotations = metadata.get_mut("annotations");
+        let annotations = annotations.and_then(Value::as_object_mut);
+        for (key, value) in annotations.into_iter().flatten() {
+            if ANNOTATIONS.contains(&key.as_str()) {
+                *value = REDACTED.into();
+            }
+        }
+    }
+    // A member reports in any form: counts and conditions stay.
+    for list in ["aggregatedStatus", "manifestStatuses"] {
+        let reports = object.get_mut("status").and_then(|it| it.get_mut(list));
+        for report in reports.and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(status) = report.get_mut("status") {
+                *status = counts(status);
+            }
+        }
+    }
+    walk(&mut object);
+    object
+}
+
+/// The numbers and conditions of a status.
+fn counts(status: &Value) -> Value {
+    let fields = status.as_object().into_iter().flatten();
+    let fields = fields.filter(|(key, value)| value.is_number() || *key == "conditions");
+    let fields = fields.map(|(key, value)| (key.clone(), value.clone()));
+    Value::Object(fields.collect())
+}
+
+fn walk(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if is_secret(key) && (value.is_string() || !is_number_like(value)) {
+                    *value = REDACTED.into();
+                } else {
+                    walk(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(walk),
+        Value::String(text) => {
+            if text.contains("-----BEGIN") || holds_token(text) {
+                REDACTED.clone_into(text);
+            } else if text.len() > LONGEST {
+                text.truncate(text.floor_char_boundary(LONGEST));
+                text.push('…');
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_number_like(value: &Value) -> bool {
+    value.is_number() || value.is_boolean() || value.is_null()
+}
+
+fn is_secret(key: &str) -> bool {
+    let lower = key.to_lowercase();
+    BODIES.contains(&key) || CREDENTIALS.iter().any(|it| lower.contains(it))
+}
+
+/// Whether somewhere in a text stands a JSON Web Token.
+fn holds_token(text: &str) -> bool {
+    text.split(|it: char| it.is_whitespace() || matches!(it, '"' | '\'' | ':' | ',' | '='))
+        .any(|word| word.starts_with("eyJ") && word.matches('.').count() >= 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_secret_stays_and_what_helps_does() {
+        let object = json!({
+            "metadata": {
+                "name": "web", "managedFields": [{"manager": "SECRET"}],
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": "{\"data\":\"SECRET\"}",
+                    "failover.muster.io/paused": "upgrade",
+                },
+            },
+            "data": {"key": "SECRET"},
+            "spec": {
+                "workload": {"manifests": [{"kind": "Secret", "data": {"a": "SECRET"}}]},
+                "overriders": {"plaintext": [{"path": "/x", "value": "SECRET"}]},
+                "proxyHeader": {"Authorization": "SECRET"},
+                "bearerToken": "SECRET", "clusters": [{"name": "m1"}],
+                "caBundle": "-----BEGIN CERTIFICATE-----SECRET",
+                "note": "Bearer eyJSECRET.b.c",
+                "gracefulEvictionTasks": [{"fromCluster": "m2", "preservedLabelState": {"a": "SECRET"}}],
+            },
+            "status": {
+                "aggregatedStatus": [{
+                    "clusterName": "m1", "health": "Healthy", "status": {"replicas": 2, "message": "SECRET"},
+                }],
+                "manifestStatuses": [{"status": {"secret": "SECRET", "readyReplicas": 1}}],
+                "conditions": [{"type": "Ready", "message": "m1 is silent"}],
+            },
+        });
+        let text = redact(object).to_string();
+        assert!(!text.contains("SECRET"), "{text}");
+        for kept in [
+            "upgrade",
+            "\"clusterName\":\"m1\"",
+            "Healthy",
+            "\"replicas\":2",
+            "\"readyReplicas\":1",
+            "m1 is silent",
+            "\"fromCluster\":\"m2\"",
+        ] {
+            assert!(text.contains(kept), "{kept} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_text_as_long_as_a_file_is_cut() {
+        let text = redact(json!({"message": "é".repeat(LONGEST)})).to_string();
+        assert!(text.len() < LONGEST + 40, "{}", text.len());
+    }
+}

@@ -1,0 +1,241 @@
+//! `kubectl muster version`: versions of this program, of the control plane and of the agents, and
+//! whether they fit together.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, ValueEnum};
+use kube::ResourceExt;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::k8s::{Api, Client, Lease};
+use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::self_report::{AgentReport, LeaderReport};
+use serde::Serialize;
+
+use super::running;
+use super::status::all;
+use crate::settings::Settings;
+
+/// Version of this program.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+/// Clusters that one line names.
+const NAMED: usize = 5;
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON document.
+    Json,
+    /// YAML document.
+    Yaml,
+}
+
+#[derive(Debug, Default, Args)]
+pub(super) struct Options {
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Tells the version of this program alone, and asks no API.
+    #[arg(long)]
+    client: bool,
+}
+
+impl Options {
+    /// The version of this program, if it alone is asked for.
+    pub fn own(&self) -> Option<anyhow::Result<String>> {
+        self.client.then(|| Versions::default().print(self.output))
+    }
+}
+
+/// The versions of a fleet.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versions {
+    client: &'static str,
+    /// That of the leader; `null` if none says it.
+    control_plane: Option<String>,
+    /// Clusters by the version of their agent.
+    agents: BTreeMap<String, Vec<String>>,
+    /// Clusters whose agents do not say theirs: they are silent, or others' agents.
+    unknown: Vec<String>,
+    /// What does not fit together.
+    skew: Vec<String>,
+    /// What could not be read.
+    unread: Vec<String>,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self {
+            client: OWN,
+            control_plane: None,
+            agents: BTreeMap::new(),
+            unknown: Vec::new(),
+            skew: Vec::new(),
+            unread: Vec::new(),
+        }
+    }
+}
+
+/// The answer as text.
+pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
+    let settings = Settings::default();
+    let (leader, leases, clusters) = futures::join!(
+        running::lease(client, &settings),
+        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+        all::<Cluster>(Api::all(client.clone())),
+    );
+    let mut unread: Vec<String> = Vec::new();
+    unread.extend(leader.as_ref().err().cloned());
+    unread.extend(leases.as_ref().err().cloned());
+    unread.extend(clusters.as_ref().err().cloned());
+    let leader = leader.ok().flatten();
+    let versions = Versions::of(
+        leader.as_ref(),
+        &leases.unwrap_or_default(),
+        &clusters.unwrap_or_default(),
+    );
+    Versions { unread, ..versions }.print(options.output)
+}
+
+impl Versions {
+    fn of(leader: Option<&Lease>, leases: &[Lease], clusters: &[Cluster]) -> Self {
+        let mut versions = Self {
+            control_plane: leader.and_then(LeaderReport::of).map(|it| it.version),
+            ..Self::default()
+        };
+        let reports: BTreeMap<String, AgentReport> = leases
+            .iter()
+            .filter_map(|it| Some((it.name_any(), AgentReport::of(it)?)))
+            .collect();
+        let pulled = clusters
+            .iter()
+            .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
+        for name in pulled.map(ResourceExt::name_any) {
+            match reports.get(&name) {
+                Some(report) => versions
+                    .agents
+                    .entry(report.version.clone())
+                    .or_default()
+                    .push(name),
+                None => versions.unknown.push(name),
+            }
+        }
+        versions.skew = versions.skew();
+        versions
+    }
+
+    fn skew(&self) -> Vec<String> {
+        let mut skew = Vec::new();
+        if let Some(version) = self.control_plane.as_ref().filter(|it| *it != OWN) {
+            skew.push(format!(
+                "this program ({OWN}) is not of the version of the control plane ({version})"
+            ));
+        }
+        let Some(own) = &self.control_plane else {
+            return skew;
+        };
+        for (version, clusters) in self.agents.iter().filter(|(version, _)| *version != own) {
+            skew.push(format!(
+                "agents of version {version}, the control plane has {own}: {}",
+                listed(clusters)
+            ));
+        }
+        skew
+    }
+
+    fn print(&self, format: Format) -> anyhow::Result<String> {
+        Ok(match format {
+            Format::Table => self.table(),
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(self)?),
+            Format::Yaml => serde_saphyr::to_string(self)?,
+        })
+    }
+
+    fn table(&self) -> String {
+        let mut lines = vec![format!("Client:         {}", self.client)];
+        if let Some(version) = &self.control_plane {
+            lines.push(format!("Control plane:  {version}"));
+        }
+        for (version, clusters) in &self.agents {
+            lines.push(format!("Agents:         {version}: {}", listed(clusters)));
+        }
+        if !self.unknown.is_empty() {
+            lines.push(format!(
+                "Agents:         not known: {}",
+                listed(&self.unknown)
+            ));
+        }
+        lines.extend(self.skew.iter().map(|it| format!("Skew:           {it}")));
+        lines.extend(self.unread.iter().map(|it| format!("COULD NOT READ: {it}")));
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Names, the first few of them.
+fn listed(names: &[String]) -> String {
+    let first = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation;
+    use serde_json::json;
+
+    use super::*;
+
+    fn leader(version: &str) -> Lease {
+        let report = LeaderReport {
+            identity: "cp-0".to_owned(),
+            version: version.to_owned(),
+            ..LeaderReport::default()
+        };
+        serde_json::from_value(json!({
+            "metadata": {"annotations": {annotation::LEADER: report.write()}},
+            "spec": {"holderIdentity": "cp-0"},
+        }))
+        .unwrap()
+    }
+
+    fn agent(name: &str, version: &str) -> Lease {
+        let renewed = "2026-01-01T00:00:00.000000Z";
+        let report = AgentReport {
+            version: version.to_owned(),
+            credentials: None,
+        };
+        let annotations = json!({annotation::FENCES: renewed, annotation::AGENT: report.write()});
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": annotations}, "spec": {"renewTime": renewed},
+        }))
+        .unwrap()
+    }
+
+    fn cluster(name: &str) -> Cluster {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn who_has_another_version_than_the_control_plane_is_named() {
+        let clusters = ["m1", "m2", "m3"].map(cluster);
+        let leases = [agent("m1", OWN), agent("m2", "0.0.9")];
+        let versions = Versions::of(Some(&leader(OWN)), &leases, &clusters);
+        assert_eq!(
+            versions.table(),
+            format!(
+                "Client:         {OWN}\nControl plane:  {OWN}\nAgents:         0.0.9: m2\nAgents:         {OWN}: m1\n\
+                 Agents:         not known: m3\nSkew:           agents of version 0.0.9, the control plane has {OWN}: m2\n"
+            )
+        );
+        let newer = Versions::of(Some(&leader("9.0.0")), &leases[..1], &clusters[..1]);
+        assert_eq!(newer.skew.len(), 2, "{:?}", newer.skew);
+        let none = Versions::of(None, &leases, &clusters);
+        assert!(none.skew.is_empty());
+    }
+}
