@@ -1,85 +1,18 @@
 """The charts on a real kube-apiserver: installed twice, upgraded, refused where they should be, and uninstalled."""
 
-import contextlib
 import json
-import os
 import pathlib
 import re
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 
 import yaml
 from charting import FAILURES, check, rendered
 from charts_values import AGENT, CONTROL_PLANE, OF_AGENT, OF_CONTROL_PLANE
 from helm_python import Config
+from real_api import api, kubectl
 
-ASSETS = pathlib.Path(os.environ["KUBEBUILDER_ASSETS"])
-TOKEN = "administrator"
 MONITORING = ["PodMonitor", "ServiceMonitor", "PrometheusRule"]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-@contextlib.contextmanager
-def api():
-    """A kube-apiserver with its etcd: prints nothing, ends with the block."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        folder = pathlib.Path(folder)
-        peer, client, secure = free_port(), free_port(), free_port()
-        (folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n")
-        subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
-        etcd = [f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}", f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync"]
-        server = [
-            f"--etcd-servers=http://127.0.0.1:{client}",
-            f"--secure-port={secure}",
-            "--bind-address=127.0.0.1",
-            f"--cert-dir={folder}/certificates",
-            f"--token-auth-file={folder}/tokens",
-            f"--service-account-key-file={folder}/accounts.key",
-            f"--service-account-signing-key-file={folder}/accounts.key",
-            "--service-account-issuer=https://localhost",
-            "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount",
-        ]
-        for name, flags in [("etcd", etcd), ("kube-apiserver", server)]:
-            log = stack.enter_context(open(folder / f"{name}.log", "w"))
-            process = subprocess.Popen([ASSETS / name, *flags], stdout=log, stderr=log)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        url = f"https://127.0.0.1:{secure}"
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "it",
-                    "clusters": [{"name": "it", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
-                    "users": [{"name": "it", "user": {"token": TOKEN}}],
-                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                }
-            )
-        )
-        deadline = time.monotonic() + 120
-        # Helm asks for the description of every kind, which comes a little later than the rest.
-        while kubectl(kubeconfig, "get", "--raw", "/readyz")[0] or kubectl(kubeconfig, "get", "--raw", "/openapi/v2")[0]:
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise SystemExit((folder / "kube-apiserver.log").read_text()[-2000:])
-            time.sleep(0.5)
-        yield kubeconfig
-
-
-def kubectl(kubeconfig, *words, given=None):
-    done = subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *words], input=given, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 class Cluster:
