@@ -92,6 +92,7 @@ mod write;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::{tasks, telemetry, tls};
@@ -103,6 +104,10 @@ pub use crate::wiring::{Connections, Hosted};
 
 /// Name of the program and of the source of its events.
 pub const COMPONENT: &str = "muster-agent";
+
+/// Time for which an agent that may not join says so in `/readyz` before it ends. The kubelet
+/// starts it again then, and the agent looks whether it may join meanwhile.
+const REFUSAL_SHOWN: Duration = Duration::from_secs(30);
 
 /// Runs the program: reads arguments and environment, and runs until a signal to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -140,7 +145,49 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     measures::describe();
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
-    serve(settings, None, Some(metrics), Threads::Apart, shutdown).await
+    let (ports, signal) = (ports(&settings), shutdown.child_token());
+    // The refusal cancels the token of the agent, and a signal that of both.
+    let own = shutdown.child_token();
+    let ended = serve(settings, None, Some(metrics), Threads::Apart, own).await;
+    if let Err(error) = &ended
+        && let Some(refusal) = error.downcast_ref::<join::Error>()
+    {
+        hold(refusal, ports, signal).await;
+    }
+    ended
+}
+
+/// Returns the addresses of the admin servers.
+fn ports(settings: &Settings) -> muster_shared::serve::Ports {
+    muster_shared::serve::Ports {
+        metrics: None,
+        health: settings
+            .health_probe_bind_address
+            .0
+            .or(settings.metrics_bind_address.0),
+    }
+}
+
+/// Says in `/readyz` and in the log why the agent will end, long enough to be read.
+async fn hold(
+    refusal: &join::Error,
+    ports: muster_shared::serve::Ports,
+    signal: CancellationToken,
+) {
+    let health = muster_shared::serve::Health::default();
+    health.ready("registration", Err(refusal.to_string()));
+    let until = signal.child_token();
+    let mut tasks = tasks::Tasks::new(until.clone());
+    if let Err(error) = muster_shared::serve::open(ports, &health, None, &mut tasks).await {
+        tracing::warn!("registration: {refusal}");
+        tracing::debug!(%error, "cannot serve /readyz again");
+        return;
+    }
+    tokio::select! {
+        () = signal.cancelled() => {}
+        () = tokio::time::sleep(REFUSAL_SHOWN) => {}
+    }
+    until.cancel();
 }
 
 /// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's

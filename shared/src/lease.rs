@@ -62,6 +62,8 @@
 //! # }
 //! ```
 
+mod telling;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -77,6 +79,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::telling::stands_by;
+pub use self::telling::{PART, tell};
 use crate::client::{self, Gateway};
 use crate::clock::calendar;
 use crate::remind::Reminder;
@@ -163,6 +167,8 @@ pub struct Leadership {
     holder: Arc<watch::Sender<Option<String>>>,
     /// Time at which this process, as a follower, last saw the leader's lease change.
     heard: Arc<watch::Sender<Option<Instant>>>,
+    /// Why the lease could be neither taken nor read at the last attempt.
+    trouble: Arc<watch::Sender<Option<String>>>,
     always: bool,
 }
 
@@ -181,6 +187,7 @@ impl Leadership {
             until: Arc::new(watch::Sender::new(None)),
             holder: Arc::new(watch::Sender::new(None)),
             heard: Arc::new(watch::Sender::new(None)),
+            trouble: Arc::new(watch::Sender::new(None)),
             always: false,
         }
     }
@@ -219,11 +226,7 @@ impl Leadership {
         self.holder.send_if_modified(|known| {
             let changed = *known != holder;
             if let (true, Some(holder)) = (changed, &holder) {
-                tracing::info!(
-                    lease,
-                    holder,
-                    "another process leads: standing by to take over"
-                );
+                tracing::info!(lease, holder, "{}", stands_by(holder));
             }
             *known = holder;
             changed
@@ -298,6 +301,15 @@ pub async fn campaign(
             Ok(Err(error)) => Err(client::brief(&error)),
             Err(_) => Err("no answer in time".to_owned()),
         };
+        leadership.trouble.send_if_modified(|known| {
+            let new = ours.as_ref().err();
+            let changed = known.as_ref() != new;
+            if changed {
+                *known = new.cloned();
+            }
+            changed
+        });
+        let ever = until.is_some() || leadership.holder.borrow().is_some();
         match &ours {
             Ok(_) => {
                 if let Some(lasted) = reminder.over(Instant::now()) {
@@ -309,7 +321,9 @@ pub async fn campaign(
                 }
             }
             Err(error) => {
-                if let Some(lasts) = reminder.trouble(Instant::now()) {
+                if let Some(lasts) = reminder.trouble(Instant::now())
+                    && (ever || lasts >= Reminder::PERIOD)
+                {
                     tracing::warn!(
                         lease = candidate.name,
                         namespace = candidate.namespace,

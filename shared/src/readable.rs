@@ -76,12 +76,12 @@ pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(
             Ok(Err(kube::Error::Api(status))) if Refusal::of(status.code).is_some() => status,
             Ok(Err(error)) => {
                 (since, told) = (None, None);
-                tracing::warn!(%error, what, "cannot list yet");
+                tracing::debug!(%error, what, "cannot list yet");
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
             Err(_) => {
-                tracing::warn!(what, "listing took too long");
+                tracing::debug!(what, "listing took too long");
                 tokio::time::sleep(RETRY).await;
                 continue;
             }

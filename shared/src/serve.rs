@@ -1,10 +1,9 @@
 //! Servers for administration: `/metrics` on one port; `/healthz`, `/livez` (the process need not
 //! be restarted) and `/readyz` (the process does its work) on each.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+mod health;
+
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,6 +17,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use self::health::Health;
 use crate::http_server::{self, Limits, Options};
 use crate::tasks::Tasks;
 use crate::telemetry;
@@ -34,67 +34,6 @@ const LIMITS: Limits = Limits {
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of the largest request head: a probe's takes a few hundred.
 const LARGEST_HEAD: usize = 16 << 10;
-
-/// State of the parts of a process. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Health {
-    parts: Arc<Mutex<BTreeMap<&'static str, Part>>>,
-}
-
-#[derive(Clone, Debug)]
-struct Part {
-    alive: Result<(), String>,
-    ready: Result<(), String>,
-}
-
-impl Health {
-    /// Reports whether a part does its work (`Err` says what it waits for). A part that is expected
-    /// and has not reported is not ready.
-    pub fn ready(&self, part: &'static str, state: Result<(), String>) {
-        self.change(part, |entry| entry.ready = state);
-    }
-
-    /// Reports that a part needs a restart of the process.
-    pub fn broken(&self, part: &'static str, reason: impl Into<String>) {
-        let reason = reason.into();
-        self.change(part, |entry| entry.alive = Err(reason));
-    }
-
-    /// Returns whether no part is broken, which is the answer of `/livez`.
-    pub fn is_alive(&self) -> bool {
-        self.report(|part| &part.alive).0
-    }
-
-    /// Registers a part that is not ready yet, so that readiness waits for it.
-    pub fn expect(&self, part: &'static str) {
-        self.change(part, |_| {});
-    }
-
-    fn change(&self, part: &'static str, change: impl FnOnce(&mut Part)) {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        change(parts.entry(part).or_insert_with(|| Part {
-            alive: Ok(()),
-            ready: Err("starting".to_owned()),
-        }));
-    }
-
-    /// Returns whether all parts are ready, and one line for each.
-    fn report(&self, of: impl Fn(&Part) -> &Result<(), String>) -> (bool, String) {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
-        let mut well = true;
-        for (name, part) in parts.iter() {
-            match of(part) {
-                Ok(()) => _ = writeln!(text, "[+] {name} ok"),
-                Err(reason) => {
-                    well = false;
-                    _ = writeln!(text, "[-] {name}: {reason}");
-                }
-            }
-        }
-        (well, text)
-    }
-}
 
 /// Keeps the memory of metrics bounded until shutdown: histograms grow without it, whether anybody
 /// asks for them or not.
@@ -130,6 +69,9 @@ pub async fn open(
     let shutdown = tasks.shutdown().clone();
     if let Some(metrics) = metrics.clone() {
         tasks.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
+    }
+    if metrics.is_some() || ports.metrics.or(ports.health).is_some() {
+        tasks.spawn("readiness told", health.clone().tell(shutdown.clone()));
     }
     let servers = [
         ("metrics server", ports.metrics, metrics),
@@ -182,8 +124,8 @@ fn answer<B>(
     metrics: Option<&PrometheusHandle>,
 ) -> Response<Full<Bytes>> {
     let (status, body) = match (request.uri().path(), metrics) {
-        ("/healthz" | "/livez", _) => judged(health.report(|part| &part.alive)),
-        ("/readyz", _) => judged(health.report(|part| &part.ready)),
+        ("/healthz" | "/livez", _) => judged(health.liveness()),
+        ("/readyz", _) => judged(health.readiness()),
         ("/metrics", Some(metrics)) => (StatusCode::OK, telemetry::render(metrics)),
         (_, Some(_)) => (
             StatusCode::NOT_FOUND,

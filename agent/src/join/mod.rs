@@ -14,11 +14,9 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::events::{EventType, Events};
 use muster_shared::lease::Leadership;
 use muster_shared::queue::jittered;
-use muster_shared::remind::Reminder;
 use muster_shared::serve::Health;
 use muster_shared::watch::Informer;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
@@ -78,12 +76,9 @@ pub async fn run(
         loop {
             keep_trying(&registration, &clusters, &telling, &news).await?;
             let problem = doubt(&clusters, name, &news).await;
-            tracing::warn!(
-                problem,
-                "carrying out nothing until that is settled; the member goes on reporting"
-            );
             step_back(&telling.standing);
-            telling.health.ready("registration", Err(problem));
+            let words = format!("{problem}; the member reports, and applies nothing until then");
+            telling.health.ready("registration", Err(words));
             tokio::select! {
                 () = tokio::time::sleep(jittered(PAUSES.0)) => {}
                 () = news.notified() => {}
@@ -103,8 +98,14 @@ async fn stand_by(leadership: &Leadership, health: &Health) {
         loop {
             let led = holder.borrow_and_update().is_some();
             for part in PARTS {
-                let words = "waiting to lead: nobody is seen to hold the lease of the election";
-                health.ready(part, if led { Ok(()) } else { Err(words.to_owned()) });
+                health.ready(
+                    part,
+                    if led {
+                        Ok(())
+                    } else {
+                        Err("starting".to_owned())
+                    },
+                );
             }
             if holder.changed().await.is_err() {
                 std::future::pending::<()>().await;
@@ -132,8 +133,7 @@ async fn keep_trying(
         events,
     } = telling;
     let (mut pause, longest) = PAUSES;
-    let (mut said, mut told) = (String::new(), String::new());
-    let mut reminder = Reminder::at_once();
+    let mut told = String::new();
     loop {
         let recognised = || advance(standing, Standing::Member);
         let error = match registration.register(recognised).await {
@@ -143,13 +143,7 @@ async fn keep_trying(
         };
         let words = error.to_string();
         health.ready("registration", Err(words.clone()));
-        if said != words {
-            reminder = Reminder::at_once();
-            said.clone_from(&words);
-        }
-        if reminder.trouble(Instant::now()).is_some() {
-            tracing::warn!(error = words, retry_in = ?pause, "could not register as the flags say");
-        }
+        tracing::debug!(error = words, retry_in = ?pause, "could not register");
         // The event is written once per message, because a fleet at rest writes nothing.
         let cluster = clusters.get(None, &registration.settings.cluster_name);
         if let Some(cluster) = cluster.filter(|_| told != words) {

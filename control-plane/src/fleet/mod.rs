@@ -16,6 +16,7 @@ pub mod signs;
 pub mod template;
 pub mod template_event;
 pub mod templates;
+mod waiting;
 pub mod works;
 
 use std::fmt::{Debug, Display};
@@ -42,7 +43,7 @@ use muster_shared::lease::Leadership;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Followed, Informer, Selection};
+use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, BindingKind};
@@ -323,26 +324,23 @@ impl Fleet {
         self.interpreters.known().await;
     }
 
-    /// The caches that hold no complete list yet, each with the reason where there is one; `None`
-    /// when all do.
+    /// The caches that hold no complete list yet, with the reasons; `None` when all do.
     pub fn waits_for(&self) -> Option<String> {
-        fn missing<K: Followed>(name: &str, informer: &Informer<K>) -> Option<String> {
-            let reason = || {
-                informer
-                    .trouble()
-                    .unwrap_or_else(|| "not listed yet".to_owned())
-            };
-            (!informer.is_synced()).then(|| format!("{name}: {}", reason()))
+        fn missing<K: Followed>(
+            name: &'static str,
+            informer: &Informer<K>,
+        ) -> Option<(&'static str, Option<Refused>)> {
+            (!informer.is_synced()).then(|| (name, informer.refused()))
         }
         let unknown = !self.interpreters.is_known();
-        let missing: Vec<String> = [
-            missing("pauses", &self.pause_records),
+        let missing: Vec<_> = [
+            missing("configmaps", &self.pause_records),
             missing("clusters", &self.clusters),
-            missing("bindings", &self.bindings),
-            missing("cluster bindings", &self.cluster_bindings),
-            missing("policies", &self.policies),
-            missing("cluster policies", &self.cluster_policies),
-            missing("taint policies", &self.taint_policies),
+            missing("resourcebindings", &self.bindings),
+            missing("clusterresourcebindings", &self.cluster_bindings),
+            missing("propagationpolicies", &self.policies),
+            missing("clusterpropagationpolicies", &self.cluster_policies),
+            missing("clustertaintpolicies", &self.taint_policies),
             missing("works", &self.works),
             missing("leases", &self.leases),
             missing("namespaces", &self.namespaces),
@@ -356,7 +354,7 @@ impl Fleet {
         .into_iter()
         .flatten()
         .collect();
-        (!missing.is_empty()).then(|| missing.join("; "))
+        (!missing.is_empty()).then(|| waiting::words(&missing))
     }
 
     /// Returns whether all override policies are known. A kind that the API does not serve has

@@ -9,23 +9,30 @@ use kube::api::{Api, ListParams};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Node, ReplicaSet};
 use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::serve::Health;
 
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet_api::unfit;
 
-/// Pause before the first look, in which the caches are filled.
-const FIRST: Duration = Duration::from_secs(5);
+/// Pause before the first look, in which an API that was started just now gets its first objects.
+const FIRST: Duration = Duration::from_secs(1);
 /// Interval of further looks: a cluster that joins its nodes to the wrong API is found the same
 /// day, and an API that is well is asked rarely.
 const AGAIN: Duration = Duration::from_hours(1);
 /// Number of ReplicaSets that are looked at: a controller of Deployments makes one for each.
 const SAMPLE: u32 = 20;
+/// Name in `/readyz`. The control plane stays ready: its words are shown and told in the log.
+const PART: &str = "fleet-api";
 /// Reason of the event.
 const REASON: &str = "UnfitFleetAPI";
 
 /// Looks at the fleet API until shutdown.
-pub(super) async fn watch(fleet: Arc<Fleet>) {
+pub(super) async fn watch(fleet: Arc<Fleet>, health: Health) {
+    tokio::select! {
+        () = fleet.shutdown.cancelled() => return,
+        () = fleet.leadership.acquired() => {}
+    }
     let mut pause = FIRST;
     loop {
         tokio::select! {
@@ -36,19 +43,19 @@ pub(super) async fn watch(fleet: Arc<Fleet>) {
             continue;
         }
         match look(&fleet).await {
-            Ok(Some(why)) => tell(&fleet, &why),
-            Ok(None) => {}
+            Ok(Some(why)) => tell(&fleet, &health, &why),
+            Ok(None) => health.note(PART, None),
             Err(error) => tracing::debug!(%error, "could not look at the fleet API"),
         }
     }
 }
 
-fn tell(fleet: &Fleet, why: &str) {
+fn tell(fleet: &Fleet, health: &Health, why: &str) {
     let note = format!(
         "This is no API for a fleet: {why}. Templates would be started here as well as in the members. Use an API server of its own \
          (chart value fleetApi.mode=bundled)."
     );
-    tracing::warn!(reason = REASON, "{note}");
+    health.note(PART, Some(note.clone()));
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Namespace".to_owned()),

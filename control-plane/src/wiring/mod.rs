@@ -26,6 +26,9 @@ use crate::webhook;
 /// grace of 30 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
+/// Interval at which `/readyz` learns which caches are missing.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// Runs the control plane until shutdown. Needs the process's TLS provider and, for metrics, its
 /// recorder.
 ///
@@ -81,7 +84,16 @@ pub async fn run_over(
         webhook::keep_certificate(&fleet, certificate, &health, &mut tasks);
     }
     fleet.follow(&mut tasks);
-    tasks.spawn("fitness", fitness::watch(Arc::clone(&fleet)));
+    tasks.spawn(
+        "fitness",
+        fitness::watch(Arc::clone(&fleet), health.clone()),
+    );
+    let telling = lease::tell(
+        fleet.leadership.clone(),
+        health.clone(),
+        tasks.retire().clone(),
+    );
+    tasks.spawn("state of the election", telling);
     tasks.spawn("readiness", {
         let (fleet, shutdown) = (Arc::clone(&fleet), shutdown.clone());
         async move {
@@ -114,6 +126,6 @@ async fn say_what_is_waited_for(fleet: &Fleet, health: &Health) {
         if let Some(missing) = fleet.waits_for() {
             health.ready("caches", Err(missing));
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }

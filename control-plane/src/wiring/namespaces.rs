@@ -32,14 +32,15 @@ pub(super) async fn ensure(fleet: &Fleet) {
             let why = client::brief(&refusal);
             if is_refused_for_good(&refusal) {
                 // Then somebody else is to make it, and the election says what is missing.
-                tracing::warn!(
+                tracing::info!(
                     name,
                     why,
                     "a namespace that the fleet needs may not be created"
                 );
                 break;
             }
-            tracing::warn!(
+            // The caches say in /readyz, and in the log, that the API cannot be reached.
+            tracing::info!(
                 name,
                 why,
                 "could not create a namespace that the fleet needs"

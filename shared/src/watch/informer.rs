@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
 use super::presence::{Departed, Departure, Doubt, Presence, Unreadable, is_to_leave};
-use super::trouble::Trouble;
+use super::trouble::{Refused, Trouble};
 use super::wire::Rejected;
 use super::{Followed, Selection};
 use crate::clock::calendar;
@@ -237,6 +237,12 @@ impl<K: Followed> Informer<K> {
     /// Returns why the collection cannot be listed or watched; `None` if it can.
     pub fn trouble(&self) -> Option<String> {
         self.inner.trouble.words()
+    }
+
+    /// Returns the latest error of listing or watching; `None` while all is well. Unlike
+    /// [`trouble`](Self::trouble) it is there after the first attempt.
+    pub fn refused(&self) -> Option<Refused> {
+        self.inner.trouble.latest()
     }
 
     /// Has [`trouble`](Self::trouble) say why the informer does not run yet, until it has listed.

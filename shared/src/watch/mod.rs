@@ -84,7 +84,7 @@ pub use kube::runtime::watcher::Event;
 pub use self::expectations::Expectations;
 pub use self::informer::{Change, Informer};
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
-pub use self::trouble::Trouble;
+pub use self::trouble::{Refused, Trouble};
 use crate::protobuf::FromProtobuf;
 pub use crate::watch::freshness::Freshness;
 

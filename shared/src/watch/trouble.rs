@@ -11,6 +11,17 @@ use super::source::WatchError;
 pub struct Trouble {
     words: Mutex<Option<String>>,
     unserved: AtomicBool,
+    latest: Mutex<Option<Refused>>,
+    followed: AtomicBool,
+}
+
+/// Latest error of following a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Status code, if the API answered with one.
+    pub code: Option<u16>,
+    /// Words of the error.
+    pub words: String,
 }
 
 impl Trouble {
@@ -23,6 +34,26 @@ impl Trouble {
     /// Returns whether the API has said for some seconds that it does not serve the kind.
     pub fn is_unserved(&self) -> bool {
         self.unserved.load(Ordering::Acquire)
+    }
+
+    /// Returns the latest error, however short ago it was; `None` while all is well.
+    pub fn latest(&self) -> Option<Refused> {
+        let latest = self.latest.lock();
+        latest.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether the kind has been followed since the start.
+    pub(super) fn was_followed(&self) -> bool {
+        self.followed.load(Ordering::Acquire)
+    }
+
+    /// Notes an error.
+    pub(super) fn stumbled(&self, error: &WatchError) {
+        let refused = Refused {
+            code: error.code(),
+            words: error.to_string(),
+        };
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
     }
 
     /// Notes what is wrong with following a kind, and gives the words for it.
@@ -39,6 +70,8 @@ impl Trouble {
     }
 
     pub(super) fn over(&self) {
+        self.followed.store(true, Ordering::Release);
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.unserved.store(false, Ordering::Release);
     }

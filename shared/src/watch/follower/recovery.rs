@@ -12,6 +12,9 @@ use crate::watch::source::WatchError;
 /// told. Both happen for a moment whenever a server starts.
 pub(super) const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a kind that was never read is left to the program's readiness, which names all such
+/// kinds in one sentence.
+const AFTER_THE_START: Duration = Duration::from_mins(1);
 /// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms
 /// … 30 s).
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -47,6 +50,7 @@ impl<K: Followed> Follower<K> {
 
     /// Tells of a trouble that lasts: in the log now and then, and whoever asks.
     fn explain(&mut self, stumble: &WatchError) {
+        self.trouble.stumbled(stumble);
         let refused = stumble.code().is_some_and(is_lasting);
         self.reminder.patience(if refused {
             REFUSED_PATIENCE
@@ -55,7 +59,12 @@ impl<K: Followed> Follower<K> {
         });
         if let Some(lasts) = self.reminder.trouble(Instant::now()) {
             let words = self.trouble.is(&self.kind, stumble);
-            tracing::warn!(resource = self.kind, ?lasts, "{words}");
+            // What a program cannot read at its start is told by its readiness, once for all kinds.
+            if self.trouble.was_followed() || lasts >= AFTER_THE_START {
+                tracing::warn!(resource = self.kind, ?lasts, "{words}");
+            } else {
+                tracing::info!(resource = self.kind, ?lasts, "{words}");
+            }
         }
     }
 }
