@@ -50,6 +50,11 @@ def agent():
     names = [(each["secret"]["secretName"], each["secret"].get("optional")) for each in deployment["spec"]["template"]["spec"]["volumes"]]
     check(f"{path}: and mounted", names == [("muster-fleet-kubeconfig", True), ("muster-bootstrap", True)], str(names))
     check(f"{path}: and read", "--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig" in main["args"] and "--controllers=*,certRotation" in main["args"], str(main["args"]))
+    pin = "sha256:" + "0" * 64
+    _, main = container(rendered(path, {**values, "fleet": {**joining, "caHash": [pin]}}))
+    check(f"{path}: the authority can be pinned", f"--discovery-token-ca-cert-hash={pin}" in main["args"], str(main["args"]))
+    words = refused(path, {**values, "fleet": {**joining, "caHash": ["sha256:1"]}})
+    check(f"{path}: by a hash and nothing else", words is not None and "caHash" in words, str(words))
     objects = rendered(path, {**values, "fleet": {**joining, "token": ""}})
     kubeconfig = yaml.safe_load(next(each for each in objects if each["kind"] == "Secret")["stringData"]["kubeconfig"])
     check(f"{path}: an upgrade without the token leaves the rest", kubeconfig["users"][0]["user"] == {}, str(kubeconfig))

@@ -4,6 +4,7 @@ mod check;
 
 use std::path::PathBuf;
 
+use muster_shared::certificate::hash::Hash;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
 };
@@ -52,6 +53,11 @@ pub struct Settings {
     /// `--karmada-kubeconfig` is then that Secret as it is mounted, and optional.
     #[arg(long, value_name = "FILE")]
     pub bootstrap_kubeconfig: Option<PathBuf>,
+    /// Hashes of the certificate authorities that the bootstrap kubeconfig may have, separated by
+    /// commas, as kubeadm writes them: `sha256:` and 64 hexadecimal digits. The token is given to
+    /// no fleet API that has another authority. If empty, every authority of the file is trusted.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub discovery_token_ca_cert_hash: Words,
     /// Name of the member: its Cluster object in the fleet API.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_name: String,
@@ -212,6 +218,18 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns the hashes of the authorities that the bootstrap kubeconfig may have.
+    ///
+    /// # Errors
+    /// When one of them is malformed.
+    pub fn pins(&self) -> Result<Vec<Hash>, Error> {
+        let words = self.discovery_token_ca_cert_hash.0.iter();
+        let words = words.filter(|it| !it.is_empty());
+        let read = words.map(|it| it.parse::<Hash>());
+        read.collect::<Result<_, _>>()
+            .map_err(|error| Error::invalid("discovery-token-ca-cert-hash", error.to_string()))
+    }
+
     /// Returns whether a controller runs. The rotation of the certificate is off unless it is named
     /// or the agent asks for its certificate by itself.
     pub fn runs(&self, controller: &str) -> bool {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::Config;
+use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::certificate::pem;
 use muster_shared::client::{self, Gateway, Profile};
@@ -27,7 +28,7 @@ use muster_shared::tls;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::telling::{Error, Trouble};
+use self::telling::{Error, Stranger, Trouble};
 use super::Place;
 use super::asking::{Asked, LONGEST};
 use super::document::Document;
@@ -47,6 +48,8 @@ pub struct Bootstrap {
     pub cluster: String,
     /// The bootstrap kubeconfig.
     pub file: PathBuf,
+    /// Hashes of the authorities that the file may have; if empty, it may have any.
+    pub pins: Vec<Hash>,
     /// File with the stored kubeconfig: the Secret as it is mounted.
     pub mounted: Option<PathBuf>,
     /// The Secret for the kubeconfig.
@@ -114,6 +117,11 @@ impl Bootstrap {
         if known.as_ref() == Some(&way) {
             return;
         }
+        if let Err(error) = pinned(&way, &self.pins) {
+            tracing::warn!(file = %self.file.display(), %error, "the changed bootstrap kubeconfig is not followed");
+            *known = Some(way);
+            return;
+        }
         let file = self.file.display();
         if stored::is_same_server(&way.server, &gateway.config().cluster_url.to_string()) {
             if let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) {
@@ -130,6 +138,9 @@ impl Bootstrap {
     /// answer.
     async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
         let way = self.way().await;
+        if let Ok(config) = &way {
+            pinned(&way_of(config), &self.pins)?;
+        }
         let server = way.as_ref().ok().map(|way| way.cluster_url.to_string());
         let mounted = self.mounted.as_ref().and_then(|it| std::fs::read(it).ok());
         let mounted = mounted.as_deref();
@@ -320,6 +331,23 @@ fn left(gateway: &Gateway) -> Duration {
     let left = end.map(|end| end.duration_since(calendar()));
     left.and_then(|left| Duration::try_from(left).ok())
         .unwrap_or_default()
+}
+
+/// Refuses an authority that is not pinned. As in kubeadm, every certificate has to have one of the
+/// hashes: a further authority could be anybody's.
+fn pinned(way: &Way, pins: &[Hash]) -> Result<(), Stranger> {
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let found = Hash::of_authority(&way.authority).unwrap_or_default();
+    if !way.insecure && !found.is_empty() && found.iter().all(|it| pins.contains(it)) {
+        return Ok(());
+    }
+    Err(Stranger {
+        server: way.server.clone(),
+        expected: pins.to_vec(),
+        found,
+    })
 }
 
 /// Returns the server and the connection of a configuration, to be written into a kubeconfig.

@@ -108,12 +108,14 @@ pub(super) fn bootstrap(
         return Ok(None);
     };
     health.expect(PART);
+    let pins = settings.pins()?;
     let client = member.client(Profile::Write, Limits::NONE)?;
     let (events, delivery) = Events::new(client.clone(), COMPONENT, tasks.shutdown().clone());
     tasks.spawn("events in the member", delivery);
     Ok(Some(Arc::new(Bootstrap {
         cluster: settings.cluster_name.clone(),
         file,
+        pins,
         mounted: settings.karmada_kubeconfig.clone(),
         place: place(settings),
         member: client,

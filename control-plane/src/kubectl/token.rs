@@ -158,9 +158,9 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         return serde_saphyr::to_string(&kubeconfig).context("write the kubeconfig");
     }
     if let (true, Some(name)) = (options.print_helm_command, cluster) {
-        let server = given.or(info.server).unwrap_or(own);
+        let server = given.or_else(|| info.server.clone()).unwrap_or(own);
         let (chart, token) = (&options.chart, entry.token.to_string());
-        return Ok(helm_command(chart, name, &server, &info.authority, &token));
+        return Ok(helm_command(chart, name, &server, &info, &token));
     }
     if !options.print_register_command {
         return Ok(format!("{}\n", entry.token));
@@ -176,12 +176,14 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
 }
 
 /// The command that installs the agent of a member.
-fn helm_command(chart: &str, name: &str, server: &str, authority: &[u8], token: &str) -> String {
+fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
+    let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(
         "helm upgrade --install muster-agent {chart} --namespace muster-system --create-namespace \\\n  \
-         --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={}\n",
+         --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={} \\\n  --set \"fleet.caHash={{{}}}\"\n",
         server.trim_end_matches('/'),
-        STANDARD.encode(authority)
+        STANDARD.encode(&info.authority),
+        hashes.join(",")
     )
 }
 

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+pub use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::pem;
-use muster_shared::tls;
-use ring::{digest, hmac};
+use ring::hmac;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
@@ -28,9 +27,6 @@ const SIGNATURE: &str = "jws-kubeconfig-";
 /// Reason why the discovered authority is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A given hash is malformed.
-    #[error("{0:?} is not a hash of a certificate authority: sha256: and 64 hexadecimal digits")]
-    Hash(String),
     /// The authority has another hash.
     #[error(
         "the fleet API's authority is not the expected one: none of {expected:?} is the hash of what {NAMESPACE}/{NAME} has ({found:?}). Either the hash is an old one, or somebody stands between us and the fleet API"
@@ -54,53 +50,6 @@ pub enum Error {
         "ConfigMap {NAMESPACE}/{NAME} is not signed for this token: the token is unknown there or has expired, or nobody signs (controller bootstrapsigner of kube-controller-manager). With --discovery-token-ca-cert-hash no signature is needed"
     )]
     Unsigned,
-}
-
-/// SHA-256 of the public key of a certificate (`SubjectPublicKeyInfo`), as kubeadm pins
-/// authorities.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Hash([u8; 32]);
-
-impl Hash {
-    /// Of a key, DER.
-    pub fn of(key: &[u8]) -> Self {
-        let digest = digest::digest(&digest::SHA256, key);
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
-    }
-}
-
-impl FromStr for Hash {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let refused = || Error::Hash(text.to_owned());
-        let digits = text.strip_prefix("sha256:").ok_or_else(refused)?;
-        // A sign is no digit, though numbers may have one.
-        if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(refused());
-        }
-        let mut bytes = [0; 32];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            let pair = &digits[2 * at..2 * at + 2];
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
-impl fmt::Display for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
 }
 
 /// What the ConfigMap tells.
@@ -129,9 +78,8 @@ impl Info {
         let authority = STANDARD
             .decode(authority)
             .map_err(|error| useless(&error))?;
-        let chain = tls::certificates(&authority).map_err(|error| useless(&error))?;
         Ok(Self {
-            hashes: chain.iter().map(|it| Hash::of(&it.key)).collect(),
+            hashes: Hash::of_authority(&authority).map_err(|error| useless(&error))?,
             authority,
             server,
         })

@@ -324,3 +324,23 @@ async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
     assert_eq!(&words, b"CONNECT ");
     assert_eq!(bench.number_of_requests().await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_with_another_authority_than_the_pinned_one_is_not_given_the_token() {
+    let bench = Bench::start("pinned").await;
+    let kubeconfig = bench.bootstrap().await;
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    let _agent = bench
+        .by_bootstrap(&kubeconfig, |settings| {
+            settings.discovery_token_ca_cert_hash = wrong.parse().unwrap();
+        })
+        .await;
+    let told = bench.is_told("NoFleetCredentials").await;
+    assert!(
+        told.contains("is not the expected one") && told.contains(&wrong),
+        "{told}"
+    );
+    assert!(told.contains("fleet.caHash"), "{told}");
+    assert_eq!(bench.number_of_requests().await, 0);
+    assert!(bench.secrets().get_opt(SECRET).await.unwrap().is_none());
+}

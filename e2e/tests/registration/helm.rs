@@ -10,6 +10,7 @@ use crate::bench::{Bench, NAMESPACE};
 /// The values that a helm command sets.
 fn values(command: &str) -> BTreeMap<&str, &str> {
     let words = command.split_whitespace();
+    let words = words.map(|word| word.trim_matches('"'));
     words.filter_map(|word| word.split_once('=')).collect()
 }
 
@@ -54,8 +55,13 @@ async fn a_member_joins_by_the_values_of_the_printed_helm_command() {
     let namespace = serde_json::from_value(namespace).unwrap();
     let params = kube::api::PostParams::default();
     namespaces.create(&params, &namespace).await.unwrap();
+    let hashes = values["fleet.caHash"].trim_matches(['{', '}']);
+    assert!(hashes.starts_with("sha256:"), "{command}");
     let _agent = bench
-        .agent_with(|settings| settings.bootstrap_kubeconfig = Some(file))
+        .agent_with(|settings| {
+            settings.bootstrap_kubeconfig = Some(file);
+            settings.discovery_token_ca_cert_hash = hashes.parse().unwrap();
+        })
         .await;
     bench.is_ready().await;
 }

@@ -5,6 +5,7 @@
 
 pub mod answer;
 mod der;
+pub mod hash;
 pub mod kubeconfig;
 pub mod reading;
 pub mod request;

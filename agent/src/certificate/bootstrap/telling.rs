@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::validity::Validity;
 use muster_shared::client;
 use muster_shared::clock::calendar;
@@ -42,6 +43,8 @@ pub(super) enum Error {
         file: PathBuf,
         cluster: String,
     },
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
     #[error("{0}; ask for a certificate: {1}")]
     Asking(Reason, #[source] asking::Error),
     #[error(
@@ -66,6 +69,20 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// An authority of the fleet API that is not pinned.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the authority of {server:?} in the bootstrap kubeconfig is not the expected one: of {found:?} not all are among \
+     {expected:?} (--discovery-token-ca-cert-hash, chart value fleet.caHash). The token was not sent. Either the hash is an \
+     old one, and `kubectl muster token create --print-helm-command` prints the present one, or somebody stands between this \
+     member and the fleet API"
+)]
+pub(super) struct Stranger {
+    pub(super) server: String,
+    pub(super) expected: Vec<Hash>,
+    pub(super) found: Vec<Hash>,
 }
 
 /// Consecutive failures, and their last report.
@@ -97,7 +114,8 @@ impl Bootstrap {
         // An approval usually takes a second or two.
         let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
         if waited && (is_new || is_due) {
-            tracing::warn!(error = words, "no credentials for the fleet API");
+            // The log has the words of /readyz, from where they are told once.
+            tracing::debug!(error = words, "no credentials for the fleet API");
             self.publish(EventType::Warning, "NoFleetCredentials", &words);
             (trouble.said, trouble.told) = (said, Some(Instant::now()));
         }
