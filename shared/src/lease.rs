@@ -62,8 +62,6 @@
 //! # }
 //! ```
 
-mod telling;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -79,8 +77,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::telling::stands_by;
-pub use self::telling::{PART, tell};
 use crate::client::{self, Gateway};
 use crate::clock::calendar;
 use crate::remind::Reminder;
@@ -215,6 +211,21 @@ impl Leadership {
         self.holder.subscribe()
     }
 
+    /// Why the lease could be neither taken nor read at the last attempt.
+    pub(crate) fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
+    }
+
+    /// Until when this process may act; `None` before the first success and after a loss.
+    pub(crate) fn leads(&self) -> watch::Receiver<Option<Instant>> {
+        self.until.subscribe()
+    }
+
+    /// Returns whether this process runs alone.
+    pub(crate) const fn is_without_election(&self) -> bool {
+        self.always
+    }
+
     /// Returns when this process, as a follower, last saw the lease of the leader change: until
     /// then at least another process ran and reached the API. `None` if it has seen no change.
     pub fn heard(&self) -> Option<Instant> {
@@ -232,6 +243,11 @@ impl Leadership {
             changed
         });
     }
+}
+
+/// What `/readyz` and the log say of a process that stands by.
+pub(crate) fn stands_by(holder: &str) -> String {
+    format!("{holder:?} leads: standing by to take over, and doing nothing until then")
 }
 
 /// Result of a campaign.

@@ -1,6 +1,7 @@
 //! Servers for administration: `/metrics` on one port; `/healthz`, `/livez` (the process need not
 //! be restarted) and `/readyz` (the process does its work) on each.
 
+mod election;
 mod health;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use self::election::tell_election;
 pub use self::health::Health;
 use crate::http_server::{self, Limits, Options};
 use crate::tasks::Tasks;

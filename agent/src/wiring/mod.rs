@@ -16,7 +16,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::client::{Gateway, Profile, Source};
 use muster_shared::events::Events;
-use muster_shared::lease::{self, Leadership};
+use muster_shared::lease::Leadership;
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::Tasks;
 use tokio::sync::mpsc;
@@ -133,7 +133,7 @@ impl Agent {
         let client = base.fleet_client(Profile::Write)?;
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
-        let telling = lease::tell(
+        let telling = serve::tell_election(
             base.leadership.clone(),
             base.health.clone(),
             base.retire.clone(),

@@ -88,7 +88,7 @@ pub async fn run_over(
         "fitness",
         fitness::watch(Arc::clone(&fleet), health.clone()),
     );
-    let telling = lease::tell(
+    let telling = serve::tell_election(
         fleet.leadership.clone(),
         health.clone(),
         tasks.retire().clone(),

@@ -2,23 +2,18 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::Leadership;
-use crate::serve::Health;
-
-/// What `/readyz` and the log say of a process that stands by.
-pub(super) fn stands_by(holder: &str) -> String {
-    format!("{holder:?} leads: standing by to take over, and doing nothing until then")
-}
+use super::Health;
+use crate::lease::{Leadership, stands_by};
 
 /// Name of the election in `/readyz`.
-pub const PART: &str = "election";
+const PART: &str = "election";
 
 /// Says in `/readyz` who leads instead of this process, and why the lease cannot be taken as long
 /// as the API has never answered for it.
-pub async fn tell(leadership: Leadership, health: Health, retire: CancellationToken) {
-    let (mut holder, mut trouble) = (leadership.holder(), leadership.trouble.subscribe());
-    let mut until = leadership.until.subscribe();
-    let mut answered = leadership.always;
+pub async fn tell_election(leadership: Leadership, health: Health, retire: CancellationToken) {
+    let (mut holder, mut trouble) = (leadership.holder(), leadership.trouble());
+    let mut until = leadership.leads();
+    let mut answered = leadership.is_without_election();
     health.expect(PART);
     loop {
         let leads = until.borrow_and_update().is_some();
