@@ -45,10 +45,10 @@ const SHARED: Floors = &[
     &["lease"],
     &["tasks"],
     &["http_server"],
+    &["telemetry"],
     &["serve"],
     &["https"],
     &["settings"],
-    &["telemetry"],
 ];
 
 const AGENT: Floors = &[

@@ -8,8 +8,11 @@ mod heartbeats;
 use std::time::Duration;
 
 use heartbeats::{Setting, left, placed, says};
+use kube::api::{Patch, PatchParams};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::observer::View;
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
 /// What a command of `kubectl muster` prints, whatever its exit code.
@@ -188,6 +191,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
             }
         })
         .await?;
+        looked_at(fleet, &waits).await?;
         fleet.control_plane.kill().await;
         fleet.control_plane.resume();
         // Beyond the lease of the former process.
@@ -206,6 +210,96 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
         standstill(fleet).await?;
         has(&muster(fleet, &["resume", "member1"]).await, "goes on")?;
         heartbeats::until(fleet, "the rest leaves", |view| at_least(40, view)).await
+    })
+    .await;
+}
+
+/// What the other commands tell in the middle of a drain that is paused.
+async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
+    let status = muster(fleet, &["status"]).await;
+    for part in [
+        "PAUSED:     all movement is paused by",
+        // By the settings that the leader publishes, and not by the defaults.
+        "Failover:   OFF",
+        "Pace:       4 a second (primary)",
+        ", 0 stranded",
+    ] {
+        has(&status, part)?;
+    }
+    let workloads = muster(fleet, &["get", "workloads", "-A", "-o", "wide"]).await;
+    let line = workloads
+        .lines()
+        .find(|it| it.contains(&format!("/{waits} ")));
+    has(line.unwrap_or(&workloads), "member1(2)")?;
+    has(line.unwrap_or(&workloads), "Paused")?;
+    let clusters = muster(fleet, &["get", "clusters"]).await;
+    has(&clusters, "failover.muster.io/drain:NoExecute")?;
+    has(
+        &muster(fleet, &["get", "clusters", "-o", "name"]).await,
+        "cluster.cluster.karmada.io/member1",
+    )?;
+    has(&muster(fleet, &["version"]).await, "Control plane:")?;
+    let template = format!("deployment/{waits}");
+    let why = muster(fleet, &["explain", &template, "-n", "default"]).await;
+    has(&why, "Stays where it is: all movement is paused")?;
+    let typo = muster(fleet, &["explain", "deployment/web-", "-n", "default"]).await;
+    has(&typo, "is it web-0 or web-1")?;
+    let gone = fleet.observer.view.bindings.list();
+    let moved = gone
+        .iter()
+        .find(|it| !it.spec.graceful_eviction_tasks.is_empty());
+    let moved = moved.map(|it| it.spec.resource.name.clone()).unwrap();
+    let why = muster(fleet, &["explain", "deploy", &moved, "-n", "default"]).await;
+    has(&why, "its copy there waits: ")?;
+    has(&why, "has not reported its copy yet")?;
+    has(
+        &muster(fleet, &["simulate", "--lost=member2"]).await,
+        "Failover is OFF",
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when_it_goes_on() {
+    let setting = Setting::named("application", 3)
+        .with_applications()
+        .flag("--resource-eviction-rate=50");
+    heartbeats::run(setting, async |fleet| {
+        has(
+            &muster(fleet, &["pause", "--reason=change freeze"]).await,
+            "paused",
+        )?;
+        let wish = json!({"propagateDeps": true, "failover": {"application": {
+            "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never",
+        }}});
+        fleet.place("web", "member1", &wish)?;
+        let api: Api<ResourceBinding> = Api::namespaced(fleet.client.clone(), "default");
+        let sick = json!({"status": {"aggregatedStatus": [
+            {"clusterName": "member1", "applied": true, "health": "Unhealthy"},
+        ]}});
+        api.patch_status("web", &PatchParams::default(), &Patch::Merge(sick))
+            .await?;
+        heartbeats::until(fleet, "it says why it stays", |view| {
+            let binding = view.bindings.get(Some("default"), "web");
+            let conditions = binding.map(|it| it.status().conditions.clone());
+            let mut conditions = conditions.into_iter().flatten();
+            let told = conditions.find(|it| it.type_ == "ApplicationFailoverPending");
+            match told {
+                Some(told) if told.status == "True" && told.reason == "Paused" => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await?;
+        let stays = |view: &View| match placed(view, "web") {
+            on if on == ["member1"] => Ok(()),
+            on => Err(format!("it is on {on:?}")),
+        };
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
+        has(&muster(fleet, &["resume"]).await, "Movement goes on")?;
+        heartbeats::until(fleet, "it moves", |view| match placed(view, "web") {
+            on if on == ["member1"] => Err("it is still there".to_owned()),
+            _ => Ok(()),
+        })
+        .await
     })
     .await;
 }

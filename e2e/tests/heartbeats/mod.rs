@@ -74,6 +74,16 @@ impl Setting {
         self.flag("--feature-gates=Failover=false")
     }
 
+    /// The same with failover of applications.
+    pub fn with_applications(mut self) -> Self {
+        for flag in &mut self.flags {
+            if flag.starts_with("--controllers=") {
+                flag.push_str(",applicationFailover");
+            }
+        }
+        self
+    }
+
     /// The same with `/metrics` of the control plane on this port.
     pub fn with_metrics(mut self, port: u16) -> Self {
         self.metrics = Some(port);
