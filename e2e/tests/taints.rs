@@ -15,6 +15,7 @@ use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -227,6 +228,32 @@ async fn a_policy_with_two_conditions_taints_the_cluster_where_both_hold() {
         report(fleet, "member1", "DiskFailed", "False").await;
         report(fleet, "member4", "DiskFailed", "True").await;
         until(fleet, "it follows", tainted_are(&["member4"])).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_taints_of_a_policy_go_with_it_whether_or_not_its_deletion_was_seen() {
+    heartbeats::run(Setting::named("deleted-policy", 3), async |fleet| {
+        let policies: Api<ClusterTaintPolicy> = Api::all(fleet.client.clone());
+        let delete = || async {
+            let options = DeleteParams::default();
+            policies.delete("failed-clusters", &options).await
+        };
+        report(fleet, "member1", "DiskFailed", "True").await;
+        for is_seen in [true, false] {
+            policy(fleet, "NoExecute", &[("DiskFailed", "In", "True")]).await?;
+            until(fleet, "it is tainted", tainted_are(&["member1"])).await?;
+            if is_seen {
+                delete().await?;
+            } else {
+                fleet.control_plane.kill().await;
+                delete().await?;
+                fleet.control_plane.resume();
+            }
+            until(fleet, "its taint goes", tainted_are(&[])).await?;
+        }
+        Ok(())
     })
     .await;
 }
