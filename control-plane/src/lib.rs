@@ -22,6 +22,8 @@
 //!   as `taintmanager` does, and the annotation with its history.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in
 //!   [`graceful_eviction`] (`assess`); removes completed `spec.gracefulEvictionTasks`.
+//! * `failoverHistory` watches Clusters, bindings and Works; decides in [`failovers`] (`ledger`,
+//!   `episode`, `cause`, `prune`); writes Failovers, which nothing reads to decide anything.
 //! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
@@ -100,6 +102,7 @@ mod detector;
 #[cfg(test)]
 mod deviations;
 pub mod eviction;
+mod failovers;
 mod fencing;
 pub mod fleet;
 pub mod fleet_api;

@@ -90,6 +90,7 @@ const CONTROL_PLANE: Floors = &[
     &["overrides"],
     &["binding"],
     &["application_failover"],
+    &["failovers"],
     &["rebalance"],
     &["detector"],
     &["status"],

@@ -7,11 +7,16 @@ mod heartbeats;
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use futures::StreamExt as _;
 use heartbeats::{Setting, left, placed, says};
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::observer::View;
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
@@ -300,6 +305,74 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
             _ => Ok(()),
         })
         .await
+    })
+    .await;
+}
+
+/// The records that there are, by cluster.
+async fn records(fleet: &HeartbeatFleet) -> anyhow::Result<Vec<Failover>> {
+    let api: Api<Failover> = Api::all(fleet.client.clone());
+    let mut all = api.list(&ListParams::default()).await?.items;
+    all.sort_by(|a, b| a.spec.cluster.cmp(&b.spec.cluster));
+    Ok(all)
+}
+
+/// Waits until the record of a cluster says something.
+async fn recorded(
+    fleet: &HeartbeatFleet,
+    cluster: &str,
+    holds: impl Fn(&FailoverStatus) -> bool,
+) -> anyhow::Result<FailoverStatus> {
+    let api: Api<Failover> = Api::all(fleet.client.clone());
+    let seen = std::pin::pin!(watcher(api, Config::default()).applied_objects());
+    let found = seen.filter_map(async |it| {
+        let it = it.ok().filter(|it| it.spec.cluster == cluster)?;
+        it.status.filter(&holds)
+    });
+    let found = tokio::time::timeout(Duration::from_secs(30), std::pin::pin!(found).next()).await;
+    let all = records(fleet).await?;
+    found
+        .ok()
+        .flatten()
+        .with_context(|| format!("no such record of {cluster}: {all:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_is_recorded_with_its_command_and_old_records_are_pruned() {
+    let setting = Setting::named("recorded", 4)
+        .without_failover()
+        .flag("--resource-eviction-rate=50")
+        .flag("--failover-history-limit=2");
+    heartbeats::run(setting, async |fleet| {
+        for cluster in ["member2", "member3"] {
+            muster(fleet, &["drain", cluster]).await;
+            recorded(fleet, cluster, |it| it.state == State::Active).await?;
+            muster(fleet, &["undrain", cluster]).await;
+            recorded(fleet, cluster, |it| it.state == State::Ended).await?;
+        }
+        place(fleet, 1, 3)?;
+        let pinned = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
+        fleet.place("pinned", "member1", &pinned)?;
+        muster(fleet, &["drain", "member1"]).await;
+        let record = recorded(fleet, "member1", |it| {
+            it.workloads.moved == 3 && it.workloads.stranded == 1
+        })
+        .await?;
+        anyhow::ensure!(record.cause.kind == CauseType::Drain, "{record:?}");
+        anyhow::ensure!(
+            record.cause.command.as_deref() == Some("kubectl muster drain member1"),
+            "{record:?}"
+        );
+        anyhow::ensure!(
+            record.stranded_reasons[0].reason == "NowhereToGo",
+            "{record:?}"
+        );
+        anyhow::ensure!(record.workloads.affected == 4, "{record:?}");
+        let kept = records(fleet).await?;
+        let kept: Vec<&str> = kept.iter().map(|it| &*it.spec.cluster).collect();
+        anyhow::ensure!(kept == ["member1", "member3"], "{kept:?}");
+        let told = muster(fleet, &["history", "--cluster", "member1"]).await;
+        has(&told, "Drain")
     })
     .await;
 }

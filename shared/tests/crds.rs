@@ -8,8 +8,8 @@ use std::{env, fs, path::PathBuf};
 
 use muster_shared::{
     api::{
-        self, binding, cluster, definition::Defined as _, interpreter, interpreter_webhook,
-        override_policy, policy, rebalancer, taint_policy, work,
+        self, binding, cluster, definition::Defined as _, failover_record, interpreter,
+        interpreter_webhook, override_policy, policy, rebalancer, taint_policy, work,
     },
     k8s::{CustomResourceDefinition, ResourceExt},
 };
@@ -411,6 +411,7 @@ fn round_trip(kind: &str, object: &Value) -> Result<Value, String> {
         "ClusterResourceBinding" => through::<binding::ClusterResourceBinding>(object),
         "ResourceBinding" => through::<binding::ResourceBinding>(object),
         "Work" => through::<work::Work>(object),
+        "Failover" => through::<failover_record::Failover>(object),
         "WorkloadRebalancer" => through::<rebalancer::WorkloadRebalancer>(object),
         "ResourceInterpreterWebhookConfiguration" => {
             through::<interpreter_webhook::ResourceInterpreterWebhookConfiguration>(object)

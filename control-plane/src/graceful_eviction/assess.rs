@@ -326,7 +326,11 @@ impl<'a> Situation<'a> {
 /// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster
 /// that was healthy before it was given more is not healthy enough until they run. Where the
 /// members scale the workload themselves, those that they want have to be ready, and one at least.
-fn runs_all(report: &AggregatedStatusItem, given: i32, members_scale: &dyn Fn() -> bool) -> bool {
+pub fn runs_all(
+    report: &AggregatedStatusItem,
+    given: i32,
+    members_scale: &dyn Fn() -> bool,
+) -> bool {
     let number = |name: &str| report.status.as_ref()?.0.get(name)?.as_i64();
     let Some(all) = number("replicas") else {
         return true;

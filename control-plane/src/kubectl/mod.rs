@@ -6,6 +6,7 @@ mod completion;
 mod explain;
 mod get;
 mod hands;
+mod history;
 mod interpret;
 mod join;
 mod register;
@@ -118,6 +119,9 @@ enum Question {
     Report(report::Options),
     /// Versions of this program, the control plane and the agents, and what does not fit together.
     Version(version::Options),
+    /// The failovers that were: when, why, how many workloads moved or could not, and how long it
+    /// took. With the name of one: its timeline.
+    History(history::Options),
     #[command(flatten)]
     Hand(hands::Hand),
 }
@@ -263,6 +267,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Join(options) => join::carry_out(client, &options).await,
         Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
+        Question::History(options) => history::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
         Question::Status(options) => return status::carry_out(client, &options).await,
         Question::Report(options) => {

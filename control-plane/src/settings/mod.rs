@@ -85,7 +85,7 @@ pub const GATES: [Gate; 8] = [
 ];
 
 /// Names that `--controllers` accepts, with the task of each.
-pub const CONTROLLERS: [(&str, &str); 15] = [
+pub const CONTROLLERS: [(&str, &str); 16] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -100,6 +100,7 @@ pub const CONTROLLERS: [(&str, &str); 15] = [
         "moving of applications from where they stay unhealthy",
     ),
     ("gracefulEviction", "clearing of graceful eviction tasks"),
+    ("failoverHistory", "records of failovers"),
     ("scheduler", "placement of bindings"),
     ("detector", "bindings from templates and policies"),
     ("binding", "Works from bindings"),
@@ -133,6 +134,9 @@ pub const SCHEDULER_PLUGINS: [&str; 6] = [
 
 /// Shortest `--fencing-margin`: agents look every two seconds.
 const LEAST_FENCING_MARGIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Most `--failover-history-entries`: two lists of so many are below 1 MiB, and etcd takes 1.5.
+const MOST_HISTORY_ENTRIES: usize = 500;
 
 /// All settings of the control plane.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
@@ -303,6 +307,18 @@ pub struct Settings {
     #[arg(long, default_value = "10m")]
     pub graceful_eviction_timeout: Duration,
 
+    /// Number of Failover objects that are kept as a history. The oldest ended ones are deleted; 0
+    /// keeps no history.
+    #[arg(long, default_value_t = 500, value_name = "NUMBER")]
+    pub failover_history_limit: usize,
+    /// Time after the end of a failover at which its Failover object is deleted.
+    #[arg(long, default_value = "2160h")]
+    pub failover_history_age: Duration,
+    /// Number of workloads that each list of a Failover object names at most, 500 or less; all are
+    /// counted.
+    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+    pub failover_history_entries: usize,
+
     /// Name of this scheduler: it places bindings whose policy names it.
     #[arg(long, default_value = "default-scheduler")]
     pub scheduler_name: String,
@@ -429,6 +445,11 @@ impl Settings {
                 LEAST_FENCING_MARGIN.as_secs()
             );
             return Err(Error::invalid("fencing-margin", problem));
+        }
+        if self.failover_history_entries > MOST_HISTORY_ENTRIES {
+            let problem =
+                format!("must be at most {MOST_HISTORY_ENTRIES}, so that an object holds them");
+            return Err(Error::invalid("failover-history-entries", problem));
         }
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {

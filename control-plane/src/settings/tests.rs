@@ -75,7 +75,10 @@ fn the_defaults_of_detection_are_those_of_karmada() {
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 11] = [
+    let cases: [(&str, Spoil); 12] = [
+        ("failover-history-entries", |s| {
+            s.failover_history_entries = 501;
+        }),
         ("evict-plugins", |s| s.evict_plugins = Words(Vec::new())),
         ("cluster-lease-renew-interval-fraction", |s| {
             s.cluster_lease_renew_interval_fraction = 1.0;

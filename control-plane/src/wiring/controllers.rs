@@ -13,8 +13,9 @@ use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, cluster, customizations, detector, eviction, graceful_eviction,
-    interpreter_webhooks, push, rebalance, registration, scheduler, status, taint,
+    application_failover, binding, cluster, customizations, detector, eviction, failovers,
+    graceful_eviction, interpreter_webhooks, push, rebalance, registration, scheduler, status,
+    taint,
 };
 
 /// What a controller needs to start.
@@ -56,6 +57,7 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("gracefulEviction", |it| {
         graceful_eviction::start(it.fleet, it.tasks);
     }),
+    ("failoverHistory", |it| failovers::start(it.fleet, it.tasks)),
     ("scheduler", |it| {
         scheduler::controller::start(it.fleet, it.tasks);
     }),

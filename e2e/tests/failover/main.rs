@@ -2,6 +2,7 @@
 //! may not break.
 
 mod applications;
+mod history;
 mod orders;
 mod support;
 

@@ -49,7 +49,7 @@ impl Setting {
     pub fn named(name: &'static str, clusters: usize) -> Self {
         let flags = [
             "--feature-gates=Failover=true",
-            "--controllers=cluster,clustertaintpolicy,taintmanager,gracefulEviction,scheduler",
+            "--controllers=cluster,clustertaintpolicy,taintmanager,gracefulEviction,failoverHistory,scheduler",
             "--leader-elect-lease-duration=5s",
             "--leader-elect-renew-deadline=4s",
             "--leader-elect-retry-period=500ms",

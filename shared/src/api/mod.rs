@@ -33,6 +33,7 @@ pub mod cluster;
 pub mod definition;
 mod eviction_task;
 mod failover;
+pub mod failover_record;
 pub mod interpreter;
 pub mod interpreter_webhook;
 pub mod override_policy;
@@ -79,6 +80,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         binding::ResourceBinding::crd(),
         work::Work::crd(),
         rebalancer::WorkloadRebalancer::crd(),
+        failover_record::Failover::crd(),
     ]
 }
 

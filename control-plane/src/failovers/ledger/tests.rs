@@ -1,0 +1,502 @@
+use muster_shared::api::failover_record::{FailoverWorkload, State};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::failovers::signs::Stranding;
+
+const LIMITS: Limits = Limits {
+    objects: 3,
+    entries: 4,
+    age: SignedDuration::from_hours(24),
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn cluster(name: &str, ready: (&str, i64), taints: &Value) -> Cluster {
+    serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "syncMode": "Pull", "taints": taints },
+        "status": { "conditions": [{
+            "type": "Ready", "status": ready.0, "reason": "R", "message": "m",
+            "lastTransitionTime": at(ready.1).to_string(),
+        }] },
+    }))
+    .unwrap()
+}
+
+fn silent(name: &str, since: i64) -> Cluster {
+    cluster(name, ("Unknown", since), &json!([]))
+}
+
+fn well(name: &str, since: i64) -> Cluster {
+    cluster(name, ("True", since), &json!([]))
+}
+
+fn key(name: &str) -> BindingKey {
+    BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// A workload that is on a cluster.
+fn on(name: &str, cluster: &str) -> Signs {
+    Signs {
+        key: key(name),
+        workload: FailoverWorkload {
+            kind: "Deployment".to_owned(),
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+        },
+        clusters: vec![cluster.to_owned()],
+        moves: Vec::new(),
+        is_healthy: false,
+        leaving: Vec::new(),
+        stranding: None,
+    }
+}
+
+fn moved(name: &str, from: &str, to: &str, second: i64) -> Signs {
+    let moved = Moved {
+        subject: Subject::Cluster,
+        from: from.to_owned(),
+        to: to.to_owned(),
+        at: at(second),
+        since: None,
+        cause: "taint x:NoExecute".to_owned(),
+    };
+    Signs {
+        moves: vec![moved],
+        leaving: vec![from.to_owned()],
+        ..on(name, to)
+    }
+}
+
+fn healthy(signs: Signs) -> Signs {
+    Signs {
+        is_healthy: true,
+        leaving: Vec::new(),
+        ..signs
+    }
+}
+
+fn failing(name: &str, from: &str, to: &str, second: i64, since: i64) -> Signs {
+    let mut signs = moved(name, from, to, second);
+    signs.moves[0].subject = Subject::Applications;
+    signs.moves[0].since = Some(at(since));
+    signs
+}
+
+fn stranded(name: &str, cluster: &str, reason: &str) -> Signs {
+    let stranding = Stranding {
+        reason: reason.to_owned(),
+        message: format!("has to leave {cluster} and stays"),
+    };
+    Signs {
+        stranding: Some(stranding),
+        ..on(name, cluster)
+    }
+}
+
+fn new(objects: impl IntoIterator<Item = Failover>, now: i64) -> Ledger {
+    Ledger::new(LIMITS, objects, at(now))
+}
+
+fn show_all(ledger: &mut Ledger, all: &[Signs], now: i64) {
+    for signs in all {
+        show(ledger, signs, now);
+    }
+}
+
+fn show(ledger: &mut Ledger, signs: &Signs, now: i64) {
+    ledger.binding(signs, &|_| false, &|_| None, at(now));
+}
+
+/// What a process writes: all that it wants.
+fn write(ledger: &mut Ledger, now: i64) -> Vec<Failover> {
+    let names: Vec<String> = ledger.episodes.keys().cloned().collect();
+    for name in names {
+        if let Some(wanted) = ledger.wanted(&name, at(now)) {
+            ledger.written(wanted);
+        }
+    }
+    let objects = ledger.episodes.values().filter_map(|it| it.object.clone());
+    objects.collect()
+}
+
+fn one(ledger: &mut Ledger, now: i64) -> Failover {
+    let all = write(ledger, now);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.into_iter().next().unwrap()
+}
+
+fn second(time: Option<&muster_shared::k8s::Time>) -> Option<i64> {
+    time.map(|it| it.0.as_second() - at(0).as_second())
+}
+
+#[test]
+fn a_lost_cluster_has_a_record_with_the_whole_story() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let tainted =
+        json!([{ "key": "failed", "effect": "PreferNoExecute", "timeAdded": at(45).to_string() }]);
+    let tainted = cluster("m1", ("Unknown", 40), &tainted);
+    ledger.cluster(&tainted, Some(at(10)), at(45));
+    let placed = ["a", "b", "c"].map(|it| (key(it), vec!["m1".to_owned(), "m2".to_owned()]));
+    ledger.census(placed.into_iter());
+    show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
+    show(&mut ledger, &moved("b", "m1", "m3", 52), 52);
+    show(&mut ledger, &stranded("c", "m1", "NowhereToGo"), 53);
+    show(&mut ledger, &healthy(moved("a", "m1", "m2", 50)), 60);
+    let record = one(&mut ledger, 61);
+    let status = record.status.as_ref().unwrap();
+    assert_eq!(record.name_any(), "m1-20270115-080010");
+    assert_eq!(status.cause.kind, CauseType::ClusterUnreachable);
+    assert_eq!(status.state, State::Active);
+    assert_eq!(second(record.spec.start_time.as_ref()), Some(10));
+    let times = &status.times;
+    for (what, time, expected) in [
+        ("silent", &times.silent_since, Some(10)),
+        ("not ready", &times.not_ready, Some(40)),
+        ("tainted", &times.tainted, Some(45)),
+        ("first", &times.first_move, Some(50)),
+        ("last", &times.last_move, Some(52)),
+        ("healthy", &times.healthy, None),
+        ("cleaned", &times.cleaned, None),
+        ("recovered", &times.recovered, None),
+    ] {
+        assert_eq!(second(time.as_ref()), expected, "{what}");
+    }
+    let counts = status.workloads;
+    assert_eq!((counts.affected, counts.moved, counts.healthy), (3, 2, 1));
+    assert_eq!((counts.stranded, counts.stranded_now), (1, 1));
+    let targets: Vec<_> = status
+        .targets
+        .iter()
+        .map(|it| (&*it.cluster, it.workloads))
+        .collect();
+    assert_eq!(targets, [("m2", 1), ("m3", 1)]);
+    assert_eq!(status.stranded[0].workload.name, "c");
+    assert_eq!(status.time_to_healthy.as_ref().unwrap().median_seconds, 50);
+
+    show(&mut ledger, &healthy(moved("b", "m1", "m3", 52)), 80);
+    ledger.cluster(&well("m1", 100), None, at(100));
+    let record = one(&mut ledger, 103);
+    let status = record.status.unwrap();
+    assert_eq!(status.state, State::Ended);
+    assert_eq!(second(status.times.healthy.as_ref()), Some(80));
+    assert_eq!(second(status.times.recovered.as_ref()), Some(100));
+    assert_eq!(second(status.times.ended.as_ref()), Some(100));
+    assert_eq!(status.workloads.stranded, 1, "the most that there were");
+    assert_eq!(status.workloads.stranded_now, 0);
+}
+
+/// What a process that is killed at any moment wrote before is completed by the next from what the
+/// bindings and clusters say, and comes to the same.
+#[test]
+fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
+    type Step = (i64, fn(&mut Vec<Signs>, &mut Cluster));
+    // What the API holds after each step.
+    let steps: [Step; 8] = [
+        (40, |_, cluster| *cluster = silent("m1", 40)),
+        (50, |all, _| all[0] = moved("a", "m1", "m2", 50)),
+        (51, |all, _| all[1] = moved("b", "m1", "m2", 51)),
+        (52, |all, _| all[2] = stranded("c", "m1", "NowhereToGo")),
+        (60, |all, _| all[0] = healthy(all[0].clone())),
+        (61, |all, _| all[2] = moved("c", "m1", "m3", 61)),
+        (62, |all, _| all[2] = healthy(all[2].clone())),
+        (63, |all, _| all[1] = healthy(all[1].clone())),
+    ];
+    // The record is written after every step, or only before the death of the process.
+    for (dies_after, writes_until) in
+        (0..=steps.len()).flat_map(|it| (0..=it).map(move |w| (it, w)))
+    {
+        let mut all = ["a", "b", "c"].map(|it| on(it, "m1")).to_vec();
+        let mut place = well("m1", 0);
+        let mut ledger = new([], 0);
+        let mut objects = Vec::new();
+        for (n, (now, step)) in steps.iter().enumerate() {
+            if n == dies_after {
+                ledger = new(objects.clone(), *now);
+                load(&mut ledger, &place, &all, *now);
+            }
+            step(&mut all, &mut place);
+            ledger.cluster(&place, Some(at(10)), at(*now));
+            show_all(&mut ledger, &all, *now);
+            if n < writes_until || n >= dies_after {
+                objects = write(&mut ledger, *now);
+            }
+        }
+        if dies_after == steps.len() {
+            ledger = new(objects.clone(), 64);
+            load(&mut ledger, &place, &all, 64);
+        }
+        let record = one(&mut ledger, 64);
+        let status = record.status.unwrap();
+        let counts = status.workloads;
+        let why = format!("killed after {dies_after}, written until {writes_until}");
+        assert_eq!((counts.moved, counts.healthy), (3, 3), "{why}");
+        assert_eq!(second(status.times.first_move.as_ref()), Some(50), "{why}");
+        assert_eq!(second(status.times.last_move.as_ref()), Some(61), "{why}");
+        assert_eq!(
+            second(status.times.silent_since.as_ref()),
+            Some(10),
+            "{why}"
+        );
+        let targets: Vec<_> = status
+            .targets
+            .iter()
+            .map(|it| (&*it.cluster, it.workloads))
+            .collect();
+        assert_eq!(targets, [("m2", 2), ("m3", 1)], "{why}");
+        assert_eq!(status.moves.len(), 3, "{why}");
+        let again = write(&mut ledger, 64);
+        assert_eq!(
+            Some(&again[0].status.clone().unwrap().workloads),
+            Some(&counts),
+            "{why}"
+        );
+    }
+}
+
+fn load(ledger: &mut Ledger, cluster: &Cluster, all: &[Signs], now: i64) {
+    ledger.cluster(cluster, Some(at(10)), at(now));
+    show_all(ledger, all, now);
+    ledger.loaded(at(now));
+}
+
+#[test]
+fn more_than_the_lists_hold_is_counted_once_whoever_counts() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let names: Vec<String> = (0..10).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        show(&mut ledger, &healthy(moved(name, "m1", "m2", 50)), 60);
+    }
+    let before = one(&mut ledger, 60);
+    assert_eq!(before.status.as_ref().unwrap().moves.len(), LIMITS.entries);
+    // Of the ten one is gone, one is ill again, and one more has moved.
+    let mut next = new([before.clone()], 70);
+    let mut all: Vec<Signs> = names[1..]
+        .iter()
+        .map(|name| healthy(moved(name, "m1", "m2", 50)))
+        .collect();
+    all[7].is_healthy = false;
+    all.push(moved("w10", "m1", "m2", 69));
+    load(&mut next, &silent("m1", 40), &all, 70);
+    let after = one(&mut next, 70).status.unwrap();
+    // The one that is gone hides the new one; never is more counted than there was.
+    assert!(
+        (10..=11).contains(&after.workloads.moved),
+        "{:?}",
+        after.workloads
+    );
+    assert_eq!(after.workloads.healthy, 10);
+    show(&mut next, &healthy(all[7].clone()), 75);
+    show(&mut next, &healthy(moved("w11", "m1", "m2", 76)), 77);
+    let later = one(&mut next, 80).status.unwrap();
+    assert_eq!(later.workloads.moved, after.workloads.moved + 1);
+    assert_eq!(
+        later.workloads.healthy, 11,
+        "the ill one was counted before"
+    );
+}
+
+#[test]
+fn a_fleet_at_rest_writes_nothing_nor_does_the_next_process() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let all = [
+        healthy(moved("a", "m1", "m2", 50)),
+        moved("b", "m1", "m2", 51),
+        stranded("c", "m1", "NowhereToGo"),
+    ];
+    show_all(&mut ledger, &all, 60);
+    let record = one(&mut ledger, 61);
+    let name = record.name_any();
+    for now in [70, 1_000, 1_000_000] {
+        ledger.cluster(&silent("m1", 40), Some(at(10)), at(now));
+        show_all(&mut ledger, &all, now);
+        assert_eq!(ledger.wanted(&name, at(now)), None, "{now}");
+        let mut next = new([record.clone()], now);
+        load(&mut next, &silent("m1", 40), &all, now);
+        assert_eq!(next.wanted(&name, at(now)), None, "{now}");
+        assert_eq!(next.episodes.len(), 1);
+        let tally = next.take_tally();
+        assert_eq!(tally, Tally::default(), "nothing is counted again");
+    }
+}
+
+#[test]
+fn what_recovered_while_no_process_looked_is_recorded_from_the_bindings() {
+    for (age, expected) in [(30, 1), (3_599, 1), (3_700, 0)] {
+        let mut ledger = new([], 50 + age);
+        ledger.cluster(&well("m1", 60), None, at(50 + age));
+        show(&mut ledger, &healthy(moved("a", "m1", "m2", 50)), 50 + age);
+        ledger.loaded(at(50 + age));
+        let found = write(&mut ledger, 50 + age);
+        assert_eq!(found.len(), expected, "{age}");
+        for it in found {
+            let status = it.status.unwrap();
+            assert_eq!((status.state, status.workloads.moved), (State::Ended, 1));
+            assert_eq!(status.cause.message, "taint x:NoExecute");
+        }
+    }
+}
+
+#[test]
+fn a_drain_names_the_command_and_a_permanent_taint_is_no_failover() {
+    let taint =
+        |key: &str| json!([{ "key": key, "effect": "NoExecute", "timeAdded": at(5).to_string() }]);
+    let mut ledger = new([], 0);
+    let drain = muster_shared::names::taint::DRAIN;
+    ledger.cluster(&cluster("m1", ("True", 0), &taint(drain)), None, at(6));
+    let gpu = cluster("m2", ("True", 0), &taint("gpu"));
+    ledger.cluster(&gpu, None, at(6));
+    let record = one(&mut ledger, 7).status.unwrap();
+    assert_eq!(record.cause.kind, CauseType::Drain);
+    assert_eq!(record.cause.command.unwrap(), "kubectl muster drain m1");
+    // It is one for a workload that leaves it, or cannot.
+    for signs in [
+        moved("a", "m2", "m3", 9),
+        stranded("a", "m2", "NowhereToGo"),
+    ] {
+        let mut ledger = new([], 0);
+        let found = |_: &str| trouble(&gpu, None, at(9));
+        ledger.binding(&signs, &|_| false, &found, at(9));
+        let record = one(&mut ledger, 9);
+        assert_eq!(record.status.unwrap().cause.kind, CauseType::Taint);
+        assert_eq!(second(record.spec.start_time.as_ref()), Some(5));
+    }
+}
+
+#[test]
+fn a_cluster_that_comes_and_goes_has_one_record() {
+    let mut ledger = new([], 0);
+    for n in 0..20 {
+        let start = n * 60;
+        ledger.cluster(&silent("m1", start), None, at(start));
+        write(&mut ledger, start);
+        ledger.cluster(&well("m1", start + 30), None, at(start + 30));
+        write(&mut ledger, start + 30);
+    }
+    let record = one(&mut ledger, 1_200).status.unwrap();
+    assert_eq!((record.relapses, record.state), (19, State::Ended));
+    // After a rest it is another one.
+    ledger.cluster(&silent("m1", 2_000), None, at(2_000));
+    assert_eq!(write(&mut ledger, 2_000).len(), 2);
+}
+
+#[test]
+fn a_failover_after_a_moment_in_which_nothing_happened_is_explained_by_itself() {
+    let mut ledger = new([], 0);
+    let not_ready = cluster("m1", ("False", 0), &json!([]));
+    ledger.cluster(&not_ready, None, at(0));
+    write(&mut ledger, 3);
+    ledger.cluster(&well("m1", 5), None, at(5));
+    write(&mut ledger, 8);
+    ledger.cluster(&silent("m1", 60), Some(at(50)), at(60));
+    show(&mut ledger, &healthy(moved("a", "m1", "m2", 70)), 80);
+    let status = one(&mut ledger, 80).status.unwrap();
+    assert_eq!(status.cause.kind, CauseType::ClusterUnreachable);
+    assert_eq!(second(status.times.silent_since.as_ref()), Some(50));
+    assert_eq!(second(status.times.not_ready.as_ref()), Some(60));
+    assert_eq!(status.time_to_healthy.unwrap().median_seconds, 30);
+    assert_eq!(status.relapses, 1);
+}
+
+#[test]
+fn application_failovers_of_a_cluster_share_a_record() {
+    let mut ledger = new([], 0);
+    for n in 0..50 {
+        let signs = failing(&format!("w{n}"), "m1", "m2", 100 + n, 10);
+        show(&mut ledger, &signs, 100 + n);
+        show(&mut ledger, &healthy(signs), 105 + n);
+        write(&mut ledger, 105 + n);
+    }
+    let record = one(&mut ledger, 200);
+    assert_eq!(record.name_any(), "m1-applications-20270115-080010");
+    let status = record.status.unwrap();
+    assert_eq!(status.cause.kind, CauseType::ApplicationFailure);
+    assert_eq!((status.workloads.moved, status.workloads.healthy), (50, 50));
+    assert_eq!(status.state, State::Ended);
+    show(&mut ledger, &failing("w0", "m1", "m3", 2_000, 1_900), 2_000);
+    assert_eq!(write(&mut ledger, 2_000).len(), 2);
+}
+
+#[test]
+fn no_more_records_than_allowed_are_kept_and_those_of_what_goes_on_stay() {
+    let mut ledger = new([], 0);
+    let name = |n: i64| format!("m{n}");
+    for n in 0..5 {
+        ledger.cluster(&silent(&name(n), n * 10), None, at(n * 10));
+        write(&mut ledger, n * 10);
+    }
+    assert_eq!(ledger.episodes.len(), 3, "the others are not recorded");
+    assert_eq!(ledger.take_tally().refused, 2);
+    // Those that end make room.
+    ledger.cluster(&well("m1", 60), None, at(60));
+    write(&mut ledger, 60);
+    ledger.cluster(&silent("m3", 30), None, at(70));
+    assert_eq!(ledger.surplus(), ["m1-20270115-080010"]);
+    for name in ledger.surplus() {
+        ledger.deleted(&name, at(70));
+    }
+    let kept: Vec<_> = write(&mut ledger, 70);
+    let kept: Vec<_> = kept.iter().map(|it| &*it.spec.cluster).collect();
+    assert_eq!(kept, ["m0", "m2", "m3"]);
+    // What was pruned does not come again from what bindings remember.
+    show(&mut ledger, &moved("a", "m1", "m2", 15), 75);
+    assert_eq!(ledger.episodes.len(), 3);
+    // Old ones go by their age.
+    ledger.cluster(&well("m0", 80), None, at(80));
+    write(&mut ledger, 80);
+    ledger.prune(at(80 + 24 * 3_600));
+    assert_eq!(ledger.surplus(), [""; 0]);
+    ledger.prune(at(81 + 24 * 3_600));
+    assert_eq!(ledger.surplus(), ["m0-20270115-080000"]);
+}
+
+#[test]
+fn a_record_that_is_deleted_by_hand_comes_again_while_the_failover_goes_on() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), None, at(40));
+    show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
+    let record = one(&mut ledger, 50);
+    ledger.deleted(&record.name_any(), at(55));
+    assert_eq!(one(&mut ledger, 55).status, record.status);
+    show(&mut ledger, &healthy(moved("a", "m1", "m2", 50)), 60);
+    ledger.cluster(&well("m1", 70), None, at(70));
+    one(&mut ledger, 70);
+    ledger.deleted(&record.name_any(), at(75));
+    show(&mut ledger, &healthy(moved("a", "m1", "m2", 50)), 76);
+    assert_eq!(write(&mut ledger, 80), []);
+}
+
+#[test]
+fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), None, at(40));
+    for n in 0..10_000 {
+        let signs = moved(
+            &format!("w{n}"),
+            "m1",
+            &format!("m{}", n % 200),
+            50 + n / 200,
+        );
+        show(&mut ledger, &signs, 50 + n / 200);
+        show(&mut ledger, &healthy(signs), 60 + n / 200);
+    }
+    let record = one(&mut ledger, 200);
+    let size = json!(record).to_string().len();
+    assert!(size < 20_000, "{size}");
+    let status = record.status.unwrap();
+    assert_eq!(
+        (status.workloads.moved, status.workloads.healthy),
+        (10_000, 10_000)
+    );
+    let named: u32 = status.targets.iter().map(|it| it.workloads).sum();
+    assert_eq!(named + status.other_targets, 10_000);
+}

@@ -1,0 +1,367 @@
+//! `kubectl muster history`: the failovers that were, and one of them with its timeline.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWorkload};
+use muster_shared::client;
+use muster_shared::k8s::{Api, Client, Time};
+
+use super::table::Table;
+
+/// Objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON document: the objects Failover.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Name of one failover, which is shown with its timeline. Without it all are listed, the
+    /// latest first.
+    name: Option<String>,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Only failovers of this cluster.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    cluster: Option<String>,
+}
+
+/// The history, or one failover.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
+    let api: Api<Failover> = Api::all(client);
+    if let Some(name) = &options.name {
+        let found = api.get(name).await;
+        let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
+        return Ok(match options.output {
+            Format::Table => story(&found),
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(&found)?),
+        });
+    }
+    let mut all = list(&api).await?;
+    all.retain(|it| {
+        options
+            .cluster
+            .as_ref()
+            .is_none_or(|name| it.spec.cluster == *name)
+    });
+    sort(&mut all);
+    Ok(match options.output {
+        Format::Table if all.is_empty() => "No failover is recorded.\n".to_owned(),
+        Format::Table => table(&all),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&all)?),
+    })
+}
+
+async fn list(api: &Api<Failover>) -> anyhow::Result<Vec<Failover>> {
+    let mut page = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await;
+        let list = list.map_err(|error| failed("list failovers", &error))?;
+        found.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(found),
+        }
+    }
+}
+
+fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
+    anyhow::anyhow!("cannot {step}: {}", client::brief(error))
+}
+
+/// The latest first.
+fn sort(all: &mut [Failover]) {
+    let start = |it: &Failover| it.spec.start_time.as_ref().map(|it| it.0);
+    all.sort_by(|a, b| {
+        start(b)
+            .cmp(&start(a))
+            .then_with(|| a.name_any().cmp(&b.name_any()))
+    });
+}
+
+fn table(all: &[Failover]) -> String {
+    let mut table = Table::new([
+        "WHEN",
+        "NAME",
+        "CLUSTER",
+        "CAUSE",
+        "WORKLOADS",
+        "MOVED",
+        "HEALTHY",
+        "STRANDED",
+        "MEDIAN",
+        "95%",
+        "STATE",
+    ]);
+    for it in all {
+        let status = it.status.clone().unwrap_or_default();
+        let counts = status.workloads;
+        let (median, p95) = durations(&status);
+        table.row([
+            moment(it.spec.start_time.as_ref()),
+            it.name_any(),
+            it.spec.cluster.clone(),
+            status.cause.kind.to_string(),
+            counts.affected.to_string(),
+            counts.moved.to_string(),
+            counts.healthy.to_string(),
+            counts.stranded.to_string(),
+            median,
+            p95,
+            status.state.to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn durations(status: &FailoverStatus) -> (String, String) {
+    let none = || "-".to_owned();
+    let times = status.time_to_healthy.as_ref();
+    times.map_or_else(
+        || (none(), none()),
+        |it| (passed(it.median_seconds), passed(it.p95_seconds)),
+    )
+}
+
+fn moment(time: Option<&Time>) -> String {
+    time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
+}
+
+/// A duration as kubectl writes it, of two units at most.
+fn passed(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+fn story(failover: &Failover) -> String {
+    let status = failover.status.clone().unwrap_or_default();
+    let (cause, counts) = (&status.cause, status.workloads);
+    let mut text = format!(
+        "{}: {} of {}, {}\n",
+        failover.name_any(),
+        cause.kind,
+        failover.spec.cluster,
+        status.state.as_str().to_lowercase(),
+    );
+    for (what, value) in [
+        ("Cause", cause.message.clone()),
+        ("Taints", cause.taints.join(", ")),
+        ("Policies", cause.policies.join(", ")),
+        ("Command", cause.command.clone().unwrap_or_default()),
+    ] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{what}: {value}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "Workloads: {} in the cluster, {} moved, {} of them healthy elsewhere, at most {} stranded",
+        counts.affected, counts.moved, counts.healthy, counts.stranded
+    );
+    let (median, p95) = durations(&status);
+    if status.time_to_healthy.is_some() {
+        let _ = writeln!(
+            text,
+            "From the cause to healthy: median {median}, 95% within {p95}"
+        );
+    }
+    let _ = write!(text, "\n{}", timeline(failover, &status));
+    if !status.targets.is_empty() {
+        let mut table = Table::new(["TO", "WORKLOADS"]);
+        for it in &status.targets {
+            table.row([it.cluster.clone(), it.workloads.to_string()]);
+        }
+        if status.other_targets > 0 {
+            table.row(["others".to_owned(), status.other_targets.to_string()]);
+        }
+        let _ = write!(text, "\n{table}");
+    }
+    if !status.stranded_reasons.is_empty() {
+        let mut table = Table::new(["STRANDED", "WORKLOADS"]);
+        for it in &status.stranded_reasons {
+            table.row([it.reason.clone(), it.workloads.to_string()]);
+        }
+        let _ = write!(text, "\n{table}");
+        for it in &status.stranded {
+            let _ = writeln!(text, "  {}: {}", title(&it.workload), it.message);
+        }
+    }
+    if !status.moves.is_empty() {
+        let mut table = Table::new(["WORKLOAD", "TO", "MOVED", "HEALTHY"]);
+        for it in &status.moves {
+            table.row([
+                title(&it.workload),
+                it.to.clone(),
+                moment(it.time.as_ref()),
+                moment(it.healthy.as_ref()),
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+        let listed = u32::try_from(status.moves.len()).unwrap_or(u32::MAX);
+        if counts.moved > listed {
+            let _ = writeln!(text, "and {} more", counts.moved - listed);
+        }
+    }
+    text
+}
+
+fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
+    let times = &status.times;
+    let steps = [
+        (&times.silent_since, "last heartbeat"),
+        (&times.not_ready, "the cluster is not ready"),
+        (
+            &times.tainted,
+            "the cluster has a taint by which workloads leave",
+        ),
+        (&times.first_move, "the first workload is placed elsewhere"),
+        (&times.last_move, "the last workload is placed elsewhere"),
+        (&times.healthy, "all that moved are healthy elsewhere"),
+        (&times.recovered, "the cause is over"),
+        (&times.cleaned, "the last old copy is removed"),
+        (&times.ended, "the failover has ended"),
+    ];
+    let start = failover.spec.start_time.as_ref().map(|it| it.0);
+    let mut steps: Vec<(Timestamp, &str)> = steps
+        .into_iter()
+        .filter_map(|(time, what)| Some((time.as_ref()?.0, what)))
+        .collect();
+    steps.sort_by_key(|(time, _)| *time);
+    let mut table = Table::new(["TIME", "AFTER", "STEP"]);
+    for (time, what) in steps {
+        let after = time.duration_since(start.unwrap_or(time)).as_secs();
+        let after = u64::try_from(after).map_or_else(|_| "-".to_owned(), passed);
+        table.row([format!("{time:.0}"), after, what.to_owned()]);
+    }
+    if status.relapses > 0 {
+        return format!("{table}The cause returned {} times.\n", status.relapses);
+    }
+    table.to_string()
+}
+
+fn title(workload: &FailoverWorkload) -> String {
+    let FailoverWorkload {
+        kind,
+        namespace,
+        name,
+    } = workload;
+    match namespace {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failover() -> Failover {
+        serde_json::from_value(json!({
+            "metadata": { "name": "m1-20260101-000000" },
+            "spec": { "cluster": "m1", "subject": "Cluster", "startTime": "2026-01-01T00:00:00Z" },
+            "status": {
+                "state": "Ended",
+                "cause": {
+                    "type": "Drain", "message": "a person drains the cluster",
+                    "taints": ["failover.muster.io/drain:NoExecute"],
+                    "command": "kubectl muster drain m1",
+                },
+                "times": {
+                    "tainted": "2026-01-01T00:00:00Z", "firstMove": "2026-01-01T00:00:02Z",
+                    "healthy": "2026-01-01T00:03:20Z", "ended": "2026-01-01T05:00:00Z",
+                },
+                "relapses": 1,
+                "workloads": { "affected": 3, "moved": 2, "healthy": 2, "stranded": 1, "strandedNow": 0 },
+                "targets": [{ "cluster": "m2", "workloads": 2 }],
+                "strandedReasons": [{ "reason": "NowhereToGo", "workloads": 1 }],
+                "stranded": [{
+                    "workload": { "kind": "Deployment", "namespace": "shop", "name": "pinned" },
+                    "reason": "NowhereToGo", "message": "has to leave m1 and stays: no room",
+                }],
+                "timeToHealthy": { "medianSeconds": 20, "p95Seconds": 200, "counts": [] },
+                "moves": [{
+                    "workload": { "kind": "ClusterRole", "name": "web" }, "to": "m2",
+                    "time": "2026-01-01T00:00:02Z",
+                }],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_list_has_one_line_for_each_failover_the_latest_first() {
+        let mut later = failover();
+        later.metadata.name = Some("m2-later".to_owned());
+        later.spec.start_time = Some(Time("2026-02-01T00:00:00Z".parse().unwrap()));
+        later.status = None;
+        let mut all = vec![failover(), later];
+        sort(&mut all);
+        let text = table(&all);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|it| it.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1][..2], ["2026-02-01T00:00:00Z", "m2-later"]);
+        assert_eq!(
+            lines[2],
+            [
+                "2026-01-01T00:00:00Z",
+                "m1-20260101-000000",
+                "m1",
+                "Drain",
+                "3",
+                "2",
+                "2",
+                "1",
+                "20s",
+                "3m20s",
+                "Ended"
+            ]
+        );
+    }
+
+    #[test]
+    fn one_failover_is_told_with_its_steps_in_their_order() {
+        let text = story(&failover());
+        let mut rest = text.as_str();
+        for part in [
+            "m1-20260101-000000: Drain of m1, ended",
+            "Command: kubectl muster drain m1",
+            "3 in the cluster, 2 moved, 2 of them healthy elsewhere, at most 1 stranded",
+            "median 20s, 95% within 3m20s",
+            "2026-01-01T00:00:00Z   0s      the cluster has a taint",
+            "2026-01-01T00:00:02Z   2s      the first workload",
+            "2026-01-01T00:03:20Z   3m20s   all that moved",
+            "2026-01-01T05:00:00Z   5h0m    the failover has ended",
+            "The cause returned 1 times.",
+            "m2   2",
+            "NowhereToGo   1",
+            "Deployment shop/pinned: has to leave m1 and stays: no room",
+            "ClusterRole web   m2   2026-01-01T00:00:02Z   -",
+            "and 1 more",
+        ] {
+            let at = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("{part:?} is not in\n{text}"));
+            rest = &rest[at..];
+        }
+    }
+}
