@@ -103,8 +103,8 @@ async fn is_complete(story: &Story, moved: &BTreeSet<String>) -> anyhow::Result<
     anyhow::ensure!(told.contains("last heartbeat"), "{told}");
     let json: Value = serde_json::from_str(&muster(story, &["-o", "json"]).await?)?;
     let all = json.as_array().context("a list")?;
-    let named = all.iter().any(|it| it["spec"]["cluster"] == VICTIM);
-    anyhow::ensure!(named, "{json}");
+    let is_told = all.iter().any(|it| it["spec"]["cluster"] == VICTIM);
+    anyhow::ensure!(is_told, "{json}");
     Ok(())
 }
 

@@ -341,7 +341,7 @@ pub struct SecondsCount {
     pub workloads: u32,
 }
 
-/// Workload that was placed elsewhere.
+/// Placement of a workload elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["workload", "to", "time"]))]
