@@ -160,7 +160,7 @@ impl Recorder {
                 };
                 match change {
                     Change::Applied { new, .. } => {
-                        recorder.with(|ledger, _| ledger.seen(new));
+                        recorder.with(|ledger, now| recorder.record(ledger, new, now));
                     }
                     Change::Deleted { old } => {
                         recorder.with(|ledger, now| ledger.deleted(&old.name_any(), now));
@@ -198,17 +198,41 @@ impl Recorder {
             return;
         }
         let shutdown = self.fleet.shutdown.clone();
-        if shutdown
-            .run_until_cancelled(self.records.synced())
-            .await
-            .is_none()
-        {
+        if shutdown.run_until_cancelled(self.known()).await.is_none() {
             return;
         }
         self.load(limits);
         let pause = || shutdown.run_until_cancelled(tokio::time::sleep(PRUNE));
         while pause().await.is_some() {
             self.with(Ledger::prune);
+        }
+    }
+
+    /// Waits until the records are known, and says once why they are not.
+    async fn known(&self) {
+        let synced = self.records.synced();
+        let trouble = async {
+            loop {
+                tokio::time::sleep(BATCH).await;
+                if let Some(reason) = self.records.trouble() {
+                    return reason;
+                }
+            }
+        };
+        tokio::select! {
+            () = synced => return,
+            reason = trouble => tracing::warn!(
+                reason,
+                "failovers are not recorded: apply the definitions of this version to the fleet API"
+            ),
+        }
+        self.records.synced().await;
+    }
+
+    /// A record as the watch shows it.
+    fn record(&self, ledger: &mut Ledger, record: &Failover, now: Timestamp) {
+        if ledger.seen(record, now) {
+            self.show_bindings(ledger, now);
         }
     }
 
@@ -228,14 +252,19 @@ impl Recorder {
                 ledger.cluster_gone(&name, now);
             }
         }
+        self.show_bindings(&mut ledger, now);
+        self.publish(&mut ledger);
+        *guard = Some(ledger);
+    }
+
+    /// Shows all that bindings remember to records that another process wrote.
+    fn show_bindings(&self, ledger: &mut Ledger, now: Timestamp) {
         let mut bindings = self.bindings();
         bindings.sort_by_cached_key(AnyBinding::key);
         for binding in &bindings {
-            self.binding(&mut ledger, binding, now);
+            self.binding(ledger, binding, now);
         }
         ledger.loaded(now);
-        self.publish(&mut ledger);
-        *guard = Some(ledger);
     }
 
     fn bindings(&self) -> Vec<AnyBinding> {
@@ -327,14 +356,21 @@ impl Recorder {
         if let Some(rest) = passed.and_then(|passed| CENSUS.checked_sub(passed)) {
             return Some(rest).filter(|rest| !rest.is_zero());
         }
-        let mut ledger = self.lock();
-        let ledger = ledger.as_mut()?;
-        let all = self.bindings();
-        let clusters = |it: &AnyBinding| {
-            let clusters = it.spec().clusters.iter();
-            clusters.map(|it| it.name.clone()).collect()
-        };
-        ledger.census(all.iter().map(|it| (it.key(), clusters(it))));
+        let failed = self.lock().as_ref()?.failed_clusters();
+        if failed.is_empty() {
+            return None;
+        }
+        // Watches wait for the ledger: all bindings are looked at without it.
+        let placed = self.bindings().into_iter().filter_map(|it| {
+            let clusters = it.spec().clusters.iter().map(|it| &it.name);
+            let clusters: Vec<_> = clusters
+                .filter(|it| failed.contains(*it))
+                .cloned()
+                .collect();
+            (!clusters.is_empty()).then(|| (it.key(), clusters))
+        });
+        let placed: Vec<_> = placed.collect();
+        self.lock().as_mut()?.census(placed.into_iter());
         *counted = Some(Instant::now());
         None
     }

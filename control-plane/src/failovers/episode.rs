@@ -151,6 +151,9 @@ impl Episode {
 
     /// Another one of the same cluster begins.
     pub fn close(&mut self, now: Timestamp) {
+        if self.spec.subject == Subject::Cluster {
+            self.recover(now);
+        }
         if self.ended().is_none() {
             let recovered = self.status.times.recovered.clone();
             self.status.times.ended = Some(recovered.unwrap_or_else(|| Time(whole(now))));

@@ -85,10 +85,28 @@ impl Ledger {
             tally: Tally::default(),
         };
         for object in objects {
-            let name = object.name_any();
-            ledger.insert(name, Episode::read(object), now);
+            ledger.take_in(object, now);
         }
         ledger
+    }
+
+    /// Adds the object of another process. Of two failovers of one cluster the later one goes on:
+    /// two processes may have begun one each.
+    fn take_in(&mut self, object: Failover, now: Timestamp) {
+        let (name, episode) = (object.name_any(), Episode::read(object));
+        let place = place(&episode);
+        let before = self.last.get(&place).cloned();
+        self.insert(name.clone(), episode, now);
+        let last = self.last.get(&place);
+        let others = [Some(name), before].into_iter().flatten();
+        for other in others.filter(|it| last != Some(it)) {
+            if let Some(episode) = self.episodes.get_mut(&other)
+                && episode.ended().is_none()
+            {
+                episode.close(now);
+                self.dirty.insert(other);
+            }
+        }
     }
 
     fn insert(&mut self, name: String, episode: Episode, now: Timestamp) {
@@ -253,21 +271,21 @@ impl Ledger {
         self.concerns.contains_key(key)
     }
 
-    /// Counts of the workloads that are in clusters with a failover and did not leave.
+    /// Clusters with a failover whose cause lasts.
+    pub fn failed_clusters(&self) -> BTreeSet<String> {
+        let places = self.last.iter();
+        let failed = places.filter(|((_, subject), name)| {
+            let episode = self.episodes.get(*name);
+            *subject == Subject::Cluster
+                && episode.is_some_and(|it| it.status.times.recovered.is_none())
+        });
+        failed.map(|((cluster, _), _)| cluster.clone()).collect()
+    }
+
+    /// Counts the workloads that are in clusters with a failover and did not leave.
     pub fn census(&mut self, placed: impl Iterator<Item = (BindingKey, Vec<String>)>) {
-        let mut here: BTreeMap<&str, u32> = BTreeMap::new();
-        for ((cluster, subject), name) in &self.last {
-            let open = self
-                .episodes
-                .get(name)
-                .is_some_and(|it| it.status.times.recovered.is_none());
-            if *subject == Subject::Cluster && open {
-                here.insert(cluster, 0);
-            }
-        }
-        if here.is_empty() {
-            return;
-        }
+        let failed = self.failed_clusters();
+        let mut here: BTreeMap<&str, u32> = failed.iter().map(|it| (it.as_str(), 0)).collect();
         for (key, clusters) in placed {
             for cluster in clusters {
                 let Some(count) = here.get_mut(cluster.as_str()) else {
@@ -477,17 +495,21 @@ impl Ledger {
         }
     }
 
-    /// An object as the watch shows it: what somebody else wrote is written over.
-    pub fn seen(&mut self, object: &Failover) {
+    /// An object as the watch shows it: what other processes wrote is written over. Returns
+    /// whether the failover was not known: then the bindings are to be shown again, and
+    /// [`loaded`](Self::loaded) is to be called.
+    pub fn seen(&mut self, object: &Failover, now: Timestamp) -> bool {
         let name = object.name_any();
         let Some(episode) = self.episodes.get_mut(&name) else {
-            return;
+            self.take_in(object.clone(), now);
+            return true;
         };
         let version = |it: &Failover| it.resource_version();
         if episode.object.as_ref().map(version) != Some(object.resource_version()) {
             episode.object = Some(object.clone());
             self.dirty.insert(name);
         }
+        false
     }
 
     /// Clusters with a failover that goes on.

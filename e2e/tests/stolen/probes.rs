@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Ask;
 use reports::{bindings_and_policies, leases, other_clusters, own_cluster, works};
-use rights::{admission, events, identities, secrets, the_rest};
+use rights::{admission, events, history, identities, secrets, the_rest};
 
 /// All probes.
 pub(crate) fn all() -> Vec<Ask> {
@@ -28,6 +28,7 @@ pub(crate) fn all() -> Vec<Ask> {
         rights::rights(),
         admission(),
         events(),
+        history(),
         the_rest(),
     ]
     .concat()

@@ -6,6 +6,8 @@ use crate::{Ask, CLUSTERS, OTHER, OWN, Stage};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
+pub(crate) const FAILOVERS: &str = "/apis/failover.muster.io/v1alpha1/failovers";
+pub(crate) const RECORD: &str = "own-20260101-000000";
 
 fn models() -> Value {
     json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]}])
@@ -61,6 +63,29 @@ pub(crate) async fn furnish(stage: &Stage) {
     stage
         .administer(Ask::post("a Secret", secrets, secret))
         .await;
+    let record = json!({
+        "apiVersion": "failover.muster.io/v1alpha1", "kind": "Failover", "metadata": {"name": RECORD},
+        "spec": {"cluster": OWN, "subject": "Cluster", "startTime": "2026-01-01T00:00:00Z"},
+    });
+    stage
+        .administer(Ask::post("a record", FAILOVERS, record))
+        .await;
+    // A role that is too generous: only the policy keeps the history.
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "generous"},
+        "rules": [{"apiGroups": ["failover.muster.io"], "resources": ["failovers", "failovers/status"], "verbs": ["*"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "generous"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "generous"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}],
+    });
+    for (path, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{path}");
+        stage
+            .administer(Ask::post("a generous role", &path, object))
+            .await;
+    }
 }
 
 /// What an agent does, once for each of its identities.
@@ -240,6 +265,7 @@ pub(crate) async fn kept(stage: &Stage) -> Vec<Value> {
         format!("{WORKS}/karmada-es-{OTHER}/works/web"),
         format!("/api/v1/namespaces/default/events/{OTHER}.told"),
         format!("{LEASES}/karmada-cluster/leases/{OTHER}"),
+        format!("{FAILOVERS}/{RECORD}"),
         format!("/api/v1/namespaces/karmada-cluster/secrets/{OTHER}"),
     ] {
         let mut object = stage.administer(Ask::get("look", &path)).await;

@@ -460,6 +460,59 @@ fn no_more_records_than_allowed_are_kept_and_those_of_what_goes_on_stay() {
 }
 
 #[test]
+fn a_record_that_another_process_made_meanwhile_is_taken_over_and_its_moves_count_once() {
+    let silence = silent("m1", 40);
+    let moves: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+        .map(|it| moved(it, "m1", "m2", 50))
+        .into();
+    let mut other = new([], 0);
+    other.cluster(&silence, None, at(40));
+    show_all(&mut other, &moves, 50);
+    let record = one(&mut other, 50);
+    // This process read the records before that one was made, and has made none yet.
+    let mut ledger = new([], 0);
+    assert!(ledger.seen(&record, at(51)));
+    show_all(&mut ledger, &moves, 51);
+    ledger.loaded(at(51));
+    assert!(!ledger.seen(&record, at(51)));
+    ledger.cluster(&silence, None, at(52));
+    let kept = one(&mut ledger, 52);
+    assert_eq!(kept.name_any(), record.name_any());
+    assert_eq!(kept.status.unwrap().workloads.moved, 6);
+    // It ends, is pruned, and makes room as any other.
+    let all: Vec<_> = moves.into_iter().map(healthy).collect();
+    show_all(&mut ledger, &all, 60);
+    ledger.cluster(&well("m1", 70), None, at(70));
+    one(&mut ledger, 70);
+    ledger.prune(at(71 + 24 * 3_600));
+    assert_eq!(ledger.surplus(), [record.name_any()]);
+}
+
+#[test]
+fn of_two_records_of_one_outage_the_earlier_one_ends() {
+    let begun = |since: i64| {
+        let mut ledger = new([], 0);
+        ledger.cluster(&silent("m1", since), None, at(since));
+        one(&mut ledger, since)
+    };
+    let (earlier, later) = (begun(40), begun(42));
+    for objects in [[&earlier, &later], [&later, &earlier]] {
+        let mut ledger = new(objects.map(Clone::clone), 50);
+        ledger.loaded(at(50));
+        ledger.cluster(&silent("m1", 42), None, at(50));
+        let states: Vec<_> = write(&mut ledger, 50)
+            .into_iter()
+            .map(|it| it.status.unwrap().state)
+            .collect();
+        assert_eq!(states, [State::Ended, State::Active]);
+        ledger.cluster(&well("m1", 60), None, at(60));
+        let kept = write(&mut ledger, 60);
+        let ended = |it: &Failover| it.status.as_ref().unwrap().state == State::Ended;
+        assert!(kept.iter().all(ended), "{kept:?}");
+    }
+}
+
+#[test]
 fn a_record_that_is_deleted_by_hand_comes_again_while_the_failover_goes_on() {
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 40), None, at(40));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{metadata, spec};
+use crate::work::{FAILOVERS, RECORD};
 use crate::{Ask, CLUSTERS, OTHER, OWN};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -240,6 +241,30 @@ pub(super) fn admission() -> Vec<Ask> {
             json!({"apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService", "metadata": {"name": "v1.x"}, "spec": {"group": "x", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}}),
         ),
+    ]
+}
+
+pub(super) fn history() -> Vec<Ask> {
+    let own = format!("{FAILOVERS}/{RECORD}");
+    let record = json!({
+        "apiVersion": "failover.muster.io/v1alpha1", "kind": "Failover", "metadata": {"name": "invented"},
+        "spec": {"cluster": OTHER, "subject": "Cluster", "startTime": "2026-01-01T00:00:00Z"},
+    });
+    let status = json!({"status": {"state": "Ended", "cause": {"type": "Drain"}, "times": {},
+        "workloads": {"affected": 0, "moved": 0, "healthy": 0, "stranded": 0, "strandedNow": 0}}});
+    vec![
+        Ask::post("history: invent a failover", FAILOVERS, record),
+        Ask::merge(
+            "history: rewrite a failover of its own",
+            &format!("{own}/status"),
+            status,
+        ),
+        Ask::merge(
+            "history: mark a failover of its own",
+            &own,
+            json!({"metadata": {"annotations": {"seen": "never"}}}),
+        ),
+        Ask::delete("history: delete a failover of its own", &own),
     ]
 }
 
