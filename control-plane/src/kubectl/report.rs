@@ -27,7 +27,7 @@ const MOST: u32 = 2_000;
 const LARGEST: usize = 16 << 20;
 
 /// Kinds that are read: group, version, kind, plural.
-const KINDS: [(&str, &str, &str, &str); 12] = [
+const KINDS: [(&str, &str, &str, &str); 13] = [
     ("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
     (
         "policy.karmada.io",
@@ -72,6 +72,7 @@ const KINDS: [(&str, &str, &str, &str); 12] = [
         "clusterresourcebindings",
     ),
     ("work.karmada.io", "v1alpha1", "Work", "works"),
+    ("failover.muster.io", "v1alpha1", "Failover", "failovers"),
     ("coordination.k8s.io", "v1", "Lease", "leases"),
     (
         "apiextensions.k8s.io",
