@@ -53,9 +53,10 @@ pub struct Settings {
     /// `--karmada-kubeconfig` is then that Secret as it is mounted, and optional.
     #[arg(long, value_name = "FILE")]
     pub bootstrap_kubeconfig: Option<PathBuf>,
-    /// Hashes of the certificate authorities that the bootstrap kubeconfig may have, separated by
-    /// commas, as kubeadm writes them: `sha256:` and 64 hexadecimal digits. The token is given to
-    /// no fleet API that has another authority. If empty, every authority of the file is trusted.
+    /// Hashes of certificate authorities, separated by commas, as kubeadm writes them: `sha256:`
+    /// and 64 hexadecimal digits. One authority of the bootstrap kubeconfig has to have one of
+    /// them, and the token is given to no fleet API whose certificate another authority signed.
+    /// If empty, every authority of the file is trusted.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub discovery_token_ca_cert_hash: Words,
     /// Name of the member: its Cluster object in the fleet API.

@@ -6,6 +6,7 @@
 //! [`Rotation`](super::Rotation) renews it. The Secret is read before each step, because another
 //! agent of the member may be faster.
 
+mod pins;
 mod telling;
 
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ pub struct Bootstrap {
     pub cluster: String,
     /// The bootstrap kubeconfig.
     pub file: PathBuf,
-    /// Hashes of the authorities that the file may have; if empty, it may have any.
+    /// Hashes of authorities, one of which the file has to have; if empty, it may have any.
     pub pins: Vec<Hash>,
     /// File with the stored kubeconfig: the Secret as it is mounted.
     pub mounted: Option<PathBuf>,
@@ -117,8 +118,8 @@ impl Bootstrap {
         if known.as_ref() == Some(&way) {
             return;
         }
-        if let Err(error) = pinned(&way, &self.pins) {
-            tracing::warn!(file = %self.file.display(), %error, "the changed bootstrap kubeconfig is not followed");
+        if let Err(error) = pins::accept(&config, &self.pins) {
+            self.warn_of(Some(&error));
             *known = Some(way);
             return;
         }
@@ -138,17 +139,19 @@ impl Bootstrap {
     /// answer.
     async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
         let way = self.way().await;
-        if let Ok(config) = &way {
-            pinned(&way_of(config), &self.pins)?;
-        }
-        let server = way.as_ref().ok().map(|way| way.cluster_url.to_string());
+        let read = way.as_ref().ok();
+        let stranger = read.and_then(|it| pins::accept(it, &self.pins).err());
+        // An agent that has credentials has the fleet's authority with them, and goes on with that.
+        let trusted = read.filter(|_| stranger.is_none());
+        let server = trusted.map(|way| way.cluster_url.to_string());
         let mounted = self.mounted.as_ref().and_then(|it| std::fs::read(it).ok());
         let mounted = mounted.as_deref();
         // Mounted credentials are read without the member's API, so that the lease does not wait
         // for it.
         if let Verdict::Use(document) = self.judge(mounted, server.as_deref())
-            && let Ok(config) = self.config(mounted, &document, way.as_ref().ok()).await
+            && let Ok(config) = self.config(mounted, &document, trusted).await
         {
+            self.warn_of(stranger.as_ref());
             return Ok(config);
         }
         let secrets = self.secrets();
@@ -156,8 +159,11 @@ impl Bootstrap {
         let secret = within("read the member's Secret with our kubeconfig", read).await?;
         let text = self.text(secret.as_ref());
         let why = match self.judge(text, server.as_deref()) {
-            Verdict::Use(document) => match self.config(text, &document, way.as_ref().ok()).await {
-                Ok(config) => return Ok(config),
+            Verdict::Use(document) => match self.config(text, &document, trusted).await {
+                Ok(config) => {
+                    self.warn_of(stranger.as_ref());
+                    return Ok(config);
+                }
                 Err(why) => Reason::Way(why),
             },
             Verdict::Ask(why) => why,
@@ -166,6 +172,9 @@ impl Bootstrap {
                 return Err(Error::Foreign(name, self.cluster.clone()));
             }
         };
+        if let Some(stranger) = stranger {
+            return Err(stranger.into());
+        }
         let way = match way {
             Ok(way) => way,
             Err(error) => return Err(Error::Kubeconfig(why, error)),
@@ -191,6 +200,7 @@ impl Bootstrap {
         why: Reason,
     ) -> Result<(Vec<u8>, String), Error> {
         let read = client::kubeconfig(Some(&self.file), None).await;
+        let read = read.map(|config| pins::narrow(config, &self.pins));
         let fleet = read.and_then(|config| client::connect(&config, Profile::Write));
         let fleet = match fleet {
             Ok(fleet) => fleet,
@@ -299,6 +309,13 @@ impl Bootstrap {
         Ok(client::certified(way, &document.certificate, &document.key))
     }
 
+    /// Warns of a bootstrap kubeconfig that credentials are used without.
+    fn warn_of(&self, stranger: Option<&Stranger>) {
+        if let Some(error) = stranger {
+            tracing::warn!(file = %self.file.display(), %error, "the bootstrap kubeconfig is not followed");
+        }
+    }
+
     fn judge(&self, text: Option<&[u8]>, server: Option<&str>) -> Verdict {
         stored::judge(text, &self.cluster, server, calendar())
     }
@@ -331,23 +348,6 @@ fn left(gateway: &Gateway) -> Duration {
     let left = end.map(|end| end.duration_since(calendar()));
     left.and_then(|left| Duration::try_from(left).ok())
         .unwrap_or_default()
-}
-
-/// Refuses an authority that is not pinned. As in kubeadm, every certificate has to have one of the
-/// hashes: a further authority could be anybody's.
-fn pinned(way: &Way, pins: &[Hash]) -> Result<(), Stranger> {
-    if pins.is_empty() {
-        return Ok(());
-    }
-    let found = Hash::of_authority(&way.authority).unwrap_or_default();
-    if !way.insecure && !found.is_empty() && found.iter().all(|it| pins.contains(it)) {
-        return Ok(());
-    }
-    Err(Stranger {
-        server: way.server.clone(),
-        expected: pins.to_vec(),
-        found,
-    })
 }
 
 /// Returns the server and the connection of a configuration, to be written into a kubeconfig.

@@ -2,7 +2,7 @@
 //! fleet, read-only.
 
 mod disaster;
-mod forecast;
+pub(super) mod forecast;
 mod report;
 
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 
 /// The settings with failover on, unless the command line said what they are, and whether it is off
 /// in the running control plane.
-fn with_failover(running: &Running) -> anyhow::Result<(Settings, bool)> {
+pub(super) fn with_failover(running: &Running) -> anyhow::Result<(Settings, bool)> {
     let settings = &running.settings;
     if running.source == Source::CommandLine || settings.gate(&FAILOVER) {
         return Ok((settings.clone(), false));

@@ -74,7 +74,7 @@ impl Error {
 /// An authority of the fleet API that is not pinned.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the authority of {server:?} in the bootstrap kubeconfig is not the expected one: of {found:?} not all are among \
+    "the authority of {server:?} in the bootstrap kubeconfig is not the expected one: none of {found:?} is among \
      {expected:?} (--discovery-token-ca-cert-hash, chart value fleet.caHash). The token was not sent. Either the hash is an \
      old one, and `kubectl muster token create --print-helm-command` prints the present one, or somebody stands between this \
      member and the fleet API"

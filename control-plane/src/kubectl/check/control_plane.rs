@@ -49,6 +49,10 @@ fn running(facts: &Facts) -> Vec<Verdict> {
     );
     let start = "Look at the control plane: kubectl -n muster-system get pods, and its log; /readyz on port 10357 says what it waits for.";
     match &facts.leader {
+        _ if !facts.settings.leader_elect => {
+            let message = "the one replica acts without an election (--leader-elect=false)";
+            category.skipped("leader", message);
+        }
         Err(Refusal::Absent(_)) => {
             let message = "no control plane has ever led: there is no lease of an election";
             category.error("leader", message, start);

@@ -17,9 +17,12 @@ use serde_json::Value;
 
 use super::rights::Findings;
 use crate::registration::token::Entry;
+use crate::settings::Settings;
 
 /// Everything that was read of a fleet API.
 pub(super) struct Facts {
+    /// Settings of the control plane, with failover on unless the command line said what they are.
+    pub settings: Settings,
     /// Address of the API.
     pub server: String,
     /// Whether the server's certificate is verified.

@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 
 use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
+use crate::kubectl::running::Running;
+use crate::kubectl::simulate;
 use crate::registration::token::{self, Entry};
-use crate::settings::Settings;
 
 /// Definitions and members that are answers about at once.
 const AT_ONCE: usize = 8;
@@ -29,8 +30,17 @@ pub(super) const MOST_AGENTS: usize = 100;
 /// Pause between two looks at a lease that seems to have expired: a leader renews it every 2 s.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Reads everything.
-pub(super) async fn gather(asker: &Asker, config: &Config) -> Facts {
+/// Reads everything. `flags` are those of the control plane that the command line has; without
+/// any, the settings are those that the leader publishes.
+///
+/// # Errors
+/// When the flags are refused.
+pub(super) async fn gather(
+    asker: &Asker,
+    config: &Config,
+    flags: &[String],
+) -> anyhow::Result<Facts> {
+    let given = Running::of(flags, None)?;
     let version = asker.get("/version").await;
     let clocks = asker.clocks().await;
     let definitions = definitions(asker).await;
@@ -45,6 +55,7 @@ pub(super) async fn gather(asker: &Asker, config: &Config) -> Facts {
     let fit: Answer<kube::core::ObjectList<_>> = asker.get(metadata).await;
     let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
     let mut facts = Facts {
+        settings: given.settings,
         server: config
             .cluster_url
             .to_string()
@@ -80,7 +91,10 @@ pub(super) async fn gather(asker: &Asker, config: &Config) -> Facts {
         clusters,
     };
     facts.leader = leader(asker, &facts).await;
-    facts
+    let lease = facts.leader.as_ref().ok().map(|it| &it.lease);
+    let running = Running::of(flags, lease)?;
+    (facts.settings, _) = simulate::with_failover(&running)?;
+    Ok(facts)
 }
 
 /// Returns the life of the authority that ends first.
@@ -133,7 +147,7 @@ async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
 /// Reads the lease of the control plane. One that has expired by the clocks is looked at twice,
 /// because its time is another machine's.
 async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
-    let settings = Settings::default();
+    let settings = &facts.settings;
     let (namespace, name) = (
         &settings.leader_elect_resource_namespace,
         &settings.leader_elect_resource_name,

@@ -79,6 +79,11 @@ pub(super) struct Options {
     /// Longest time for one request.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     request_timeout: Duration,
+    /// Flags of the control plane, behind `--`: those that it has been given and that decide what
+    /// is as it should be, such as `--leader-elect=false`. Without any, those hold that the leader
+    /// publishes, with failover on.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
 }
 
 /// Checks, again and again as far as that was asked for. Returns what is printed, and whether it
@@ -135,7 +140,8 @@ async fn once(config: &Config, namespace: &str, options: &Options) -> anyhow::Re
             pre::host(&asker, config, namespace).await
         });
     }
-    Ok(judge(&gather::gather(&asker, config).await))
+    let facts = gather::gather(&asker, config, &options.flags).await?;
+    Ok(judge(&facts))
 }
 
 /// Judges a fleet.

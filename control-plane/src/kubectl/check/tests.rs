@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use super::facts::{Admission, Facts, Leader};
 use super::fleet_api::OWN;
 use super::{judge, rights};
+use crate::kubectl::running::Running;
+use crate::kubectl::simulate;
+use crate::settings::Settings;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
 const RENEWED: &str = "2029-12-31T23:59:55.000000Z";
@@ -109,6 +112,13 @@ fn taint_policy(effect: &str, condition: &str) -> Value {
     }})
 }
 
+/// Settings of the control plane with flags.
+fn settings(flags: &[&str]) -> Settings {
+    let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+    let running = Running::of(&flags, None).unwrap();
+    simulate::with_failover(&running).unwrap().0
+}
+
 /// A fleet of two clusters in which nothing is amiss.
 fn sound() -> Facts {
     let definitions: Vec<CustomResourceDefinition> = muster_shared::api::crds();
@@ -124,6 +134,7 @@ fn sound() -> Facts {
         }
     }
     Facts {
+        settings: settings(&[]),
         server: "https://fleet".to_owned(),
         verified: true,
         now: at(NOW),
@@ -715,7 +726,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
             },
             "room",
             Warning,
-            "but not all together: m2 would need 9000m of cpu and has 8000m",
+            "without m1, 1 of its 3 workloads have no other place: default/c (",
         ),
         (
             |it| it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8")),
@@ -733,4 +744,18 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
     for (break_it, name, status, words) in cases {
         told(break_it, name, status, words);
     }
+}
+
+#[test]
+fn one_replica_without_an_election_is_no_error() {
+    let mut facts = sound();
+    facts.leader = Err(Refusal::Absent("leases".to_owned()));
+    let of = |facts: &Facts| {
+        let verdicts = judge(facts);
+        let leader = verdicts.into_iter().find(|it| it.name == "leader");
+        leader.unwrap().status
+    };
+    assert_eq!(of(&facts), Status::Error);
+    facts.settings = settings(&["--leader-elect=false"]);
+    assert_eq!(of(&facts), Status::Skipped);
 }
