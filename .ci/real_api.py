@@ -63,7 +63,7 @@ def api():
         )
         deadline = time.monotonic() + 120
         # Helm asks for the description of every kind, which comes a little later than the rest.
-        while kubectl(kubeconfig, "get", "--raw", "/readyz")[0] or kubectl(kubeconfig, "get", "--raw", "/openapi/v2")[0]:
+        while any(kubectl(kubeconfig, "get", "--raw", path)[0] for path in ("/readyz", "/openapi/v2", "/openapi/v3")):
             if time.monotonic() > deadline or process.poll() is not None:
                 raise SystemExit((folder / "kube-apiserver.log").read_text()[-2000:])
             time.sleep(0.5)

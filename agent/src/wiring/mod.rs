@@ -136,7 +136,7 @@ impl Agent {
         let telling = serve::tell_election(
             base.leadership.clone(),
             base.health.clone(),
-            base.retire.clone(),
+            base.shutdown.clone(),
         );
         tasks.spawn("state of the election", telling);
         let (refused, mut refusal) = mpsc::channel(1);
