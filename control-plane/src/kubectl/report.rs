@@ -2,7 +2,7 @@
 //! secrets.
 //!
 //! Objects of Muster's own kinds, leases, events and what the other commands say. Secrets are never
-//! read, nor are templates and the manifests in Works. What is left is redacted ([`redact`]).
+//! read, nor are templates and the manifests in Works. What is left is redacted ([`mod@redact`]).
 
 mod archive;
 mod redact;
