@@ -236,7 +236,7 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
     .await;
     for line in [
         "[ok] answers: https://",
-        "[ok] served: all 12 kinds are served",
+        "[ok] served: all 13 kinds are served",
         "[ok] definitions: they have every field",
         "[ok] control-plane-rights: the control plane has its rights",
         "[ok] leader: ",
