@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(words("get "), ["clusters", "workloads"]);
         assert!(words("status --").contains(&"--watch".to_owned()));
         assert!(words("status --").contains(&"--kubeconfig".to_owned()));
-        assert_eq!(words("status -o "), ["table", "json"]);
+        assert_eq!(words("status -o "), ["table", "json", "yaml"]);
         for line in [
             "drain ",
             "drain m1 ",

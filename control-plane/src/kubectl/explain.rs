@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -25,6 +24,7 @@ use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use self::subject::{Found, Subject};
+use super::output::Format;
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::availability::{Workload, can_hold};
@@ -37,18 +37,6 @@ use crate::scheduler::core::record::record;
 use crate::scheduler::core::{ClusterInfo, Options, Snapshot};
 use crate::settings::Settings;
 use crate::settings::evict_plugin::EvictPlugins;
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(super) enum Format {
-    /// Table.
-    #[default]
-    Table,
-    /// JSON document.
-    Json,
-    /// YAML document.
-    Yaml,
-}
 
 /// Explains an object, by the settings of the running control plane.
 pub(super) async fn carry_out(
@@ -255,11 +243,7 @@ impl Answer {
 
     /// The answer as text.
     pub fn print(&self, format: Format) -> anyhow::Result<String> {
-        Ok(match format {
-            Format::Table => self.to_string(),
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(self)?),
-            Format::Yaml => serde_saphyr::to_string(self)?,
-        })
+        format.print(|| self, self)
     }
 }
 

@@ -16,7 +16,7 @@ use muster_shared::names::CLUSTER_NAMESPACE;
 use serde::Serialize;
 
 use self::rows::{ClusterRow, WorkloadRow};
-use super::status::all;
+use super::list::{all, bindings};
 use crate::eviction::any_binding::AnyBinding;
 
 /// Output format.
@@ -74,7 +74,7 @@ pub(super) async fn carry_out(
             let (clusters, leases, bindings) = join!(
                 all::<Cluster>(Api::all(client.clone())),
                 all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
-                super::status::bindings(client),
+                bindings(client),
             );
             // Whoever may not read leases and workloads sees the clusters.
             let leases: BTreeMap<String, Lease> = leases
@@ -97,7 +97,7 @@ pub(super) async fn carry_out(
             cluster,
         } => {
             let bindings = if *all_namespaces {
-                super::status::bindings(client).await
+                bindings(client).await
             } else {
                 let api: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
                 let own = all(api).await;

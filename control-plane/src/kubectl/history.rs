@@ -2,28 +2,16 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::ListParams;
 use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWorkload};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
 
+use super::list;
+use super::output::Format;
 use super::table::Table;
-
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON document: the objects Failover.
-    Json,
-}
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -44,12 +32,9 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     if let Some(name) = &options.name {
         let found = api.get(name).await;
         let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
-        return Ok(match options.output {
-            Format::Table => story(&found),
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(&found)?),
-        });
+        return options.output.print(|| story(&found), &found);
     }
-    let mut all = list(&api).await?;
+    let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
     all.retain(|it| {
         options
             .cluster
@@ -57,25 +42,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             .is_none_or(|name| it.spec.cluster == *name)
     });
     sort(&mut all);
-    Ok(match options.output {
-        Format::Table if all.is_empty() => "No failover is recorded.\n".to_owned(),
-        Format::Table => table(&all),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&all)?),
-    })
-}
-
-async fn list(api: &Api<Failover>) -> anyhow::Result<Vec<Failover>> {
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = api.list(&page).await;
-        let list = list.map_err(|error| failed("list failovers", &error))?;
-        found.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(found),
-        }
-    }
+    options.output.print(|| table(&all), &all)
 }
 
 fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
@@ -93,6 +60,9 @@ fn sort(all: &mut [Failover]) {
 }
 
 fn table(all: &[Failover]) -> String {
+    if all.is_empty() {
+        return "No failover is recorded.\n".to_owned();
+    }
     let mut table = Table::new([
         "WHEN",
         "NAME",

@@ -9,6 +9,8 @@ mod hands;
 mod history;
 mod interpret;
 mod join;
+mod list;
+mod output;
 mod register;
 mod report;
 mod running;
@@ -73,7 +75,7 @@ enum Question {
         name: Option<String>,
         /// How the answer is printed.
         #[arg(long, short, value_enum, default_value_t)]
-        output: explain::Format,
+        output: output::Format,
         /// The filters and scores in force, in place of those of the running control plane.
         #[arg(long, value_name = "LIST")]
         plugins: Option<Words>,
@@ -339,6 +341,6 @@ mod tests {
             Subject::of(&what, name.as_deref()).unwrap(),
             Subject::Binding("web-deployment".to_owned())
         );
-        assert_eq!(output, explain::Format::Json);
+        assert_eq!(output, output::Format::Json);
     }
 }

@@ -6,42 +6,23 @@ pub(super) mod forecast;
 mod report;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use anyhow::ensure;
-use clap::{Args, ValueEnum};
-use futures::future::try_join4;
+use clap::Args;
+use futures::future::try_join3;
 use kube::ResourceExt;
-use kube::api::ListParams;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::cluster::Cluster;
-use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use muster_shared::k8s::{Api, Client};
 
 use super::Reply;
+use super::list;
+use super::output::Format;
 use super::running::{Running, Source};
 
 use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;
-use crate::eviction::any_binding::AnyBinding;
 use crate::scheduler::core;
 use crate::settings::{FAILOVER, Settings};
-
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON document.
-    Json,
-}
 
 #[derive(Debug, Args)]
 #[group(id = "disaster", required = true, multiple = true)]
@@ -84,12 +65,8 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         forecast: &forecast,
         is_off,
     };
-    let text = match options.output {
-        Format::Table => report.to_string(),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&report.json())?),
-    };
     Ok(Reply {
-        text,
+        text: options.output.print(|| &report, &report.json())?,
         code: u8::from(report.strands()),
     })
 }
@@ -148,43 +125,18 @@ fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
 }
 
 async fn read(client: Client) -> anyhow::Result<Fleet> {
-    let (clusters, policies, namespaced, cluster_wide) = try_join4(
-        all::<Cluster>(&client),
-        all::<ClusterTaintPolicy>(&client),
-        all::<ResourceBinding>(&client),
-        all::<ClusterResourceBinding>(&client),
+    let (clusters, policies, bindings) = try_join3(
+        list::all(Api::all(client.clone())),
+        list::all(Api::all(client.clone())),
+        list::bindings(&client),
     )
-    .await?;
-    let namespaced = namespaced
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
-    let cluster_wide = cluster_wide
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
+    .await
+    .map_err(anyhow::Error::msg)?;
     Ok(Fleet {
         clusters,
-        bindings: namespaced.chain(cluster_wide).collect(),
+        bindings,
         policies,
     })
-}
-
-async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-{
-    let api: Api<K> = Api::all(client.clone());
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = api.list(&page).await.map_err(|error| {
-            anyhow::anyhow!("list {}: {}", K::plural(&()), client::brief(&error))
-        })?;
-        found.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(found),
-        }
-    }
 }
 
 #[cfg(test)]

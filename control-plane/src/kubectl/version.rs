@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::ResourceExt;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::k8s::{Api, Client, Lease};
@@ -11,26 +11,15 @@ use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
+use super::list::all;
+use super::output::Format;
 use super::running;
-use super::status::all;
 use crate::settings::Settings;
 
 /// Version of this program.
 const OWN: &str = env!("CARGO_PKG_VERSION");
 /// Clusters that one line names.
 const NAMED: usize = 5;
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON document.
-    Json,
-    /// YAML document.
-    Yaml,
-}
 
 #[derive(Debug, Default, Args)]
 pub(super) struct Options {
@@ -147,11 +136,7 @@ impl Versions {
     }
 
     fn print(&self, format: Format) -> anyhow::Result<String> {
-        Ok(match format {
-            Format::Table => self.table(),
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(self)?),
-            Format::Yaml => serde_saphyr::to_string(self)?,
-        })
+        format.print(|| self.table(), self)
     }
 
     fn table(&self) -> String {

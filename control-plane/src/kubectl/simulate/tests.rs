@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::eviction::any_binding::AnyBinding;
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 

@@ -6,29 +6,25 @@ mod decide;
 mod print;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::io::IsTerminal as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use futures::future::join;
+use clap::Args;
 use futures::join;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Resource, Secret};
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Secret};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
-use serde::de::DeserializeOwned;
 
 use self::decide::{Report, Snapshot, decide};
 pub(super) use self::print::ago;
 use super::Reply;
+use super::list::{all, bindings};
+use super::output::Format;
 use super::running::{self, Running, Source};
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::rate::Rates;
 use crate::pause;
 use crate::registration::token::{self, Entry};
@@ -36,26 +32,15 @@ use crate::settings::FAILOVER;
 
 /// Exit code when too little could be read.
 pub(super) const UNREAD: u8 = 2;
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
 /// Pause between two looks of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON document; one a line with `--watch`.
-    Json,
-}
-
 #[derive(Debug, Default, Args)]
 pub(super) struct Options {
-    /// How the answer is printed.
+    /// How the answer is printed; with `--watch` JSON is one document a line, and each YAML document
+    /// begins with `---`.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Looks again every two seconds until it is stopped.
@@ -89,10 +74,11 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 }
 
 fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
+    let text = || print::table(report, calendar());
     Ok(match options.output {
-        Format::Table => print::table(report, calendar()),
         Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(report)?),
+        Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),
+        format => format.print(text, report)?,
     })
 }
 
@@ -142,37 +128,4 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },
     })
-}
-
-pub(super) async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
-    let (namespaced, cluster_wide) = join(
-        all::<ResourceBinding>(Api::all(client.clone())),
-        all::<ClusterResourceBinding>(Api::all(client.clone())),
-    )
-    .await;
-    let namespaced = namespaced?
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
-    let cluster_wide = cluster_wide?
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
-    Ok(namespaced.chain(cluster_wide).collect())
-}
-
-pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = api.list(&page).await;
-        let list =
-            list.map_err(|error| format!("list {}: {}", K::plural(&()), client::brief(&error)))?;
-        found.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(found),
-        }
-    }
 }

@@ -1,0 +1,83 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use kube::client::Body;
+use muster_shared::api::cluster::Cluster;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An API that gives these answers one after the other, and what was asked of it.
+fn api(answers: Vec<(u16, Value)>) -> (Api<Cluster>, Arc<std::sync::Mutex<Vec<String>>>) {
+    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let next = AtomicUsize::new(0);
+    let seen = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        seen.lock().unwrap().push(query);
+        let (code, body) = answers[next.fetch_add(1, Ordering::Relaxed)].clone();
+        async move {
+            let response = Response::builder().status(code);
+            Ok::<_, std::convert::Infallible>(
+                response
+                    .body(Body::from(body.to_string().into_bytes()))
+                    .unwrap(),
+            )
+        }
+    });
+    (Api::all(Client::new(service, "default")), asked)
+}
+
+fn page(names: &[&str], more: &str) -> (u16, Value) {
+    let items: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}}))
+        .collect();
+    let list = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "ClusterList",
+        "metadata": {"continue": more}, "items": items,
+    });
+    (200, list)
+}
+
+fn refusal(code: u16, reason: &str) -> (u16, Value) {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure",
+        "code": code, "reason": reason, "message": reason,
+    });
+    (code, status)
+}
+
+fn names(found: &[Cluster]) -> Vec<&str> {
+    found
+        .iter()
+        .filter_map(|it| it.metadata.name.as_deref())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_page_is_read() {
+    let (api, asked) = api(vec![page(&["a", "b"], "next"), page(&["c"], "")]);
+    assert_eq!(names(&all(api).await.unwrap()), ["a", "b", "c"]);
+    let asked = asked.lock().unwrap();
+    assert!(asked[1].contains("continue=next"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_list_that_the_server_has_forgotten_is_read_anew_and_no_object_comes_twice() {
+    let (api, asked) = api(vec![
+        page(&["a", "b"], "next"),
+        refusal(410, "Expired"),
+        page(&["a", "b", "c"], ""),
+    ]);
+    assert_eq!(names(&all(api).await.unwrap()), ["a", "b", "c"]);
+    assert!(!asked.lock().unwrap()[2].contains("limit="));
+}
+
+#[tokio::test]
+async fn a_refused_list_is_told_by_its_name() {
+    let (api, _) = api(vec![refusal(403, "Forbidden")]);
+    let error = all(api).await.unwrap_err();
+    assert!(error.starts_with("list clusters: "), "{error}");
+}
