@@ -39,8 +39,8 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Debug, Default, Args)]
 pub(super) struct Options {
-    /// How the answer is printed; with `--watch` JSON is one document a line, and each YAML document
-    /// begins with `---`.
+    /// How the answer is printed; with `--watch` JSON is one document a line, and each document in
+    /// YAML begins with `---`.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Looks again every two seconds until it is stopped.
@@ -55,7 +55,7 @@ pub(super) struct Options {
 /// The report; ends with 1 if something needs attention, and with 2 if too little could be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     loop {
-        let report = decide(&read(&client, &options.flags).await?);
+        let report = decide(&Box::pin(read(&client, &options.flags)).await?);
         let reply = Reply {
             text: text(&report, options)?,
             code: report.code(),
