@@ -51,7 +51,8 @@ impl<'a> Concerns<'a> {
 
 /// Whether the turn of a cluster may change the result of a binding that is settled. Divided
 /// workloads stay where they are, unless a cluster of theirs is leaving (Karmada behaviour). For
-/// the others, too, a cluster that only admits more or less says nothing of what it has already.
+/// the others, too, a cluster that only admits more or less says nothing of what it has already. No
+/// cluster has what is scaled to zero, so that one which admits less may be missing.
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
@@ -68,7 +69,15 @@ fn concerns(
         _ if stays => false,
         Turn::Moved(cluster) => is_target(cluster) || may_choose,
         Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
+        Turn::AdmitsLess(_) => is_scaled_to_zero(spec) && may_choose,
     }
+}
+
+/// Whether the workload is settled with an empty result, since it asks for no replica (Karmada
+/// behaviour).
+fn is_scaled_to_zero(spec: &ResourceBindingSpec) -> bool {
+    let none = spec.replicas == 0 && spec.components.is_empty();
+    none && spec.is_workload() && spec.clusters.is_empty()
 }
 
 /// Which clusters a placement can choose at all, in any of its affinity groups.
@@ -132,6 +141,8 @@ mod tests {
         let copy = config_map(&only_m1);
         let copied = placed(config_map(&only_m1), &[("m1", 0)]);
         let narrowed = placed(config_map(&only_m1), &[("m2", 0)]);
+        let none = deployment(0, &only_m1);
+        let no_parts = deployment(0, &dynamic());
         for (what, spec, turn, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
             ("it may go there now", &copy, Turn::AdmitsMore(&m1), true),
@@ -157,7 +168,15 @@ mod tests {
             ),
             ("its cluster leaves", &copied, Turn::Leaves(&m1), true),
             ("another one leaves", &copied, Turn::Leaves(&m2), false),
+            ("what it has stays", &copied, Turn::AdmitsLess(&m1), false),
+            ("it waits anyway", &copy, Turn::AdmitsLess(&m1), false),
+            // Scaled to zero: no cluster has it, and each that it may choose counts.
+            ("it may choose it", &none, Turn::AdmitsLess(&m1), true),
+            ("it may not choose it", &none, Turn::AdmitsLess(&m2), false),
+            ("it is back", &none, Turn::AdmitsMore(&m1), true),
             // Divided: it stays, unless its cluster goes.
+            ("none of it", &no_parts, Turn::AdmitsLess(&m1), false),
+            ("less to go to", &divided, Turn::AdmitsLess(&m2), false),
             ("more room to go to", &divided, Turn::AdmitsMore(&m2), false),
             ("its cluster is another", &divided, Turn::Moved(&m1), false),
             ("its cluster goes", &divided, Turn::Leaves(&m1), true),

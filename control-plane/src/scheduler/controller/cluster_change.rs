@@ -54,8 +54,7 @@ impl<'a> ClusterChange<'a> {
             _ if is_leaving => Some(Turn::Leaves(cluster)),
             Admission::Moved => Some(Turn::Moved(cluster)),
             Admission::More => Some(Turn::AdmitsMore(cluster)),
-            // What is placed stays, and what is not will not be.
-            Admission::Less => None,
+            Admission::Less => Some(Turn::AdmitsLess(cluster)),
         }
     }
 
@@ -95,13 +94,19 @@ pub enum Turn<'a> {
     Moved(&'a Cluster),
     /// A taint went that keeps work away, it serves more kinds, or its agent reads its Works again.
     AdmitsMore(&'a Cluster),
+    /// It has a taint that keeps work away, serves fewer kinds, or its agent reads its Works no
+    /// more.
+    AdmitsLess(&'a Cluster),
 }
 
 impl<'a> Turn<'a> {
     /// The cluster.
     pub fn cluster(&self) -> &'a Cluster {
         match self {
-            Self::Leaves(cluster) | Self::Moved(cluster) | Self::AdmitsMore(cluster) => cluster,
+            Self::Leaves(cluster)
+            | Self::Moved(cluster)
+            | Self::AdmitsMore(cluster)
+            | Self::AdmitsLess(cluster) => cluster,
         }
     }
 }

@@ -10,13 +10,14 @@ use crate::plan::Plan;
 use crate::scenarios::quiet;
 
 /// Their plans.
-pub(super) fn all() -> [Found; 4] {
+pub(super) fn all() -> [Found; 5] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
         found("job", "rest", restarted_job()),
         found("record", "rest", overwritten_record()),
         found("stays", "rest", tolerated_twice()),
         found("report", "settled", report_like_the_one_before()),
+        found("none", "rest", scaled_to_zero()),
     ]
 }
 
@@ -107,5 +108,26 @@ fn tolerated_twice() -> Plan {
         steps: vec![drain(1, 10, "m2"), drain(2, 40, "m1")],
         phases: phases(80, 120),
         ..fleet(3, &json!({ "placement": placement }))
+    }
+}
+
+/// A workload of no replicas whose policy asks for two clusters, of which a taint leaves one: that
+/// it cannot be met is said before the control plane is started anew.
+fn scaled_to_zero() -> Plan {
+    let constraint = json!({ "spreadByField": "cluster", "minGroups": 2, "maxGroups": 2 });
+    let placement = json!({
+        "spreadConstraints": [constraint],
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    let mut plan = fleet(2, &json!({ "placement": placement }));
+    for object in &mut plan.objects {
+        if object["kind"] == "Deployment" {
+            object["spec"]["replicas"] = json!(0);
+        }
+    }
+    Plan {
+        steps: vec![drain(1, 10, "m1")],
+        phases: phases(40, 120),
+        ..plan
     }
 }
