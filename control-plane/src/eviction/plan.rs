@@ -13,6 +13,7 @@ use muster_shared::api::binding::{
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
+use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
 use serde_json::{Map, Value, json};
 
 use super::preserve;
@@ -120,6 +121,7 @@ pub fn plan(
             .retain(|task| task.from_cluster != cluster);
     }
     if departure.ours {
+        departure.let_follow(&mut after, &decision.clusters, now);
         after.clusters.clone_from(&decision.clusters);
     }
     let observed = status
@@ -218,19 +220,54 @@ impl Departure<'_> {
         Ok((after, task_stays))
     }
 
+    /// Adds a task for each cluster that the new placement drops besides the one that is left, as
+    /// another affinity group does: its copies are healthy, and stay until the new ones are. With
+    /// `Directly` there is none, since the policy wants no old copy beside a new one. (Karmada
+    /// deletes them at once in every mode.)
+    fn let_follow(
+        &self,
+        after: &mut ResourceBindingSpec,
+        chosen: &[TargetCluster],
+        now: Timestamp,
+    ) {
+        if *self.purge_mode == PurgeMode::Directly {
+            return;
+        }
+        let dropped: Vec<String> = after
+            .clusters
+            .iter()
+            .filter(|old| chosen.iter().all(|new| new.name != old.name))
+            .map(|old| old.name.clone())
+            .collect();
+        for from in dropped {
+            let left = self.cluster;
+            let why = self.reason.message(left);
+            let message =
+                format!("{from} is no target any more since the workload left {left}: {why}");
+            after
+                .graceful_eviction_tasks
+                .retain(|task| task.from_cluster != from);
+            after.take_out(GracefulEvictionTask {
+                reason: REASON_PLACEMENT_CHANGED.to_owned(),
+                producer: PRODUCER_SCHEDULER.to_owned(),
+                message: Some(shortened(message)),
+                from_cluster: from,
+                ..self.task(BTreeMap::new(), now)
+            });
+        }
+    }
+
     /// The task of leaving.
     pub fn task(
         &self,
         preserved: BTreeMap<String, String>,
         now: Timestamp,
     ) -> GracefulEvictionTask {
-        let mut message = self.reason.message(self.cluster);
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         GracefulEvictionTask {
             from_cluster: self.cluster.to_owned(),
             purge_mode: Some(self.purge_mode.clone()),
             reason: self.reason.reason().to_owned(),
-            message: Some(message),
+            message: Some(shortened(self.reason.message(self.cluster))),
             producer: self.reason.producer().to_owned(),
             grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
@@ -267,6 +304,11 @@ impl Departure<'_> {
         }
         patch
     }
+}
+
+fn shortened(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
 }
 
 fn list<T: serde::Serialize>(items: &[T]) -> Value {

@@ -583,3 +583,71 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
         assert_eq!(to.contains(&format!(" and {more} more")), more > 0, "{to}");
     }
 }
+
+/// Two copies in the first affinity group, which holds two clusters and needs both.
+fn in_the_first_group() -> ResourceBindingSpec {
+    let group =
+        |name: &str, clusters: [&str; 2]| json!({"affinityName": name, "clusterNames": clusters});
+    spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinities": [
+                group("primary", ["member1", "member2"]),
+                group("backup", ["member3", "member5"]),
+            ],
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+        }),
+    )
+}
+
+#[test]
+fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_healthy() {
+    let spec = in_the_first_group();
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    for (mode, kept) in [
+        (PurgeMode::Gracefully, &["member1", "member2"][..]),
+        (PurgeMode::Never, &["member1", "member2"]),
+        // The policy's word: no old copy beside a new one.
+        (PurgeMode::Directly, &[]),
+    ] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
+        let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
+        let from: Vec<&str> = tasks
+            .into_iter()
+            .flatten()
+            .map(|task| task["fromCluster"].as_str().unwrap())
+            .collect();
+        assert_eq!(from, kept, "{mode}");
+        if let Some(follower) = tasks.and_then(|tasks| tasks.get(1)) {
+            assert_eq!(follower["reason"], "PlacementChanged");
+            assert_eq!(follower["producer"], "Scheduler");
+            assert_eq!(follower["replicas"], 2);
+            assert_eq!(follower["purgeMode"], json!(mode));
+            let message = follower["message"].as_str().unwrap();
+            let expected = "member2 is no target any more since the workload left member1: member1 has taint down:NoExecute";
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+}
+
+#[test]
+fn another_scheduler_chooses_what_is_dropped() {
+    let spec = in_the_first_group();
+    let leave = Leave {
+        ours: false,
+        ..gracefully(&spec, "member1")
+    };
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let plan = try_to(&leave, &fleet).unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
+        .as_array()
+        .unwrap();
+    assert_eq!(tasks.len(), 1);
+}
