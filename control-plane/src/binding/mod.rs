@@ -14,6 +14,7 @@ pub mod owner;
 mod prepare;
 mod reach;
 pub mod render;
+mod shrink;
 mod state;
 pub mod waits;
 mod write;

@@ -14,7 +14,7 @@ use super::error::{Error, fits, manifest_fits};
 use super::overriding;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, render};
-use super::state;
+use super::{shrink, state};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
@@ -133,6 +133,8 @@ pub(super) fn prepare<B: BindingKind>(
                 Ok(annotations)
             };
             let interpreters = fleet.interpreters.accepting_late();
+            let kept = shrink::kept(spec, &binding.status().aggregated_status);
+            let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
             if let Some(pending) = interpreters.late() {
                 memory.parked.wakes(pending, key);

@@ -50,6 +50,9 @@ impl Oracle for Asked {
                         let asked = scene.is_wished(&key, before);
                         (!asked).then(|| "withdrawn, and nobody changed a thing".to_owned())
                     }
+                    "PlacementChanged" => (!is_led(before, after)).then(|| {
+                        "follows an eviction, and no other cluster is left in the write".to_owned()
+                    }),
                     other => Some(format!("evicted for an unknown reason, {other:?}")),
                 },
                 What::Purged => taint(scene, before, it.cluster),
@@ -68,6 +71,14 @@ impl Oracle for Asked {
     fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
         Vec::new()
     }
+}
+
+/// Whether a write evicts from a cluster for a reason of its own.
+fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
+    moves::between(before, after).iter().any(|it| {
+        matches!(it.what, What::Evicted(task)
+            if ["TaintUntolerated", "ApplicationFailure"].contains(&objects::text(task.0, "/reason")))
+    })
 }
 
 impl Asked {
@@ -216,6 +227,28 @@ mod tests {
             evict(&mut story, "TaintUntolerated");
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn healthy_copies_follow_an_eviction_of_the_same_write_only() {
+        for (reasons, is_kept) in [
+            (&["TaintUntolerated", "PlacementChanged"][..], true),
+            (&["PlacementChanged"], false),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(control_plane(), &binding_key("web"), binding(&["m1", "m2"]));
+            let tainted = cluster("True", &["down:NoExecute"]);
+            story.write(person(), &cluster_key("m1"), tainted);
+            let tasks: Vec<_> = reasons
+                .iter()
+                .zip(["m1", "m2"])
+                .map(|(reason, from)| json!({"fromCluster": from, "reason": reason}))
+                .collect();
+            let mut after = binding(&["m3"]);
+            after["spec"]["gracefulEvictionTasks"] = json!(tasks);
+            story.write(control_plane(), &binding_key("web"), after);
+            assert_eq!(story.told().is_empty(), is_kept, "{reasons:?}");
         }
     }
 

@@ -116,8 +116,11 @@ fn evictions(entry: &Entry) -> u32 {
         .into_iter()
         .filter(|it| match it.what {
             What::Purged => true,
-            // Copies that are withdrawn are kept and nothing is placed: that is not paid for.
-            What::Evicted(task) => objects::text(task.0, "/reason") != "NoClusterFit",
+            // Copies that are withdrawn are kept and nothing is placed, and copies that follow belong
+            // to the eviction of the same write: neither is paid for.
+            What::Evicted(task) => {
+                !["NoClusterFit", "PlacementChanged"].contains(&objects::text(task.0, "/reason"))
+            }
             What::Dropped | What::Ended(_) => false,
         });
     u32::try_from(paid.count()).unwrap_or(u32::MAX)
