@@ -36,6 +36,16 @@ const BY_KIND: &[(&str, &[&[&str]])] = &[
             ],
         ],
     ),
+    // The server of each cluster counts for itself and keeps its own count, so that a copy with
+    // another one never becomes like its Work. Karmada sends it.
+    (
+        "DaemonSet",
+        &[&[
+            "metadata",
+            "annotations",
+            "deprecated.daemonset.template.generation",
+        ]],
+    ),
     (
         "PersistentVolumeClaim",
         &[&[
@@ -125,5 +135,31 @@ fn remove_generated_tokens(account: &mut Value) {
                 .as_str()
                 .is_some_and(|name| name.starts_with(&prefix))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_each_cluster_counts_for_itself_is_not_sent_to_another() {
+        for (kind, annotation) in [
+            ("DaemonSet", "deprecated.daemonset.template.generation"),
+            ("Deployment", "deployment.kubernetes.io/revision"),
+        ] {
+            let mut object = json!({
+                "kind": kind,
+                "metadata": {"annotations": {annotation: "2", "team": "a"}},
+            });
+            prune(&mut object);
+            assert_eq!(
+                object["metadata"]["annotations"],
+                json!({"team": "a"}),
+                "{kind}"
+            );
+        }
     }
 }
