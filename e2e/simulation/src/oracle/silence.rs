@@ -1,7 +1,8 @@
 //! Safety contract 8: time is local.
 //!
 //! A cluster that is not heard of any more (`Ready` becomes Unknown) has renewed its lease no later
-//! than the grace period ago, whatever time the lease says.
+//! than the grace period ago, whatever time the lease says. A renewal that ends a longer silence
+//! may cross with the write that tells of it: watches lag.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,28 @@ const NAME: &str = "silence";
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// When each cluster gave the last sign of life: its lease was renewed, or it was registered.
-    last: BTreeMap<String, Timestamp>,
+    /// The signs of life of each cluster: its lease was renewed, or it was registered.
+    signs: BTreeMap<String, Signs>,
+}
+
+/// The last sign of life of a cluster, and the silence that it ended.
+#[derive(Clone, Copy, Debug)]
+struct Signs {
+    last: Timestamp,
+    ended: SignedDuration,
+}
+
+impl Signs {
+    /// The longest silence that whoever writes now may know of: the one that the last sign ended,
+    /// if that sign may not have been seen yet.
+    fn silence(self, now: Timestamp, lag: SignedDuration) -> SignedDuration {
+        let since = now.duration_since(self.last);
+        if since <= lag {
+            since.max(self.ended)
+        } else {
+            since
+        }
+    }
 }
 
 impl Oracle for Silence {
@@ -34,7 +55,7 @@ impl Oracle for Silence {
         let is_taken = matches!(request.outcome, Outcome::Committed | Outcome::Unchanged);
         if is_taken && request.resource.plural == "leases" {
             if request.namespace.as_deref() == Some("karmada-cluster") && request.after.is_some() {
-                self.last.insert(request.name.clone(), entry.at);
+                self.note(&request.name, entry.at);
             }
             return Vec::new();
         }
@@ -44,17 +65,17 @@ impl Oracle for Silence {
         }
         let (before, after) = (request.before.as_deref(), request.after.as_deref());
         if before.is_none() {
-            self.last.insert(request.name.clone(), entry.at);
+            self.note(&request.name, entry.at);
         }
         let turned = is_unknown(after) && !is_unknown(before);
         let is_pulled = after.is_some_and(|it| objects::text(it, "/spec/syncMode") != "Push");
         if !by_us || !turned || !is_pulled {
             return Vec::new();
         }
-        let Some(last) = self.last.get(&request.name) else {
+        let Some(signs) = self.signs.get(&request.name) else {
             return Vec::new();
         };
-        let silent = entry.at.duration_since(*last);
+        let silent = signs.silence(entry.at, scene.rules.lag);
         if silent + SignedDuration::from_secs(1) >= scene.rules.grace {
             return Vec::new();
         }
@@ -64,6 +85,15 @@ impl Oracle for Silence {
 
     fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
         Vec::new()
+    }
+}
+
+impl Silence {
+    fn note(&mut self, cluster: &str, now: Timestamp) {
+        let former = self.signs.get(cluster);
+        let ended = former.map_or(SignedDuration::ZERO, |it| now.duration_since(it.last));
+        let signs = Signs { last: now, ended };
+        self.signs.insert(cluster.to_owned(), signs);
     }
 }
 
@@ -101,6 +131,34 @@ mod tests {
                 story.wait(100).write(agent("m1"), &lease, old);
             }
             story.wait(seconds);
+            let unknown = cluster("Unknown", &[]);
+            story.write(control_plane(), &cluster_key("m1"), unknown);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_renewal_may_cross_with_the_write_about_the_silence_that_it_ends() {
+        for (what, silence, seconds, is_kept) in [
+            ("it crossed", 46, 0, true),
+            ("it was seen", 46, 30, false),
+            ("there was no long silence", 20, 0, false),
+        ] {
+            let mut story = Story::new(Silence::default());
+            let lease = objects::key(
+                &Api::Fleet,
+                "coordination.k8s.io",
+                "leases",
+                "karmada-cluster",
+                "m1",
+            );
+            let renewal = json!({"spec": {"renewTime": "2030-01-01T00:00:00Z"}});
+            story.write(agent("m1"), &cluster_key("m1"), cluster("True", &[]));
+            story
+                .write(agent("m1"), &lease, renewal.clone())
+                .wait(silence);
+            story.write(agent("m1"), &lease, renewal).wait(seconds);
             let unknown = cluster("Unknown", &[]);
             story.write(control_plane(), &cluster_key("m1"), unknown);
             let told = story.told();
