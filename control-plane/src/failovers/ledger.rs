@@ -234,6 +234,7 @@ impl Ledger {
             }
             let place = (cluster.clone(), Subject::Cluster);
             let known = self.takes(&place, now);
+            self.relapse(known.as_ref(), cluster, trouble_of);
             // A taint that keeps a workload is a failover although nothing has moved.
             let found = known.is_none().then(|| trouble_of(cluster)).flatten();
             let begun = found.and_then(|found| {
@@ -253,6 +254,27 @@ impl Ledger {
                 concerns.insert(name.clone());
                 self.dirty.insert(name);
             }
+        }
+    }
+
+    /// What keeps a workload on a cluster whose failover is over is a relapse, if the cluster is in
+    /// trouble again: a taint alone is none, before it keeps something.
+    fn relapse(
+        &mut self,
+        name: Option<&String>,
+        cluster: &str,
+        trouble_of: &dyn Fn(&str) -> Option<cause::Trouble>,
+    ) {
+        let Some(name) = name else { return };
+        let Some(episode) = self.episodes.get_mut(name) else {
+            return;
+        };
+        if episode.status.times.recovered.is_some()
+            && let Some(found) = trouble_of(cluster)
+        {
+            episode.fail(&found);
+            self.live.insert(name.clone());
+            self.dirty.insert(name.clone());
         }
     }
 

@@ -553,3 +553,41 @@ fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
     let named: u32 = status.targets.iter().map(|it| it.workloads).sum();
     assert_eq!(named + status.other_targets, 10_000);
 }
+
+#[test]
+fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
+    let taint =
+        |at_: i64| json!([{"key": "gpu", "effect": "NoExecute", "timeAdded": at(at_).to_string()}]);
+    let tainted = |since: i64| cluster("m1", ("True", 0), &taint(since));
+    let stays = stranded("a", "m1", "StoppedByThreshold");
+    let mut ledger = new([], 0);
+    let show_stranded = |ledger: &mut Ledger, since: i64, now: i64| {
+        ledger.cluster(&tainted(since), None, at(now));
+        let found = |_: &str| trouble(&tainted(since), None, at(now));
+        ledger.binding(&stays, &|_| true, &found, at(now));
+    };
+    show_stranded(&mut ledger, 5, 6);
+    let first = one(&mut ledger, 7);
+    ledger.cluster(&cluster("m1", ("True", 0), &json!([])), None, at(15));
+    let mut free = stays.clone();
+    free.stranding = None;
+    ledger.binding(&free, &|_| true, &|_| None, at(15));
+    assert!(
+        one(&mut ledger, 16)
+            .status
+            .unwrap()
+            .times
+            .recovered
+            .is_some()
+    );
+    show_stranded(&mut ledger, 25, 26);
+    let record = one(&mut ledger, 27);
+    let status = record.status.clone().unwrap();
+    assert_eq!(record.name_any(), first.name_any());
+    assert_eq!((status.times.recovered, status.relapses), (None, 1));
+    assert_eq!(status.workloads.stranded_now, 1);
+    // The next process finds nothing to add.
+    let mut next = new([record.clone()], 30);
+    show_stranded(&mut next, 25, 31);
+    assert_eq!(next.wanted(&record.name_any(), at(31)), None);
+}
