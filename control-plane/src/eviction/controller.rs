@@ -261,7 +261,7 @@ where
     }
 }
 
-/// What came of an eviction whose write has failed.
+/// The outcome of an eviction whose write has failed.
 fn outcome_of(error: &kube::Error) -> Outcome {
     match error {
         error if client::is_conflict(error) => Outcome::Conflict,

@@ -252,7 +252,7 @@ mod tests {
                 preserve_resources_on_deletion: preserves,
                 ..ResourceBindingSpec::default()
             };
-            // What keeps it: nothing, an instant, or all the time.
+            // The gate is open, closed until an instant, or closed.
             let found = match judge(&cluster, &spec, || verdict, date(second), now) {
                 Gate::Open => None,
                 Gate::Until(until, _) => Some(Some(until)),

@@ -23,12 +23,12 @@ const LONGEST_MESSAGE: usize = 1_024;
 /// `reason` of Ready of a cluster that has never reported: it has not failed, it has not begun.
 const NEVER_REPORTED: &str = "ClusterStatusNeverUpdated";
 
-/// Why workloads have to leave a cluster.
+/// Reason why workloads have to leave a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trouble {
     /// The cause.
     pub cause: Cause,
-    /// Its beginning.
+    /// Time at which the trouble began.
     pub since: Timestamp,
     /// Times of its steps.
     pub times: Times,

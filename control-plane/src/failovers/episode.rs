@@ -35,7 +35,7 @@ struct Entry {
     was_found: bool,
 }
 
-/// What is counted of a failover since it was asked last.
+/// Counts of a failover since they were read last, for the metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Workloads that moved.
@@ -49,9 +49,9 @@ pub struct Counted {
 /// A failover.
 #[derive(Clone, Debug)]
 pub struct Episode {
-    /// Its subject.
+    /// Spec of the record: what failed, and since when.
     pub spec: FailoverSpec,
-    /// What its object is to say.
+    /// Status that the record is to have.
     pub status: FailoverStatus,
     /// Its object as it was last seen or written.
     pub object: Option<Failover>,

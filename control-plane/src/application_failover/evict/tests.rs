@@ -42,7 +42,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
             Some("ClusterNotReady"),
             Some(secs(10)),
         ),
-        // It came back a moment ago.
+        // The workload came back to the cluster a moment ago.
         (
             PurgeMode::Directly,
             &new,
@@ -70,7 +70,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
             None,
             None,
         ),
-        // It rests for a minute after a move.
+        // The workload rests for a minute after a move.
         (
             PurgeMode::Directly,
             &moved,

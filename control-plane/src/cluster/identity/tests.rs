@@ -73,7 +73,7 @@ fn the_later_registration_is_the_wrong_one() {
             None,
             Some(FALSE),
         ),
-        // Who was refused stays refused as long as there is another.
+        // A cluster that was refused stays refused as long as the other one is there.
         (
             claims(&[("a", false, 0, 9), ("b", true, 0, 5)]),
             Some(FALSE),
@@ -193,7 +193,7 @@ fn what_is_recorded_counts_for_a_cluster_that_was_never_read() {
     assert!(identities.note("second", Some("1"), true).is_empty());
     let both = [("first".to_owned(), 0), ("second".to_owned(), 0)];
     assert_eq!(identities.holders("second"), both);
-    // It is read at last, and is another member: the record counts for nothing.
+    // The member's identity is read at last, and differs: the record does not count any more.
     assert!(identities.note("first", Some("2"), false).is_empty());
     assert_eq!(identities.holders("second"), both[1..]);
     identities.note("first", None, false);

@@ -246,8 +246,8 @@ impl Evictor {
         self.tallies.entry(cluster).or_default().left += 1;
     }
 
-    /// Why a workload stays in each of its clusters that drive others out, all at once: what is
-    /// said of it is the same whichever of them changed last, and whatever it waited for before.
+    /// Notes for all clusters that drive others out why the workload stays there. All are noted at
+    /// once, so that the explanation does not depend on which cluster changed last.
     pub(super) fn note_stays(&mut self, key: &Key, now: Now) {
         let Some(binding) = self.bindings.get(key) else {
             return;
