@@ -1,5 +1,7 @@
 //! All failovers that are kept, and which of them what is seen belongs to.
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +13,6 @@ use muster_shared::names::condition::READY;
 
 use super::cause::{self, trouble};
 use super::episode::{Counted, Episode, start_of};
-use super::prune;
 use super::signs::{Moved, Signs};
 use crate::eviction::record::whole;
 use crate::fleet::binding::BindingKey;
@@ -435,105 +436,6 @@ impl Ledger {
         self.surplus_beyond(wanted, now);
     }
 
-    /// Finds what is to be deleted.
-    pub fn prune(&mut self, now: Timestamp) {
-        self.surplus_beyond(self.limits.objects, now);
-        let episodes = &mut self.episodes;
-        let is_live = |name: &String| match episodes.get_mut(name) {
-            Some(episode) if episode.is_live(now) => true,
-            Some(episode) => {
-                episode.rest();
-                false
-            }
-            None => false,
-        };
-        self.live.retain(is_live);
-        let live = &self.live;
-        self.concerns.retain(|_, names| {
-            names.retain(|name| live.contains(name));
-            !names.is_empty()
-        });
-    }
-
-    fn surplus_beyond(&mut self, objects: usize, now: Timestamp) {
-        let ended = self.episodes.iter();
-        let ended = ended.map(|(name, it)| (name.as_str(), it.ended()));
-        let surplus = prune::surplus(ended, objects, self.limits.age, now);
-        self.surplus.extend(surplus);
-    }
-
-    /// Failovers that are to be deleted.
-    pub fn surplus(&self) -> Vec<String> {
-        self.surplus.iter().cloned().collect()
-    }
-
-    /// Failovers that are to be written.
-    pub fn take_dirty(&mut self) -> BTreeSet<String> {
-        std::mem::take(&mut self.dirty)
-    }
-
-    /// What was counted since this was asked last.
-    pub fn take_tally(&mut self) -> Tally {
-        let mut tally = std::mem::take(&mut self.tally);
-        for name in &self.live {
-            let Some(episode) = self.episodes.get_mut(name) else {
-                continue;
-            };
-            if episode.counted != Counted::default() {
-                let counted = std::mem::take(&mut episode.counted);
-                tally
-                    .counted
-                    .push((episode.status.cause.kind.to_string(), counted));
-            }
-        }
-        tally
-    }
-
-    /// The object that a failover is to have, if it has another one.
-    pub fn wanted(&mut self, name: &str, now: Timestamp) -> Option<Failover> {
-        if self.surplus.contains(name) {
-            return None;
-        }
-        let episode = self.episodes.get_mut(name)?;
-        episode.settle(self.limits.entries, now);
-        let known = episode
-            .object
-            .clone()
-            .unwrap_or_else(|| Failover::new(name, episode.spec.clone()));
-        let is_same = known.status.as_ref() == Some(&episode.status) && episode.object.is_some();
-        let status = Some(episode.status.clone());
-        (!is_same).then_some(Failover { status, ..known })
-    }
-
-    /// The object of a failover as it was last seen or written.
-    pub fn object(&self, name: &str) -> Option<&Failover> {
-        self.episodes.get(name)?.object.as_ref()
-    }
-
-    /// An object was written by this process.
-    pub fn written(&mut self, object: Failover) {
-        if let Some(episode) = self.episodes.get_mut(&object.name_any()) {
-            episode.object = Some(object);
-        }
-    }
-
-    /// An object as the watch shows it: what other processes wrote is written over. Returns
-    /// whether the failover was not known: then the bindings are to be shown again, and
-    /// [`loaded`](Self::loaded) is to be called.
-    pub fn seen(&mut self, object: &Failover, now: Timestamp) -> bool {
-        let name = object.name_any();
-        let Some(episode) = self.episodes.get_mut(&name) else {
-            self.take_in(object.clone(), now);
-            return true;
-        };
-        let version = |it: &Failover| it.resource_version();
-        if episode.object.as_ref().map(version) != Some(object.resource_version()) {
-            episode.object = Some(object.clone());
-            self.dirty.insert(name);
-        }
-        false
-    }
-
     /// Clusters with a failover that goes on.
     pub fn clusters(&self) -> Vec<String> {
         let live = self
@@ -541,28 +443,6 @@ impl Ledger {
             .iter()
             .filter(|(_, name)| self.live.contains(*name));
         live.map(|((cluster, _), _)| cluster.clone()).collect()
-    }
-
-    /// An object was deleted. One that goes on is written again.
-    pub fn deleted(&mut self, name: &str, now: Timestamp) {
-        let was_surplus = self.surplus.remove(name);
-        let Some(episode) = self.episodes.get_mut(name) else {
-            return;
-        };
-        episode.object = None;
-        if episode.ended().is_none() && !was_surplus {
-            self.dirty.insert(name.to_owned());
-            return;
-        }
-        let place = place(episode);
-        self.episodes.remove(name);
-        if self.last.get(&place).is_some_and(|it| it == name) {
-            self.last.remove(&place);
-            self.forgotten.insert(place, now);
-        }
-        // What was deleted longer ago is too old to be recorded anyway.
-        self.forgotten
-            .retain(|_, at| now.duration_since(*at) <= RECENT);
     }
 }
 
