@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, merge, shares};
 
+mod groups;
 mod recovery;
 
 /// Drives the workload out of the cluster that it runs in, with a policy that says this of the
