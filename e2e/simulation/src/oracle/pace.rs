@@ -116,8 +116,8 @@ fn evictions(entry: &Entry) -> u32 {
         .into_iter()
         .filter(|it| match it.what {
             What::Purged => true,
-            // Copies that are withdrawn are kept and nothing is placed, and copies that follow belong
-            // to the eviction of the same write: neither is paid for.
+            // Copies that are withdrawn are kept and nothing is placed, and copies that follow
+            // belong to the eviction of the same write: neither is paid for.
             What::Evicted(task) => {
                 !["NoClusterFit", "PlacementChanged"].contains(&objects::text(task.0, "/reason"))
             }
