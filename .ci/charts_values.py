@@ -209,6 +209,18 @@ def proxies():
         check(f"{path}: refuses {values}", refused(path, values) is not None)
 
 
+def traces():
+    values = {"traces": {"endpoint": "http://collector.monitoring:4318"}}
+    objects = rendered(CONTROL_PLANE, {**values, "networkPolicy": {"enabled": True}, "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "a=b"}]})
+    env = {each["name"]: each["value"] for each in pods(objects)["muster"]["spec"]["containers"][0]["env"]}
+    check(f"{CONTROL_PLANE}: the collector of traces", env == {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, str(env))
+    ports = {each["metadata"]["name"]: {port["port"] for rule in each["spec"]["egress"] for port in rule.get("ports", [])} for each in objects if each["kind"] == "NetworkPolicy"}
+    reached = [name for name, open_ports in ports.items() if 4318 in open_ports]
+    check(f"{CONTROL_PLANE}: only the control plane may reach it", reached == ["muster"], str(ports))
+    check(f"{CONTROL_PLANE}: no traces without it", "env" not in pods(rendered(CONTROL_PLANE, {}))["muster"]["spec"]["containers"][0])
+    check(f"{CONTROL_PLANE}: refuses a collector without a scheme", refused(CONTROL_PLANE, {"traces": {"endpoint": "collector:4318"}}) is not None)
+
+
 def network_policies():
     """Each pod is denied all but what it needs, and what one part may send another part may receive."""
     for path, values in [(CONTROL_PLANE, OF_CONTROL_PLANE), (AGENT, OF_AGENT)]:
@@ -259,4 +271,5 @@ def values_of_charts():
     images()
     every_part()
     proxies()
+    traces()
     network_policies()

@@ -252,7 +252,14 @@ impl Episode {
             latched(&self.status.times.healthy),
         );
         let cleaned = ended || latched(&self.status.times.cleaned);
-        let listed = self.listed(&signs.workload, at);
+        let mut listed = self.listed(&signs.workload, at);
+        if let Some(listed) = &mut listed
+            && signs.is_applied
+            && listed.healthy.is_none()
+            && !ended
+        {
+            listed.applied.get_or_insert_with(|| Time(whole(now)));
+        }
         let (is_listed, listed_healthy) =
             listed.map_or((false, false), |it| (true, it.healthy.is_some()));
         let Some(entry) = self.entries.get_mut(key) else {
@@ -330,6 +337,7 @@ impl Episode {
             workload: signs.workload.clone(),
             to: moved.to.clone(),
             time: Some(Time(at)),
+            applied: None,
             healthy: None,
         });
     }

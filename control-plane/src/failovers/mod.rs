@@ -14,5 +14,7 @@ mod ledger;
 mod measure;
 mod prune;
 mod signs;
+#[cfg(feature = "traces")]
+mod traces;
 
 pub use controller::start;

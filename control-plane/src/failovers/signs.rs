@@ -62,6 +62,9 @@ pub struct Signs {
     pub clusters: Vec<String>,
     /// The last move by a taint and the last by application failover.
     pub moves: Vec<Moved>,
+    /// Whether every cluster that it is placed in reports that it is applied. Known only with
+    /// moves.
+    pub is_applied: bool,
     /// Whether every cluster that it is placed in reports a healthy copy. Known only with moves.
     pub is_healthy: bool,
     /// Clusters with an eviction task.
@@ -83,6 +86,7 @@ impl Signs {
                 name: resource.name.clone(),
             },
             clusters: spec.clusters.iter().map(|it| it.name.clone()).collect(),
+            is_applied: !moves.is_empty() && is_applied(binding),
             is_healthy: !moves.is_empty() && is_healthy(binding, members_scale),
             leaving: spec
                 .graceful_eviction_tasks
@@ -130,6 +134,16 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
         })
     });
     by_taint.into_iter().chain(by_failure).collect()
+}
+
+fn is_applied(binding: &AnyBinding) -> bool {
+    let reports = &binding.status().aggregated_status;
+    let clusters = &binding.spec().clusters;
+    !clusters.is_empty()
+        && clusters.iter().all(|target| {
+            let report = reports.iter().find(|it| it.cluster_name == target.name);
+            report.is_some_and(|it| it.applied)
+        })
 }
 
 fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
@@ -238,6 +252,22 @@ mod tests {
             (report("m2", "Healthy", 2), true),
         ] {
             assert_eq!(signs(&moved, &status).is_healthy, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_applied_when_every_cluster_reports_it() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let moved = json!({ LAST_EVICTION: Record::new("m1", "m2", "", "", at).write() });
+        let report = |cluster: &str, applied: bool| json!({ "aggregatedStatus": [{ "clusterName": cluster, "applied": applied }] });
+        for (annotations, status, expected) in [
+            (&moved, json!({}), false),
+            (&moved, report("m1", true), false),
+            (&moved, report("m2", false), false),
+            (&moved, report("m2", true), true),
+            (&json!({}), report("m2", true), false),
+        ] {
+            assert_eq!(signs(annotations, &status).is_applied, expected, "{status}");
         }
     }
 

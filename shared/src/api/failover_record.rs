@@ -353,6 +353,10 @@ pub struct Move {
     /// Time at which it was placed there.
     #[schemars(schema_with = "schema::time")]
     pub time: Option<Time>,
+    /// Time at which all these clusters reported that it is applied. Absent until then.
+    #[serde(skip_serializing_if = "absent")]
+    #[schemars(schema_with = "schema::time")]
+    pub applied: Option<Time>,
     /// Time at which it was healthy there for the first time. Absent until then.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]

@@ -52,6 +52,7 @@ fn on(name: &str, cluster: &str) -> Signs {
         },
         clusters: vec![cluster.to_owned()],
         moves: Vec::new(),
+        is_applied: false,
         is_healthy: false,
         leaving: Vec::new(),
         stranding: None,
@@ -74,8 +75,16 @@ fn moved(name: &str, from: &str, to: &str, second: i64) -> Signs {
     }
 }
 
+fn applied(signs: Signs) -> Signs {
+    Signs {
+        is_applied: true,
+        ..signs
+    }
+}
+
 fn healthy(signs: Signs) -> Signs {
     Signs {
+        is_applied: true,
         is_healthy: true,
         leaving: Vec::new(),
         ..signs
@@ -191,6 +200,36 @@ fn a_lost_cluster_has_a_record_with_the_whole_story() {
     assert_eq!(second(status.times.ended.as_ref()), Some(100));
     assert_eq!(status.workloads.stranded, 1, "the most that there were");
     assert_eq!(status.workloads.stranded_now, 0);
+}
+
+#[test]
+fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
+    show(&mut ledger, &applied(moved("a", "m1", "m2", 50)), 53);
+    // The report comes and goes.
+    show(&mut ledger, &moved("a", "m1", "m2", 50), 54);
+    show(&mut ledger, &applied(moved("a", "m1", "m2", 50)), 57);
+    show(&mut ledger, &moved("b", "m1", "m2", 51), 57);
+    show(&mut ledger, &healthy(moved("b", "m1", "m2", 51)), 58);
+    let applied_at = |ledger: &mut Ledger, now| {
+        let moves = one(ledger, now).status.unwrap().moves;
+        let times = moves.iter().map(|it| second(it.applied.as_ref()));
+        times.collect::<Vec<_>>()
+    };
+    assert_eq!(applied_at(&mut ledger, 60), [Some(53), Some(58)]);
+
+    // A record of a version that did not know it is not completed with a time that is wrong.
+    let mut old = one(&mut ledger, 60);
+    for moved in &mut old.status.as_mut().unwrap().moves {
+        moved.applied = None;
+    }
+    let mut next = new([old], 70);
+    show(&mut next, &applied(moved("a", "m1", "m2", 50)), 70);
+    show(&mut next, &healthy(moved("b", "m1", "m2", 51)), 70);
+    next.loaded(at(70));
+    assert_eq!(applied_at(&mut next, 71), [Some(70), None]);
 }
 
 /// What a process that is killed at any moment wrote before is completed by the next from what the
