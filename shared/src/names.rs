@@ -206,7 +206,7 @@ pub mod eviction {
     /// No cluster fits any more; the task keeps the copy until one does (Muster's own).
     pub const REASON_NO_CLUSTER_FIT: &str = "NoClusterFit";
     /// The cluster is no target any more since the workload left another one, for example because
-    /// another affinity group is in use (Muster's own).
+    /// another affinity group is in use, or since a new placement was requested (Muster's own).
     pub const REASON_PLACEMENT_CHANGED: &str = "PlacementChanged";
     /// The controller that evicts because of taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";

@@ -1,24 +1,28 @@
 //! Keeps ready copies while the copies that are to replace an old one are not ready: an eviction
 //! can leave a cluster that stays a target with fewer replicas than before, since the others are
-//! divided anew (another affinity group, or weights of other clusters).
+//! divided anew (another affinity group, or weights of other clusters), and a new placement that
+//! was requested brings replicas back from the targets that took them over.
 
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth,
 };
 use muster_shared::api::policy::PurgeMode;
 
+use crate::scheduler::core::replacement::purge_mode;
+
 /// The spec with as many replicas in each target as its Work is to have, where that differs from
 /// what the scheduler gave it; `None` where it does not.
 ///
-/// While an old copy waits for its replacement, a target keeps ready replicas beyond its share, as
-/// far as fewer would be ready in all clusters together than the template asks for (safety
+/// While an old copy waits for its replacement, and after a request for a new placement, a target
+/// keeps ready replicas beyond its share, as far as fewer would be ready in all clusters together than the template asks for (safety
 /// contract 1; Karmada lets them go at once). What a silent cluster reported does not count. The
 /// end of the task changes the binding, and with it every target gets its share.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
 ) -> Option<ResourceBindingSpec> {
-    if !spec.graceful_eviction_tasks.iter().any(waits) {
+    let is_requested = spec.reschedule_triggered_at.is_some() && purge_mode(spec).is_some();
+    if !is_requested && !spec.graceful_eviction_tasks.iter().any(waits) {
         return None;
     }
     let ready = |cluster: &str| {
@@ -139,6 +143,38 @@ mod tests {
         ]);
         let graceful = json!({"purgeMode": "Gracefully"});
         assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 1, 4]));
+    }
+
+    #[test]
+    fn replicas_come_home_as_those_at_home_become_ready() {
+        let keep = |ready: [i32; 2], mode: &str| {
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "replicas": 4, "rescheduleTriggeredAt": "2026-01-01T00:00:00Z",
+                "failover": {"cluster": {"purgeMode": mode}},
+                "clusters": [{"name": "home", "replicas": 3}, {"name": "away", "replicas": 1}],
+            }))
+            .unwrap();
+            let reports = [("home", ready[0]), ("away", ready[1])].map(|(name, ready)| {
+                serde_json::from_value(report(name, ready, "Healthy")).unwrap()
+            });
+            let kept = kept(&spec, &reports)?;
+            Some(
+                kept.clusters
+                    .iter()
+                    .map(|it| it.replicas)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        for (ready, mode, expected) in [
+            ([0, 4], "Gracefully", Some(vec![3, 4])),
+            ([1, 4], "Gracefully", Some(vec![3, 3])),
+            ([3, 4], "Gracefully", None),
+            ([3, 1], "Gracefully", None),
+            ([0, 4], "Directly", None),
+        ] {
+            assert_eq!(keep(ready, mode), expected, "{ready:?} {mode}");
+        }
     }
 
     #[test]

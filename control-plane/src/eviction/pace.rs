@@ -1,7 +1,9 @@
-//! Eviction rate, shared by evictions because of taints and by failing applications.
+//! Eviction rate, shared by evictions because of taints, by failing applications, and by requested
+//! new placements.
 //!
-//! The rate depends on the health of the fleet. If both kinds wait, they take turns, so that
-//! neither a long eviction queue nor a thousand failing applications delay the other.
+//! The rate depends on the health of the fleet. If both kinds of evictions wait, they take turns,
+//! so that neither a long eviction queue nor a thousand failing applications delay the other. New
+//! placements get what the two leave: a workload that has to move comes before one that may.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +25,8 @@ pub enum Payer {
     Taints,
     /// Evictions of failing applications.
     Applications,
+    /// New placements that were requested, and failbacks.
+    Rebalances,
 }
 
 /// How long a turn is kept for a payer who wanted it: many times what a task needs to wake up.
@@ -162,9 +166,10 @@ impl Pace {
     /// The budget does not suffice yet, or it is the other's turn.
     pub fn pay(&self, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
         let mut inner = self.lock();
-        if inner.last == Some(payer)
-            && inner.waiting[payer.other() as usize]
-            && inner.budget.suffices(now)
+        let Some(other) = payer.other() else {
+            return inner.pay_last(now);
+        };
+        if inner.last == Some(payer) && inner.waiting[other as usize] && inner.budget.suffices(now)
         {
             let until = *inner.kept_until.get_or_insert(now + KEPT);
             if now < until {
@@ -172,7 +177,7 @@ impl Pace {
                 return Err(Some(until));
             }
             // It did not come.
-            inner.waiting[payer.other() as usize] = false;
+            inner.waiting[other as usize] = false;
         }
         let paid = inner.budget.pay(now);
         inner.waiting[payer as usize] = paid.is_err();
@@ -188,6 +193,9 @@ impl Pace {
     /// A payer wants nothing any more.
     pub fn withdraw(&self, payer: Payer) {
         let mut inner = self.lock();
+        if payer.other().is_none() {
+            return;
+        }
         if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
             inner.wake();
         }
@@ -214,6 +222,17 @@ impl Inner {
         }
     }
 
+    /// Pays for one who comes after all others.
+    fn pay_last(&mut self, now: Instant) -> Result<(), Option<Instant>> {
+        if self.rates.per_second(self.band) <= 0.0 {
+            return Err(None);
+        }
+        if self.waiting.contains(&true) {
+            return Err(Some(now + KEPT));
+        }
+        self.budget.pay(now)
+    }
+
     fn settle_band(&mut self, now: Instant) {
         let band = self.rates.band(self.health());
         if band != self.band {
@@ -231,10 +250,12 @@ impl Inner {
 }
 
 impl Payer {
-    fn other(self) -> Self {
+    /// The one with whom a payer takes turns.
+    fn other(self) -> Option<Self> {
         match self {
-            Self::Taints => Self::Applications,
-            Self::Applications => Self::Taints,
+            Self::Taints => Some(Self::Applications),
+            Self::Applications => Some(Self::Taints),
+            Self::Rebalances => None,
         }
     }
 }
@@ -261,8 +282,8 @@ mod tests {
                 Ok(()) => {
                     paid[turn as usize] += 1;
                     // A change wakes everybody.
-                    due[turn.other() as usize] =
-                        due[turn.other() as usize].min(now).max(start + joins);
+                    let other = turn.other().unwrap() as usize;
+                    due[other] = due[other].min(now).max(start + joins);
                     now
                 }
                 Err(Some(at)) => {
@@ -364,6 +385,23 @@ mod tests {
             let heard = futures::FutureExt::now_or_never(listener.notified());
             assert_eq!(heard.is_some(), woken);
         }
+    }
+
+    #[test]
+    fn a_new_placement_gets_what_evictions_leave() {
+        let start = Instant::now();
+        let second = |s: u64| start + Duration::from_secs(s);
+        let pace = fleet(9, 0, start);
+        assert!(pace.pay(Payer::Taints, second(1)).is_err());
+        let rebalance = |at| pace.pay(Payer::Rebalances, at);
+        assert_eq!(rebalance(second(3)), Err(Some(second(3) + KEPT)));
+        assert!(pace.pay(Payer::Taints, second(3)).is_ok());
+        pace.withdraw(Payer::Taints);
+        let next = rebalance(second(3)).unwrap_err().unwrap();
+        assert_eq!(rebalance(next), Ok(()), "nothing is to be evicted");
+        let then = rebalance(next).unwrap_err().unwrap();
+        assert!(then >= next + Duration::from_secs(2), "the rate holds");
+        assert_eq!(fleet(10, 6, start).pay(Payer::Rebalances, start), Err(None));
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
     match path.first() {
         _ if !commands.is_empty() => Wanted::Words(commands),
         Some(first) if OF_CLUSTERS.contains(first) => Wanted::Clusters,
-        Some(first) if *first == "explain" => Wanted::Workloads,
+        Some(first) if ["explain", "rebalance"].contains(first) => Wanted::Workloads,
         _ => Wanted::Words(Vec::new()),
     }
 }

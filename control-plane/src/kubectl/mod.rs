@@ -11,6 +11,7 @@ mod interpret;
 mod join;
 mod list;
 mod output;
+mod rebalance;
 mod register;
 mod report;
 mod running;
@@ -124,6 +125,16 @@ enum Question {
     /// The failovers that were: when, why, how many workloads moved or could not, and how long it
     /// took. With the name of one: its timeline.
     History(history::Options),
+    /// Has workloads placed anew, once: for example to bring them home after a failover. Nothing
+    /// moves back by itself unless its policy says so.
+    ///
+    /// Workloads move at the rate of evictions, after these; each old copy stays until the new ones
+    /// are healthy, unless the policy allows no two. What a new placement would leave where it is
+    /// is left alone.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a named workload cannot be placed anew,
+    /// 4 not done within --timeout, 130 interrupted (the moves go on).
+    Rebalance(rebalance::Options),
     #[command(flatten)]
     Hand(hands::Hand),
 }
@@ -280,6 +291,10 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Get(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             get::carry_out(&client, &namespace, &options).await
+        }
+        Question::Rebalance(options) => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            return rebalance::carry_out(client, &config, &namespace, &options).await;
         }
         Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
     };

@@ -9,23 +9,29 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::events::EventType;
-use muster_shared::k8s::Time;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::decide;
+use super::request::{Requested, Requests};
+use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::{Kind, TemplateKey};
 
 const NAME: &str = "workload rebalancers";
 
 /// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
 /// from working.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
+    let changed = Arc::new(Notify::new());
+    pace.wakes(Arc::clone(&changed));
+    let requests = Arc::new(Requests::new(fleet, pace));
     let rebalancers: Informer<WorkloadRebalancer> = Informer::new(
         Api::all(fleet.watch_client.clone()),
         Selection::everything(),
@@ -39,20 +45,31 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    fleet.pauses.on_change({
+    let add_all = {
         let (rebalancers, queue) = (rebalancers.clone(), queue.clone());
         move || {
             for rebalancer in rebalancers.list() {
                 queue.add(rebalancer.name_any());
             }
         }
+    };
+    fleet.pauses.on_change(add_all.clone());
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("workload rebalancer turns", async move {
+        let turns = async {
+            loop {
+                changed.notified().await;
+                add_all();
+            }
+        };
+        let _: Option<()> = shutdown.run_until_cancelled(turns).await;
     });
     let cache = rebalancers.clone();
     fleet.work(tasks, NAME, queue, 1, move |fleet, name: String| {
-        let rebalancer = cache.get(None, &name);
+        let (rebalancer, requests) = (cache.get(None, &name), Arc::clone(&requests));
         async move {
             match rebalancer {
-                Some(rebalancer) => reconcile(&fleet, &rebalancer).await,
+                Some(rebalancer) => reconcile(&fleet, &requests, &rebalancer).await,
                 None => Ok(Next::Done),
             }
         }
@@ -61,7 +78,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
-async fn reconcile(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Next, ApiError> {
+async fn reconcile(
+    fleet: &Fleet,
+    requests: &Requests,
+    rebalancer: &WorkloadRebalancer,
+) -> Result<Next, ApiError> {
     if rebalancer.metadata.deletion_timestamp.is_some() {
         return Ok(Next::Done);
     }
@@ -81,19 +102,26 @@ async fn reconcile(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Nex
     let mut results = Vec::new();
     let mut is_complete = true;
     let mut failure = None;
+    let mut turn = None;
     for workload in decide::pending(rebalancer) {
-        match request(fleet, &workload, time, now).await {
+        match request(fleet, requests, &workload, time, now).await {
             Ok(Requested::Yes) => results.push((workload, Some(()))),
             Ok(Requested::NoBinding) => results.push((workload, None)),
             Ok(Requested::Later) => is_complete = false,
+            // Others may need no turn.
+            Ok(Requested::AtRate(when)) => turn = Some(when),
             // The results of the others are recorded first, so that they are not asked again.
             Err(error) => failure = failure.or(Some(error)),
         }
     }
     let next = match failure {
         Some(error) => Err(error),
-        None if is_complete => Ok(Next::Done),
-        None => Ok(Next::Again),
+        None if !is_complete => Ok(Next::Again),
+        None => Ok(match turn {
+            Some(Some(when)) => Next::After(when.saturating_duration_since(Instant::now())),
+            // A change of the fleet wakes it.
+            Some(None) | None => Next::Done,
+        }),
     };
     let Some(status) = decide::status(rebalancer, &results, now) else {
         return next;
@@ -132,18 +160,9 @@ fn title(name: &str) -> String {
     format!("WorkloadRebalancer {name}")
 }
 
-/// Result of a request to place a workload anew.
-enum Requested {
-    /// The binding says so.
-    Yes,
-    /// There is no binding.
-    NoBinding,
-    /// The binding cannot be written now.
-    Later,
-}
-
 async fn request(
     fleet: &Fleet,
+    requests: &Requests,
     workload: &WorkloadReference,
     time: Timestamp,
     now: Timestamp,
@@ -155,46 +174,13 @@ async fn request(
     };
     let key = BindingKey::for_template(&template);
     if key.namespace.is_some() {
-        request_of::<ResourceBinding>(fleet, &key, time, now).await
+        requests
+            .make::<ResourceBinding>(fleet, &key, time, now)
+            .await
     } else {
-        request_of::<ClusterResourceBinding>(fleet, &key, time, now).await
-    }
-}
-
-async fn request_of<B: BindingKind>(
-    fleet: &Fleet,
-    key: &BindingKey,
-    time: Timestamp,
-    now: Timestamp,
-) -> Result<Requested, ApiError> {
-    let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
-        Presence::There(binding) => binding,
-        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-            return Ok(Requested::Later);
-        }
-        Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
-    };
-    let asked = binding.spec().reschedule_triggered_at.as_ref();
-    let scheduled = binding.status().last_scheduled_time.as_ref();
-    let (asked, scheduled) = (asked.map(|it| it.0), scheduled.map(|it| it.0));
-    let Some(time) = decide::request(time, asked, scheduled, now) else {
-        return Ok(Requested::Yes);
-    };
-    let patch = json!({
-        "metadata": { "resourceVersion": binding.meta().resource_version },
-        "spec": { "rescheduleTriggeredAt": Time(time) },
-    });
-    match B::api(&fleet.client, key)
-        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await
-    {
-        Ok(_) => {
-            tracing::info!(binding = %key, "asked for a new placement");
-            Ok(Requested::Yes)
-        }
-        Err(error) if is_conflict(&error) => Ok(Requested::Later),
-        Err(error) if is_not_found(&error) => Ok(Requested::NoBinding),
-        Err(error) => Err(ApiError::of("ask for a new placement of", key)(error)),
+        requests
+            .make::<ClusterResourceBinding>(fleet, &key, time, now)
+            .await
     }
 }
 

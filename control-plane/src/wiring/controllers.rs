@@ -71,7 +71,8 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("execution", |it| it.is_pushed = true),
     ("workStatus", |it| it.is_pushed = true),
     ("workloadRebalancer", |it| {
-        rebalance::start(it.fleet, it.tasks);
+        let budget = it.budget();
+        rebalance::start(it.fleet, budget, it.tasks);
     }),
     ("agentcsrapproving", |it| {
         registration::start(it.fleet, it.tasks);

@@ -17,6 +17,10 @@ resource! {
     /// beginning with the first group of `clusterAffinities`. Nothing moves back by itself after a
     /// failover; this object brings workloads home.
     ///
+    /// Workloads that move do so at the rate of evictions, and after these. An old copy stays until
+    /// the new ones are healthy, unless the policy of the workload has `purgeMode` `Directly` or
+    /// asks for fencing.
+    ///
     /// The status says for each workload whether its placement was requested.
     WorkloadRebalancer {
         group: "apps.karmada.io",

@@ -70,7 +70,7 @@ impl Subject {
 }
 
 /// A binding of either scope.
-pub(super) enum Found {
+pub(in crate::kubectl) enum Found {
     Namespaced(ResourceBinding),
     ClusterWide(ClusterResourceBinding),
 }
@@ -79,7 +79,7 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// When there is none, with what may have been meant.
-pub(super) async fn find(
+pub(in crate::kubectl) async fn find(
     client: &Client,
     namespace: &str,
     subject: &Subject,

@@ -18,7 +18,8 @@ use muster_shared::names::taint::CORDON;
 use muster_shared::taints::NO_SCHEDULE;
 
 use self::order::Order;
-pub(super) use self::order::instead;
+pub(super) use self::order::{find, instead};
+pub(super) use self::progress::{show, watch};
 use super::Reply;
 
 /// Exit code when a workload that was to leave stays because it has nowhere to go.

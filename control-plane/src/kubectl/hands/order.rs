@@ -107,7 +107,7 @@ pub(super) async fn change(
 }
 
 /// Reads a cluster.
-pub(super) async fn find(client: &Client, name: &str) -> anyhow::Result<Cluster> {
+pub(in crate::kubectl) async fn find(client: &Client, name: &str) -> anyhow::Result<Cluster> {
     let api: Api<Cluster> = Api::all(client.clone());
     ensure!(!name.is_empty(), "the name of a cluster is empty");
     if let Some(cluster) = call("read the Cluster", api.get_opt(name)).await? {

@@ -265,7 +265,12 @@ pub(super) async fn follow(
     }
 }
 
-fn watch<K: Followed>(api: Api<K>, changed: &Arc<Notify>, stop: &CancellationToken) -> Informer<K> {
+/// Follows the objects of an API until the token is cancelled, and notifies of each change.
+pub(in crate::kubectl) fn watch<K: Followed>(
+    api: Api<K>,
+    changed: &Arc<Notify>,
+    stop: &CancellationToken,
+) -> Informer<K> {
     let informer = Informer::new(api, Selection::everything());
     let changed = Arc::clone(changed);
     informer.on_change(move |_| changed.notify_one());
@@ -273,7 +278,8 @@ fn watch<K: Followed>(api: Api<K>, changed: &Arc<Notify>, stop: &CancellationTok
     informer
 }
 
-fn show(line: &str, is_terminal: bool, is_last: bool) {
+/// Prints a line of progress; on a terminal in place of the last one.
+pub(in crate::kubectl) fn show(line: &str, is_terminal: bool, is_last: bool) {
     let mut out = std::io::stderr();
     // A terminal that is gone must not end the command.
     let _ = if is_terminal {

@@ -18,7 +18,7 @@ use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
 use super::unknown::{Absent, rest, unknown_targets};
-use super::{Decision, Growth, Listing, Options};
+use super::{Decision, Growth, Listing, Locality, Options};
 use crate::fleet::completion::has_completed;
 
 /// What was tried for a binding, and what came of it.
@@ -338,9 +338,11 @@ impl<'a> Trial<'a> {
         )
     }
 
-    /// Scores the candidates.
+    /// Scores the candidates. For a new placement that was requested no cluster is preferred because
+    /// it has the workload (unlike in Karmada, where it hardly leaves the cluster that took it over).
     fn prefer(&self, candidates: &mut [Candidate<'a>]) {
-        if self.options.plugins.has(Plugin::ClusterLocality) {
+        let stays = !self.fresh || self.options.locality == Locality::Always;
+        if stays && self.options.plugins.has(Plugin::ClusterLocality) {
             let holders = candidates.iter_mut().filter(|it| it.held.is_some());
             holders.for_each(|holder| holder.score = LOCALITY_SCORE);
         }

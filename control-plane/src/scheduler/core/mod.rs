@@ -18,6 +18,7 @@ pub mod need;
 pub mod outcome;
 pub(in crate::scheduler) mod plugin;
 pub(crate) mod record;
+pub mod replacement;
 pub mod report;
 pub mod select;
 pub(in crate::scheduler) mod snapshot;
@@ -64,6 +65,8 @@ pub struct Options {
     pub listing: Listing,
     /// What becomes of targets that are neither there nor seen leaving.
     pub absent: Absent,
+    /// Whether clusters that have the workload are preferred in a requested new placement.
+    pub locality: Locality,
 }
 
 impl Options {
@@ -118,6 +121,7 @@ impl Options {
             components: false,
             listing: Listing::Ranked,
             absent: Absent::Removed,
+            locality: Locality::Always,
         }
     }
 }
@@ -130,6 +134,16 @@ pub enum Listing {
     Steady,
     /// The best cluster first, so that a change of capacity changes the result (Karmada behaviour).
     Ranked,
+}
+
+/// When clusters that have the workload are preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Locality {
+    /// Unless a new placement was requested.
+    #[default]
+    UnlessFresh,
+    /// Always (Karmada behaviour).
+    Always,
 }
 
 /// Clusters with the workload that may get more of its replicas.

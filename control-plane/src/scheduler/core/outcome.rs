@@ -9,12 +9,12 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
-use muster_shared::watch::Presence;
 
-use super::cycle::{Attempt, Cycle};
+use super::cycle::{Attempt, Cycle, is_reschedule_requested};
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::record;
+use super::replacement::{self, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
@@ -74,7 +74,7 @@ pub struct Placed {
     /// Replaces the annotation that holds the placement applied last.
     pub applied_placement: String,
     /// Replaces `spec.gracefulEvictionTasks`, when it changes: copies that stay although no cluster
-    /// may have them.
+    /// may have them, or until those of a requested new placement are healthy.
     pub tasks: Option<Vec<GracefulEvictionTask>>,
 }
 
@@ -124,7 +124,12 @@ pub fn pass(
         ..settled
     };
     match result {
-        Ok(decision) => outcome.succeed(subject, decision, record, options, now),
+        Ok(decision) => {
+            let tasks = is_reschedule_requested(spec, status)
+                .then(|| replacement::tasks(spec, &decision.clusters, snapshot, now));
+            let outcome = outcome.succeed(subject, decision, record, options, now);
+            outcome.with_tasks(tasks.flatten())
+        }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record, snapshot, now),
             ..outcome.fail(failure)
@@ -147,12 +152,7 @@ fn withdraw(
     }
     let mut after = subject.spec.clone();
     for target in &subject.spec.clusters {
-        let stays = match snapshot.presence(&target.name) {
-            Presence::There(cluster) => !cluster.is_deleting(),
-            Presence::Gone => false,
-            Presence::Unknown(_) => true,
-        };
-        if stays {
+        if can_keep(snapshot, &target.name) {
             let task = GracefulEvictionTask {
                 from_cluster: target.name.clone(),
                 purge_mode: Some(PurgeMode::Gracefully),
@@ -227,6 +227,14 @@ impl Outcome {
             },
             ..self
         }
+    }
+
+    /// The same with other eviction tasks.
+    fn with_tasks(mut self, tasks: Option<Vec<GracefulEvictionTask>>) -> Self {
+        if let Some(placed) = &mut self.placed {
+            placed.tasks = tasks;
+        }
+        self
     }
 
     /// A failure leaves what is placed alone, unless [`withdraw`] says otherwise. The generation

@@ -10,7 +10,7 @@ use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
 /// A ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods
 /// free.
-pub(in crate::scheduler) fn cluster(name: &str, cores: i64) -> Value {
+pub(crate) fn cluster(name: &str, cores: i64) -> Value {
     json!({
         "metadata": { "name": name },
         "spec": {},
@@ -39,7 +39,7 @@ pub(in crate::scheduler) fn decoded(cluster: &Value) -> Cluster {
     serde_json::from_value(cluster.clone()).unwrap()
 }
 
-pub(in crate::scheduler) fn snapshot(clusters: &[Value]) -> Snapshot {
+pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
     Snapshot::new(clusters.iter().map(|cluster| Arc::new(decoded(cluster))))
 }
 

@@ -392,6 +392,25 @@ fn each_rule_holds_until_it_is_switched_off_by_name() {
 }
 
 #[test]
+fn a_requested_placement_prefers_no_cluster_for_having_the_workload() {
+    let placement = json!({
+        "spreadConstraints": [{ "minGroups": 2, "maxGroups": 2 }],
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    let mut spec = placed(deployment(2, &placement), &[("member2", 2), ("member3", 2)]);
+    assert_eq!(outcome(&spec, &fleet()), "member2:2 member3:2");
+    spec.reschedule_triggered_at = serde_json::from_value(json!("2026-01-01T00:00:01Z")).unwrap();
+    let status = json!({ "lastScheduledTime": "2026-01-01T00:00:00Z" });
+    let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
+    let fresh = |options| text(schedule(&spec, &status, &snapshot(&fleet()), &options));
+    let mut roomy = fleet();
+    roomy[0] = cluster("member1", 20);
+    assert_eq!(fresh(Options::karmada()), "member2:2 member3:2");
+    let home = schedule(&spec, &status, &snapshot(&roomy), &Options::default());
+    assert!(text(home).starts_with("member1:2 "));
+}
+
+#[test]
 fn locality_keeps_a_workload_where_it_is_until_it_is_switched_off() {
     let placement = with(
         aggregated(),

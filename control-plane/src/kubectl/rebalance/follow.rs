@@ -1,0 +1,286 @@
+//! Progress of requested moves, as rebalancers and bindings tell it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use kube::Config;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceHealth};
+use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::{Api, ResourceExt};
+use muster_shared::watch::Informer;
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::eviction::any_binding::AnyBinding;
+use crate::kubectl::hands::{show, watch};
+use crate::scheduler::core::cycle::is_reschedule_requested;
+
+/// Pause between two lines.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Time within which the fleet has to be listed.
+const LISTED: Duration = Duration::from_mins(1);
+
+/// How the waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All have moved.
+    Done,
+    /// Not within the time.
+    TimedOut,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+/// How far the moves have come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Progress {
+    /// Workloads that have moved, or are gone.
+    pub moved: usize,
+    /// Workloads whose new copies are being started.
+    pub replacing: usize,
+    /// Workloads that wait for their turn.
+    pub waiting: usize,
+}
+
+impl Progress {
+    /// The progress in one line.
+    pub fn line(&self) -> String {
+        let all = self.moved + self.replacing + self.waiting;
+        let Self {
+            moved,
+            replacing,
+            waiting,
+        } = self;
+        format!("{moved} of {all} moved, {replacing} being replaced, {waiting} waiting")
+    }
+
+    fn is_done(&self) -> bool {
+        self.replacing == 0 && self.waiting == 0
+    }
+}
+
+/// Counts workloads; `asked` are those whose requests have been carried out.
+fn count(
+    workloads: &[WorkloadReference],
+    asked: &BTreeSet<WorkloadReference>,
+    bindings: &[AnyBinding],
+) -> Progress {
+    let mut progress = Progress::default();
+    for workload in workloads {
+        let is_its = |binding: &&AnyBinding| {
+            let resource = &binding.spec().resource;
+            resource.kind == workload.kind
+                && resource.api_version == workload.api_version
+                && resource.name == workload.name
+                && resource.namespace.as_deref().filter(|it| !it.is_empty())
+                    == workload.namespace.as_deref()
+        };
+        match bindings.iter().find(is_its) {
+            None => progress.moved += 1,
+            Some(binding)
+                if !asked.contains(workload)
+                    || is_reschedule_requested(binding.spec(), binding.status()) =>
+            {
+                progress.waiting += 1;
+            }
+            Some(binding) if is_moved(binding) => progress.moved += 1,
+            Some(_) => progress.replacing += 1,
+        }
+    }
+    progress
+}
+
+/// Whether every chosen cluster reports a healthy copy, and no old copy waits for that.
+fn is_moved(binding: &AnyBinding) -> bool {
+    let (spec, status) = (binding.spec(), binding.status());
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    let is_healthy = |cluster: &str| {
+        let mut reports = status.aggregated_status.iter();
+        reports.any(|it| it.cluster_name == cluster && it.health == Some(ResourceHealth::Healthy))
+    };
+    tasks.all(|task| task.suppress_deletion == Some(true))
+        && spec.clusters.iter().all(|it| is_healthy(&it.name))
+}
+
+/// Shows the progress until all have moved.
+pub(super) async fn follow(
+    config: &Config,
+    names: &[String],
+    workloads: &[WorkloadReference],
+    patience: Option<Duration>,
+    is_terminal: bool,
+) -> anyhow::Result<(Progress, End)> {
+    let client = client::connect(config, Profile::Watch)?;
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    let changed = Arc::new(Notify::new());
+    let rebalancers: Informer<WorkloadRebalancer> =
+        watch(Api::all(client.clone()), &changed, &stop);
+    let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
+    let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
+    let listed = async {
+        rebalancers.synced().await;
+        bindings.synced().await;
+        others.synced().await;
+    };
+    if timeout(LISTED, listed).await.is_err() {
+        let why = [rebalancers.trouble(), bindings.trouble(), others.trouble()];
+        let why = why.into_iter().flatten().next();
+        bail!(
+            "the fleet cannot be listed: {}",
+            why.unwrap_or_else(|| "no answer".to_owned())
+        );
+    }
+    let deadline = patience.map(|patience| Instant::now() + patience);
+    let mut shown = None;
+    loop {
+        let mut asked = BTreeSet::new();
+        for rebalancer in rebalancers.list() {
+            if names.contains(&rebalancer.name_any()) {
+                let status = rebalancer.status.clone().unwrap_or_default();
+                asked.extend(status.observed_workloads.into_iter().map(|it| it.workload));
+            }
+        }
+        let namespaced = bindings.list().into_iter().map(AnyBinding::from);
+        let all: Vec<AnyBinding> = namespaced
+            .chain(others.list().into_iter().map(AnyBinding::from))
+            .collect();
+        let progress = count(workloads, &asked, &all);
+        let is_done = progress.is_done();
+        let line = progress.line();
+        if shown.as_ref() != Some(&line) {
+            show(&line, is_terminal, is_done);
+            shown = Some(line);
+        }
+        if is_done {
+            return Ok((progress, End::Done));
+        }
+        let patience = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = Instant::now() + PAUSE;
+        let news = async {
+            changed.notified().await;
+            sleep_until(next).await;
+        };
+        let end = tokio::select! {
+            () = news => continue,
+            () = patience => End::TimedOut,
+            _ = tokio::signal::ctrl_c() => End::Interrupted,
+        };
+        if is_terminal {
+            eprintln!();
+        }
+        return Ok((progress, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_workload_has_moved_when_its_new_copies_are_healthy_and_the_old_ones_gone() {
+        let workload: WorkloadReference = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+        }))
+        .unwrap();
+        let look = |asked: bool, requested: &str, tasks: Value, health: &str| {
+            let binding: ResourceBinding = serde_json::from_value(json!({
+                "metadata": {"namespace": "shop", "name": "web-deployment"},
+                "spec": {
+                    "resource": workload, "clusters": [{"name": "home"}],
+                    "gracefulEvictionTasks": tasks, "rescheduleTriggeredAt": requested,
+                },
+                "status": {
+                    "lastScheduledTime": "2026-01-01T00:00:05Z",
+                    "aggregatedStatus": [{"clusterName": "home", "health": health}],
+                },
+            }))
+            .unwrap();
+            let asked: BTreeSet<_> = asked.then(|| workload.clone()).into_iter().collect();
+            let bindings = [Arc::new(binding).into()];
+            count(std::slice::from_ref(&workload), &asked, &bindings).line()
+        };
+        let (early, late) = ("2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z");
+        let task = |suppressed: Value| {
+            json!([{"fromCluster": "away", "reason": "PlacementChanged", "producer": "Scheduler",
+                "suppressDeletion": suppressed}])
+        };
+        let (none, graceful, never) = (json!([]), task(Value::Null), task(json!(true)));
+        for (what, asked, requested, tasks, health, expected) in [
+            (
+                "not asked",
+                false,
+                early,
+                &none,
+                "Healthy",
+                "0 of 1 moved, 0 being replaced, 1 waiting",
+            ),
+            (
+                "not scheduled",
+                true,
+                late,
+                &none,
+                "Healthy",
+                "0 of 1 moved, 0 being replaced, 1 waiting",
+            ),
+            (
+                "starting",
+                true,
+                early,
+                &graceful,
+                "Unknown",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "old copy there",
+                true,
+                early,
+                &graceful,
+                "Healthy",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "not healthy",
+                true,
+                early,
+                &none,
+                "Unhealthy",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "moved",
+                true,
+                early,
+                &none,
+                "Healthy",
+                "1 of 1 moved, 0 being replaced, 0 waiting",
+            ),
+            (
+                "never removed",
+                true,
+                early,
+                &never,
+                "Healthy",
+                "1 of 1 moved, 0 being replaced, 0 waiting",
+            ),
+        ] {
+            assert_eq!(
+                look(asked, requested, tasks.clone(), health),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `kubectl muster rebalance`: has workloads placed anew, once.
+
+mod follow;
+mod preview;
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use clap::Args;
+use kube::Config;
+use kube::api::PostParams;
+use muster_shared::api::rebalancer::{
+    WorkloadRebalancer, WorkloadRebalancerSpec, WorkloadReference,
+};
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, ResourceExt};
+use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::settings::Duration;
+
+use self::follow::End;
+use self::preview::{Preview, preview};
+use super::explain::subject::{self, Found, Subject};
+use super::hands::{INTERRUPTED, STRANDED, TIMED_OUT};
+use super::output::Format;
+use super::register::call;
+use super::running::Running;
+use super::{Reply, hands, list};
+use crate::eviction::any_binding::AnyBinding;
+use crate::pause::{self, Pause};
+use crate::scheduler::core::{self, Snapshot};
+
+/// Workloads that one object asks for: an object is at most 1.5 MB large.
+const MOST: usize = 1_000;
+/// Time after which a finished request is deleted, in seconds.
+const TTL: i32 = 3_600;
+
+#[derive(Debug, Args)]
+#[group(id = "workloads", required = true, multiple = false)]
+struct Which {
+    /// Templates as `deployment/web`, or bindings as `rb/web-deployment`.
+    #[arg(value_name = "KIND/NAME")]
+    named: Vec<String>,
+    /// Every workload of which a new placement brings more to this cluster, in all namespaces.
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
+    /// Every workload that a new placement moves, in all namespaces.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    which: Which,
+    /// Say what would move where, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Show the progress until all new copies are healthy and the old ones gone.
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// For how long to wait; 0 for ever.
+    #[arg(long, requires = "wait", default_value = "0s", value_name = "DURATION")]
+    timeout: Duration,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(super) async fn carry_out(
+    client: Client,
+    config: &Config,
+    namespace: &str,
+    options: &Options,
+) -> anyhow::Result<Reply> {
+    let preview = look(&client, namespace, &options.which).await?;
+    let is_named = !options.which.named.is_empty();
+    let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
+    let table = || preview.table(is_named);
+    let told = options.output.print(table, &preview)?;
+    if options.dry_run || preview.moves.is_empty() {
+        return Ok(end(told, refused));
+    }
+    let moves = preview.moves.iter().map(|it| it.workload.clone());
+    let moves: Vec<WorkloadReference> = moves.collect();
+    if options.wait {
+        // Told first: a person who reads it may still end the request.
+        eprint!("{}", preview.table(is_named));
+    }
+    let names = ask(&client, &moves).await?;
+    if !options.wait {
+        let mut text = told;
+        if options.output == Format::Table {
+            let rate = Running::read(&client, &[]).await?;
+            let rate = rate.settings.resource_eviction_rate;
+            let _ = writeln!(
+                text,
+                "{}: requested; they move at the rate of evictions, at most {rate} a second",
+                names.join(" ")
+            );
+        }
+        return Ok(end(text, refused));
+    }
+    let patience = options.timeout.0;
+    let patience = (patience > StdDuration::ZERO).then_some(patience);
+    let is_terminal = std::io::stderr().is_terminal();
+    let (progress, how) = follow::follow(config, &names, &moves, patience, is_terminal).await?;
+    let code = match how {
+        End::Done => refused,
+        End::TimedOut => Some(TIMED_OUT),
+        End::Interrupted => Some(INTERRUPTED),
+    };
+    let report = || match how {
+        End::Done => format!("{}\n", progress.line()),
+        End::TimedOut | End::Interrupted => format!(
+            "{}\nThe moves go on: kubectl get workloadrebalancers shows them, kubectl delete workloadrebalancers {} ends what has not begun\n",
+            progress.line(),
+            names.join(" ")
+        ),
+    };
+    Ok(end(options.output.print(report, &progress)?, code))
+}
+
+fn end(text: String, code: Option<u8>) -> Reply {
+    let code = code.unwrap_or_default();
+    Reply { text, code }
+}
+
+async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<Preview> {
+    if let Some(cluster) = &which.cluster {
+        hands::find(client, cluster).await?;
+    }
+    let bindings = if which.named.is_empty() {
+        list::bindings(client).await.map_err(anyhow::Error::msg)?
+    } else {
+        let mut found = Vec::new();
+        for what in &which.named {
+            let subject = Subject::of(what, None)?;
+            let binding = subject::find(client, namespace, &subject).await?;
+            found.push(match binding {
+                Found::Namespaced(it) => AnyBinding::from(Arc::new(it)),
+                Found::ClusterWide(it) => AnyBinding::from(Arc::new(it)),
+            });
+        }
+        found
+    };
+    let clusters = list::all(Api::all(client.clone()));
+    let clusters = clusters.await.map_err(anyhow::Error::msg)?;
+    let mut snapshot = Snapshot::default();
+    for cluster in clusters {
+        snapshot.put(Arc::new(cluster));
+    }
+    let running = Running::read(client, &[]).await?;
+    let rules = core::Options::of(&running.settings);
+    let cluster = which.cluster.as_deref();
+    let mut preview = preview(&bindings, cluster, &snapshot, &rules);
+    preview.warning = paused(client).await?;
+    Ok(preview)
+}
+
+/// The pause of the fleet, in words.
+async fn paused(client: &Client) -> anyhow::Result<Option<String>> {
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let record = call("read the pause of the fleet", records.get_opt(pause::NAME)).await?;
+    let pause = record.map(|it| Pause::of_fleet(&it));
+    let pause = pause.filter(|it| it.holds(calendar()));
+    Ok(pause.map(|it| format!("nothing moves: {it}")))
+}
+
+/// Writes the requests; returns the names of the objects.
+async fn ask(client: &Client, workloads: &[WorkloadReference]) -> anyhow::Result<Vec<String>> {
+    let api: Api<WorkloadRebalancer> = Api::all(client.clone());
+    let mut names = Vec::new();
+    for some in workloads.chunks(MOST) {
+        let spec = WorkloadRebalancerSpec {
+            workloads: some.to_vec(),
+            ttl_seconds_after_finished: Some(TTL),
+        };
+        let mut rebalancer = WorkloadRebalancer::new("", spec);
+        rebalancer.metadata = ObjectMeta {
+            generate_name: Some("rebalance-".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let parameters = PostParams::default();
+        let made = api.create(&parameters, &rebalancer);
+        let made = call("create the WorkloadRebalancer", made).await?;
+        names.push(made.name_any());
+    }
+    Ok(names)
+}
