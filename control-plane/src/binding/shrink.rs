@@ -14,9 +14,10 @@ use crate::scheduler::core::replacement::purge_mode;
 /// what the scheduler gave it; `None` where it does not.
 ///
 /// While an old copy waits for its replacement, and after a request for a new placement, a target
-/// keeps ready replicas beyond its share, as far as fewer would be ready in all clusters together than the template asks for (safety
-/// contract 1; Karmada lets them go at once). What a silent cluster reported does not count. The
-/// end of the task changes the binding, and with it every target gets its share.
+/// keeps ready replicas beyond its share, as far as fewer would be ready in all clusters together
+/// than the template asks for (safety contract 1; Karmada lets them go at once). What a silent
+/// cluster reported does not count. The end of the task, and each report of replicas that are
+/// ready, changes the binding, and with it every target comes nearer to its share.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],

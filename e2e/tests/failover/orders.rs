@@ -1,5 +1,7 @@
 //! A person's orders: the commands of `kubectl muster` against real members.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -10,6 +12,9 @@ use muster_shared::k8s::{Api, Node};
 use serde_json::json;
 
 use super::support::{Setting, scenario};
+
+/// Time within which an agent reports the nodes of its member.
+const ROOM: Duration = Duration::from_secs(45);
 
 /// What a command prints, whatever its exit code.
 async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
@@ -80,6 +85,19 @@ async fn rebalance(story: &Story) -> anyhow::Result<()> {
     // Three are ready elsewhere, and stay until one is ready at home.
     story.no_gaps()?;
     schedule_pods(story, true).await?;
+    // The other workload is drawn home by the room that the agent reports there.
+    let mut changes = story.fleet().observer.changes();
+    let has_room = async {
+        while !muster(story, &["rebalance", "--cluster", VICTIM, "--dry-run"])
+            .await?
+            .contains("shop: ")
+        {
+            changes.changed().await?;
+        }
+        anyhow::Ok(())
+    };
+    let has_room = tokio::time::timeout(ROOM, has_room).await;
+    has_room.context("no room is reported at home")??;
     let told = muster(story, &["rebalance", "--all", "--wait", "--timeout=90s"]).await?;
     println!("{told}");
     story

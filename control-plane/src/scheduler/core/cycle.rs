@@ -338,8 +338,9 @@ impl<'a> Trial<'a> {
         )
     }
 
-    /// Scores the candidates. For a new placement that was requested no cluster is preferred because
-    /// it has the workload (unlike in Karmada, where it hardly leaves the cluster that took it over).
+    /// Scores the candidates. For a new placement that was requested no cluster is preferred
+    /// because it has the workload (unlike in Karmada, where it hardly leaves the cluster that took
+    /// it over).
     fn prefer(&self, candidates: &mut [Candidate<'a>]) {
         let stays = !self.fresh || self.options.locality == Locality::Always;
         if stays && self.options.plugins.has(Plugin::ClusterLocality) {
