@@ -62,6 +62,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Hashes of the fleet API's authority, as `token create --print-register-command` prints them.
+    /// One authority of the fleet API has to have one of them, and the token is sent to no server
+    /// whose certificate another authority signed.
     #[arg(long, value_delimiter = ',', value_name = "sha256:HEX")]
     discovery_token_ca_cert_hash: Vec<Hash>,
     /// Trust an authority that only the token vouches for: whoever has seen the token can be it.
@@ -207,7 +209,7 @@ async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
         tokio::time::sleep(PAUSE).await;
     };
     let info = discovery::trust(&data, token, hashes)?;
-    let again = public(&verified(&server, &info)?).await;
+    let again = public(&verified(options, &info)?).await;
     let again = again.context("ask the fleet API again over a verified connection")?;
     ensure!(
         again.as_ref() == Some(&data),
@@ -216,9 +218,11 @@ async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     Ok(info)
 }
 
-fn verified(server: &str, info: &Info) -> anyhow::Result<Config> {
-    let mut config = Config::new(server.parse().context("read the address")?);
-    config.root_cert = Some(info.roots());
+/// A connection that trusts pinned authorities alone where some are pinned, so that whoever can add
+/// one to the public ConfigMap is not sent the token.
+fn verified(options: &Options, info: &Info) -> anyhow::Result<Config> {
+    let mut config = Config::new(options.server().parse().context("read the address")?);
+    config.root_cert = Some(info.roots(&options.discovery_token_ca_cert_hash));
     Ok(config)
 }
 
@@ -235,7 +239,7 @@ async fn certify(
     token: &Token,
     info: &Info,
 ) -> anyhow::Result<(NewKey, Vec<u8>)> {
-    let mut config = verified(&options.server(), info)?;
+    let mut config = verified(options, info)?;
     config.auth_info.token = Some(token.to_string().into());
     let fleet = client::connect(&config, Profile::Write)?;
     let requests: Api<CertificateSigningRequest> = Api::all(fleet);

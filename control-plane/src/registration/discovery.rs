@@ -85,23 +85,25 @@ impl Info {
         })
     }
 
-    /// The certificates as DER, as a client wants them.
-    pub fn roots(&self) -> Vec<Vec<u8>> {
-        let list = CertificateDer::pem_slice_iter(&self.authority);
-        list.filter_map(Result::ok).map(|it| it.to_vec()).collect()
+    /// The certificates as DER, as a client wants them; where some are pinned, only those.
+    pub fn roots(&self, pins: &[Hash]) -> Vec<Vec<u8>> {
+        let list = CertificateDer::pem_slice_iter(&self.authority).filter_map(Result::ok);
+        let hashed = list.zip(&self.hashes);
+        let pinned = hashed.filter(|(_, hash)| pins.is_empty() || pins.contains(hash));
+        pinned.map(|(it, _)| it.to_vec()).collect()
     }
 }
 
-/// Trusts what was found, or says why not. With hashes every certificate has to have one of them,
-/// and a signature that is there has to be right; without hashes (somebody asked for that) the
-/// signature is all there is.
+/// Trusts what was found, or says why not. With hashes one certificate has to have one of them
+/// ([`Hash::accepts`]), and a signature that is there has to be right; without hashes (somebody
+/// asked for that) the signature is all there is.
 pub fn trust(
     data: &BTreeMap<String, String>,
     token: &Token,
     hashes: &[Hash],
 ) -> Result<Info, Error> {
     let info = Info::read(data)?;
-    if !hashes.is_empty() && !info.hashes.iter().all(|it| hashes.contains(it)) {
+    if !Hash::accepts(hashes, &info.hashes) {
         return Err(Error::Stranger {
             expected: hashes.to_vec(),
             found: info.hashes,
@@ -190,6 +192,49 @@ mod tests {
             match (trust(&data(signature), &token(), hashes), problem) {
                 (Ok(info), None) => assert_eq!(info, Info::read(&data(None)).unwrap()),
                 (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (other, expected) => panic!("{other:?} instead of {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn while_an_authority_is_replaced_who_pins_either_goes_on_and_trusts_the_pinned_one() {
+        let make = || {
+            let mut params = rcgen::CertificateParams::default();
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let key = rcgen::KeyPair::generate().unwrap();
+            params.self_signed(&key).unwrap().der().to_vec()
+        };
+        let pin = |der: &Vec<u8>| {
+            let found = Hash::of_authority(pem("CERTIFICATE", der).as_bytes());
+            found.unwrap().pop().unwrap()
+        };
+        let (former, next, other) = (make(), make(), make());
+        let (old, new) = (pin(&former), pin(&next));
+        // What the fleet says, the pins, and those that the token is sent to: `None` is refused.
+        for (told, pins, sent) in [
+            (vec![&former], vec![&old], Some(vec![&former])),
+            (vec![&former, &next], vec![&old], Some(vec![&former])),
+            (vec![&former, &next], vec![&new], Some(vec![&next])),
+            (vec![&other, &former], vec![&old], Some(vec![&former])),
+            (
+                vec![&former, &next],
+                vec![&new, &old],
+                Some(vec![&former, &next]),
+            ),
+            (vec![&next], vec![&old, &new], Some(vec![&next])),
+            (vec![&next], vec![&old], None),
+            (vec![&other], vec![&old, &new], None),
+        ] {
+            let roots: Vec<Vec<u8>> = told.into_iter().cloned().collect();
+            let text = kubeconfig("https://fleet:6443", &roots).to_string();
+            let pins: Vec<Hash> = pins.into_iter().cloned().collect();
+            let trusted = trust(&BTreeMap::from([(KEY.to_owned(), text)]), &token(), &pins);
+            let trusted = trusted.map(|it| (it.roots(&pins), it.roots(&[])));
+            let sent = sent.map(|it| it.into_iter().cloned().collect::<Vec<_>>());
+            match (trusted, sent) {
+                (Ok((pinned, all)), Some(sent)) => assert_eq!((pinned, all), (sent, roots)),
+                (Err(Error::Stranger { .. }), None) => {}
                 (other, expected) => panic!("{other:?} instead of {expected:?}"),
             }
         }

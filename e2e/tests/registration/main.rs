@@ -8,14 +8,20 @@ mod bench;
 mod bootstrap;
 mod helm;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
-use muster_shared::k8s::{Api, Namespace, ObjectMeta, ResourceExt, ServiceAccount};
+use muster_shared::k8s::{
+    Api, CertificateSigningRequest, ConfigMap, Namespace, ObjectMeta, ResourceExt, ServiceAccount,
+};
+use serde_json::{Value, json};
 
 use bench::{Bench, SECRET};
 
@@ -194,6 +200,58 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     assert!(error.contains("another member called \"m1\""), "{error}");
     let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
+}
+
+/// A fleet that replaces its authority names both for a while, and members join by commands that
+/// were printed before and after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_with_no_token() {
+    let bench = Bench::start("two-authorities").await;
+    let line = bench.invitation(&["--cluster-name", "m1"]).await;
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let another = params.self_signed(&rcgen::KeyPair::generate().unwrap());
+    let another = another.unwrap().pem();
+
+    let maps: Api<ConfigMap> = Api::namespaced(bench.test_bed.client.clone(), "kube-public");
+    let of = |map: &ConfigMap, key: &str| map.data.as_ref().unwrap()[key].clone();
+    let before = maps.get("cluster-info").await.unwrap();
+    let mut info: Value = serde_saphyr::from_str(&of(&before, "kubeconfig")).unwrap();
+    let list = &mut info["clusters"][0]["cluster"]["certificate-authority-data"];
+    let present = STANDARD.decode(list.as_str().unwrap()).unwrap();
+    let both = format!("{another}{}", String::from_utf8(present).unwrap());
+    *list = STANDARD.encode(&both).into();
+    let changed = Patch::Merge(json!({"data": {"kubeconfig": info.to_string()}}));
+    let params = PatchParams::default();
+    maps.patch("cluster-info", &params, &changed).await.unwrap();
+    let (id, _) = line[3].split_once('.').unwrap();
+    let signature = format!("jws-kubeconfig-{id}");
+    let former = of(&before, &signature);
+    until(&maps, "cluster-info", "it is signed again", |map| {
+        map.data.as_ref().and_then(|it| it.get(&signature)) != Some(&former)
+    })
+    .await;
+
+    // The server does not have a certificate of the other one.
+    let pin = Hash::of_authority(another.as_bytes()).unwrap()[0].to_string();
+    let at = line
+        .iter()
+        .position(|it| it == "--discovery-token-ca-cert-hash");
+    let mut pinned = line.clone();
+    pinned[at.unwrap() + 1] = pin;
+    let refused = format!("{:#}", bench.register(&pinned).await.unwrap_err());
+    assert!(refused.contains("verified connection"), "{refused}");
+    let requests: Api<CertificateSigningRequest> = Api::all(bench.test_bed.client.clone());
+    let asked = requests.list(&ListParams::default()).await.unwrap().items;
+    assert!(asked.is_empty(), "{asked:?}");
+
+    bench.register(&line).await.unwrap();
+    let stored = bench.secrets().get(SECRET).await.unwrap();
+    let stored = String::from_utf8(stored.data.unwrap()[SECRET].0.clone()).unwrap();
+    let stored: Value = serde_saphyr::from_str(&stored).unwrap();
+    let list = &stored["clusters"][0]["cluster"]["certificate-authority-data"];
+    let list = STANDARD.decode(list.as_str().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(list).unwrap(), both);
 }
 
 #[tokio::test(flavor = "multi_thread")]

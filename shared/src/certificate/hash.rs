@@ -34,6 +34,15 @@ impl Hash {
         let chain = tls::certificates(pem)?;
         Ok(chain.iter().map(|it| Self::of(&it.key)).collect())
     }
+
+    /// Whether a list of authorities is one that was expected: none is pinned, or one of the list
+    /// is. A fleet that replaces its authority has two for a while, and who joins knows the hash of
+    /// one.
+    ///
+    /// What is secret is to be sent only to a server that a pinned authority vouches for.
+    pub fn accepts(pins: &[Self], found: &[Self]) -> bool {
+        pins.is_empty() || found.iter().any(|it| pins.contains(it))
+    }
 }
 
 impl FromStr for Hash {

@@ -18,14 +18,15 @@ use super::telling::Stranger;
 /// When no authority is pinned, or the server is not verified.
 pub(super) fn accept(config: &Config, pins: &[Hash]) -> Result<(), Stranger> {
     let roots = || config.root_cert.iter().flatten();
-    let verifies = !config.accept_invalid_certs;
-    if pins.is_empty() || verifies && roots().any(|it| is_pinned(it, pins)) {
+    let found: Vec<Hash> = roots().filter_map(|it| hash(it)).collect();
+    let verifies = pins.is_empty() || !config.accept_invalid_certs;
+    if verifies && Hash::accepts(pins, &found) {
         return Ok(());
     }
     Err(Stranger {
         server: config.cluster_url.to_string(),
         expected: pins.to_vec(),
-        found: roots().filter_map(|it| hash(it)).collect(),
+        found,
     })
 }
 
