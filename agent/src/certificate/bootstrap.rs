@@ -263,6 +263,33 @@ impl Bootstrap {
         Ok(Some(written))
     }
 
+    /// Writes the authorities and the proxy in use into the Secret where it has others for the same
+    /// server, so that an agent without its bootstrap kubeconfig can connect after the fleet has
+    /// replaced its authority. Returns whether it wrote.
+    pub async fn remember_way(
+        &self,
+        secret: &Secret,
+        document: &Document,
+        gateway: &Gateway,
+    ) -> Result<bool, write::Error> {
+        let text = String::from_utf8_lossy(self.text(Some(secret)).unwrap_or_default());
+        let stored = client::from_text(&text, "of the member's Secret", None).await;
+        let Ok(stored) = stored.map(|config| way_of(&config)) else {
+            return Ok(false);
+        };
+        let used = way_of(&gateway.config());
+        if stored == used || !stored::is_same_server(&stored.server, &used.server) {
+            return Ok(false);
+        }
+        let text = used.with_certificate(&self.cluster, &document.certificate, &document.key);
+        let Ok(text) = serde_saphyr::to_string(&text) else {
+            return Ok(false);
+        };
+        self.store(Some(secret), &text).await?;
+        tracing::info!("stored the changed way to the fleet API");
+        Ok(true)
+    }
+
     async fn store(&self, found: Option<&Secret>, text: &str) -> Result<Secret, write::Error> {
         let (secrets, name) = (self.secrets(), &self.place.name);
         let data = json!({ self.place.key.as_str(): STANDARD.encode(text) });

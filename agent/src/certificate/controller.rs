@@ -187,6 +187,12 @@ impl Rotation {
         if !self.leadership.is_current() {
             return Ok(WHEN_LED.min(self.interval));
         }
+        if let Some(bootstrap) = &self.bootstrap {
+            let remembered = bootstrap.remember_way(&secret, &document, &self.gateway);
+            if remembered.await? {
+                return Ok(Duration::ZERO);
+            }
+        }
         let cluster = self.clusters.get(None, &self.cluster);
         let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
         if !cluster.as_ref().is_some_and(stays) {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -323,6 +325,63 @@ async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
     stream.read_exact(&mut words).await.unwrap();
     assert_eq!(&words, b"CONNECT ");
     assert_eq!(bench.number_of_requests().await, 1);
+}
+
+/// The kubeconfig of a bench whose fleet is about to have another authority: it trusts both.
+fn with_another_authority(kubeconfig: &str) -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let another = params.self_signed(&key).unwrap().pem();
+    let mut changed: Value = serde_saphyr::from_str(kubeconfig).unwrap();
+    let cluster = &mut changed["clusters"][0]["cluster"];
+    let present = STANDARD.decode(cluster["certificate-authority-data"].as_str().unwrap());
+    let both = String::from_utf8(present.unwrap()).unwrap() + &another;
+    cluster["certificate-authority-data"] = STANDARD.encode(both).into();
+    serde_saphyr::to_string(&changed).unwrap()
+}
+
+/// The number of authorities in a stored kubeconfig.
+fn authorities(secret: &Secret) -> usize {
+    let kubeconfig: Value = serde_saphyr::from_str(&text(secret).unwrap()).unwrap();
+    let list = &kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"];
+    let list = STANDARD.decode(list.as_str().unwrap()).unwrap();
+    tls::certificates(&list).unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_authorities_that_a_running_agent_takes_over_are_stored_for_the_next_one() {
+    let bench = Bench::start("remembered").await;
+    let kubeconfig = bench.bootstrap().await;
+    let edit = |settings: &mut Settings| {
+        settings.cert_rotation_checking_interval = "1s".parse().unwrap();
+    };
+    let agent = bench.by_bootstrap(&kubeconfig, edit).await;
+    bench.is_ready().await;
+    let before = bench.is_stored().await;
+    assert_eq!(authorities(&before), 1);
+    let changed = with_another_authority(&kubeconfig);
+    std::fs::write(bench.bootstrap_file(), &changed).unwrap();
+    let both = |secret: &Secret| authorities(secret) == 2;
+    let after = until(&bench.secrets(), SECRET, "both are stored", both).await;
+    assert_eq!(end(&before), end(&after));
+    assert_eq!(bench.number_of_requests().await, 1);
+
+    // The Secret of the bootstrap kubeconfig may be gone when the agent starts again.
+    drop(agent);
+    std::fs::remove_file(bench.bootstrap_file()).unwrap();
+    let again = bench.scratch.path().join("mounted");
+    std::fs::write(&again, text(&after).unwrap()).unwrap();
+    let _agent = bench
+        .agent_with(|settings| {
+            settings.bootstrap_kubeconfig = Some(bench.bootstrap_file());
+            settings.karmada_kubeconfig = Some(again);
+            edit(settings);
+        })
+        .await;
+    bench.is_ready().await;
+    let stored = bench.secrets().get(SECRET).await.unwrap();
+    assert_eq!(authorities(&stored), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
