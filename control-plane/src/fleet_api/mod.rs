@@ -326,7 +326,9 @@ impl Program {
         }
         let fleet = client::connect(&config, Profile::Write)?;
         let directory = self.settings.objects_directory.as_deref();
-        prepare(&fleet, &address, &outcome.trusted, directory).await?;
+        let newer = prepare(&fleet, &address, &outcome.trusted, directory).await?;
+        // After a rollback, which has to become ready: the control plane works with newer objects.
+        self.health.note(FLEET, newer);
         self.applied = Some(Applied {
             at: Instant::now(),
             address,
@@ -337,15 +339,16 @@ impl Program {
 }
 
 /// Applies definitions, roles and admission policies to a fleet API, and says publicly where it is.
+/// Returns what there is to know of objects that a newer version wrote: they stay as they are.
 ///
 /// # Errors
-/// When the API does not answer or refuses an object, and when a newer version wrote one.
+/// When the API does not answer or refuses an object.
 pub async fn prepare(
     fleet: &kube::Client,
     address: &str,
     trusted: &str,
     directory: Option<&std::path::Path>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<String>> {
     let mut all = objects::own()?;
     if let Some(directory) = directory {
         all.extend(objects::of_directory(directory)?);
@@ -354,14 +357,14 @@ pub async fn prepare(
     let newer = objects::apply(fleet, all, env!("CARGO_PKG_VERSION")).await;
     let newer = newer?;
     objects::announce(fleet, address, trusted).await?;
-    anyhow::ensure!(
-        newer.is_empty(),
-        "the fleet API was prepared by a newer version than {}, whose objects stay as they are: {}",
-        env!("CARGO_PKG_VERSION"),
-        newer.join(", ")
-    );
     tracing::info!(objects = number, "the fleet API is prepared");
-    Ok(())
+    let (own, names) = (env!("CARGO_PKG_VERSION"), newer.join(", "));
+    let words = || {
+        format!(
+            "the fleet API was prepared by a newer version than {own}, whose objects stay as they are: {names}"
+        )
+    };
+    Ok((!newer.is_empty()).then(words))
 }
 
 fn say(outcome: &Outcome) {
