@@ -87,6 +87,10 @@ def preflight(cluster):
     release, words = cluster.install(CONTROL_PLANE, {"preflight": False}, name="unasked", namespace="scratch")
     check("and nothing is looked at where that is not wanted", release is not None, words)
     cluster.helm("scratch").uninstall("unasked")
+    default_class(cluster)
+
+
+def default_class(cluster):
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow", "annotations": default}, "provisioner": "example.com/none"})
 
@@ -174,12 +178,13 @@ def fleet_objects(cluster):
     check("README: there is something to paste", len(pasted) >= 4, str(len(pasted)))
 
 
-with api() as where:
-    there = Cluster(where)
-    validate(there)
-    preflight(there)
-    life(there)
-    agent(there)
-    fleet_objects(there)
-print(f"charts on a real API: {len(FAILURES)} failed")
-sys.exit(1 if FAILURES else 0)
+if __name__ == "__main__":
+    with api() as where:
+        there = Cluster(where)
+        validate(there)
+        preflight(there)
+        life(there)
+        agent(there)
+        fleet_objects(there)
+    print(f"charts on a real API: {len(FAILURES)} failed")
+    sys.exit(1 if FAILURES else 0)
