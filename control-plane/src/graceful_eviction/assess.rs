@@ -335,12 +335,17 @@ pub fn runs_all(
     let Some(all) = number("replicas") else {
         return true;
     };
-    let ready = number("readyReplicas")
-        .or_else(|| number("availableReplicas"))
-        .unwrap_or(0);
+    let status = report.status.as_ref();
+    let ready = status.and_then(|it| ready_replicas(&it.0)).unwrap_or(0);
     let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
+}
+
+/// Ready replicas of a status; some kinds report only those that have been ready for a while.
+pub fn ready_replicas(status: &Value) -> Option<i64> {
+    let number = |name: &str| status.get(name)?.as_i64();
+    number("readyReplicas").or_else(|| number("availableReplicas"))
 }
 
 #[cfg(test)]

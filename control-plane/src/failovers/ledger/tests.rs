@@ -630,3 +630,47 @@ fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
     show_stranded(&mut next, 25, 31);
     assert_eq!(next.wanted(&record.name_any(), at(31)), None);
 }
+
+#[test]
+fn a_taint_that_comes_back_ten_times_is_one_record_whoever_tells() {
+    let taint =
+        |at_: i64| json!([{"key": "gpu", "effect": "NoExecute", "timeAdded": at(at_).to_string()}]);
+    let stays = stranded("a", "m1", "StoppedByThreshold");
+    let mut free = stays.clone();
+    free.stranding = None;
+    for restarts in [false, true] {
+        let mut ledger = new([], 0);
+        for n in 0..11 {
+            let start = n * 60;
+            let tainted = cluster("m1", ("True", 0), &taint(start));
+            let found = |_: &str| trouble(&tainted, None, at(start + 1));
+            // Whichever of the two is shown first, and however often.
+            for _ in 0..3 {
+                ledger.binding(&stays, &|_| true, &found, at(start + 1));
+                ledger.cluster(&tainted, None, at(start + 1));
+            }
+            let objects = write(&mut ledger, start + 2);
+            if restarts {
+                ledger = new(objects.clone(), start + 3);
+                ledger.cluster(&tainted, None, at(start + 3));
+                ledger.binding(&stays, &|_| true, &found, at(start + 3));
+                ledger.loaded(at(start + 3));
+                assert_eq!(write(&mut ledger, start + 4), objects, "nothing to add");
+            }
+            ledger.cluster(&well("m1", start + 30), None, at(start + 30));
+            ledger.binding(&free, &|_| true, &|_| None, at(start + 30));
+            write(&mut ledger, start + 30);
+        }
+        let record = one(&mut ledger, 700).status.unwrap();
+        assert_eq!((record.relapses, record.state), (10, State::Ended));
+        assert_eq!(record.workloads.stranded_now, 0);
+        // Deleted by hand: the taint that comes again has a record of its own.
+        let name = ledger.episodes.keys().next().unwrap().clone();
+        ledger.episodes.remove(&name);
+        let tainted = cluster("m1", ("True", 0), &taint(720));
+        let found = |_: &str| trouble(&tainted, None, at(721));
+        ledger.binding(&stays, &|_| true, &found, at(721));
+        let record = one(&mut ledger, 722);
+        assert_eq!(record.status.unwrap().relapses, 0);
+    }
+}

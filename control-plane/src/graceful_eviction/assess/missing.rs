@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
-use super::{Age, FIRST_STATUS, Scene, Situation, runs_all};
+use super::{Age, FIRST_STATUS, Scene, Situation, ready_replicas, runs_all};
 use crate::graceful_eviction::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
@@ -85,7 +85,7 @@ impl Situation<'_> {
             return None;
         }
         let status = report.status.as_ref();
-        let ready = status.and_then(|it| it.0["readyReplicas"].as_i64());
+        let ready = status.and_then(|it| ready_replicas(&it.0));
         Some(format!(
             "the copy on {name} has {} of {} replicas ready",
             ready.unwrap_or(0),
