@@ -40,8 +40,9 @@
 //!   in the members, and conditions and finalizers of Works.
 //! * `workStatus` watches objects in the members; decides in the agent's crate; writes
 //!   `status.manifestStatuses` of Works.
-//! * `workloadRebalancer` watches WorkloadRebalancers; decides in [`rebalance`] (`decide`); writes
-//!   `spec.rescheduleTriggeredAt` of bindings, and the status of WorkloadRebalancers.
+//! * `workloadRebalancer` watches WorkloadRebalancers, bindings and Clusters; decides in
+//!   [`rebalance`] (`decide`, `failback::decide`); writes `spec.rescheduleTriggeredAt` of bindings,
+//!   the status of WorkloadRebalancers, and the annotation of Clusters since when they are healthy.
 //! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
 //!   approvals, roles and namespaces of members.
 //!

@@ -12,7 +12,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
-use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
+use muster_shared::names::annotation::{APPLIED_PLACEMENT, HOME, LAST_EVICTION};
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,9 @@ use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, s
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
+
+/// The name of an annotation, without its prefix, may not be longer (Kubernetes' rule).
+const LONGEST_NAME: usize = 63;
 
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
@@ -139,7 +142,11 @@ pub fn plan(
     if let EvictionReason::Taint(cause) = departure.reason {
         let (to, mode) = (plan.destination(), departure.purge_mode.to_string());
         let record = Record::new(cluster, &to, &mode, &cause.to_string(), now);
-        plan.patch["metadata"]["annotations"][LAST_EVICTION] = json!(record.write());
+        let annotations = &mut plan.patch["metadata"]["annotations"];
+        annotations[LAST_EVICTION] = json!(record.write());
+        if cluster.len() <= LONGEST_NAME {
+            annotations[format!("{HOME}{cluster}")] = json!(record.at.to_string());
+        }
     }
     Ok(plan)
 }

@@ -1,6 +1,7 @@
 //! `kubectl muster explain`: the steps of the scheduler for one binding, as it would be decided
 //! now.
 
+mod failback;
 pub(super) mod subject;
 
 use std::collections::BTreeMap;
@@ -80,7 +81,13 @@ async fn asked<B: Binding>(
     let paused = paused.next().map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.items.into_iter().map(Arc::new));
     let answer = Answer::about(binding, &snapshot, options);
-    Ok(Answer { paused, ..answer }.waiting(binding, &snapshot, settings, now))
+    let returns = failback::told(binding, &snapshot, settings, now);
+    let answer = Answer {
+        paused,
+        returns,
+        ..answer
+    };
+    Ok(answer.waiting(binding, &snapshot, settings, now))
 }
 
 /// Where a binding is, and where it would go.
@@ -107,6 +114,9 @@ pub(super) struct Answer {
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
+    /// What its return to clusters that it left waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    returns: Vec<String>,
     /// Why nobody here schedules it, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<String>,
@@ -174,6 +184,7 @@ impl Answer {
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
             paused: None,
+            returns: Vec::new(),
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             settled: attempts
@@ -333,6 +344,9 @@ impl fmt::Display for Answer {
         }
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
+        }
+        for returns in &self.returns {
+            writeln!(f, "Failback: {returns}")?;
         }
         if let Some(held_back) = &self.held_back {
             writeln!(f, "Not scheduled here: {held_back}")?;

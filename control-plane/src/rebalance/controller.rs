@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::decide;
 use super::request::{Requested, Requests};
+use super::{decide, failback};
 use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -29,9 +29,10 @@ const NAME: &str = "workload rebalancers";
 /// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
 /// from working.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
-    let changed = Arc::new(Notify::new());
-    pace.wakes(Arc::clone(&changed));
     let requests = Arc::new(Requests::new(fleet, pace));
+    failback::start(fleet, &requests, tasks);
+    let changed = Arc::new(Notify::new());
+    requests.wakes(&changed);
     let rebalancers: Informer<WorkloadRebalancer> = Informer::new(
         Api::all(fleet.watch_client.clone()),
         Selection::everything(),

@@ -77,7 +77,8 @@ pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
     }
 }
 
-fn whole_second(time: Timestamp) -> Timestamp {
+/// A time without its fraction of a second.
+pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

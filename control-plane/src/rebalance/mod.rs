@@ -10,6 +10,7 @@
 
 mod controller;
 mod decide;
+pub mod failback;
 pub mod request;
 
 pub use controller::start;

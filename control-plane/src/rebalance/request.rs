@@ -1,5 +1,7 @@
 //! Requests new placements of bindings, at the rate that all evictions share.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
@@ -7,6 +9,7 @@ use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::k8s::Time;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide;
@@ -68,13 +71,35 @@ impl Requests {
         let Some(time) = decide::request(since, asked, scheduled, now) else {
             return Ok(Requested::Yes);
         };
-        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         // What would stay where it is need not wait for its turn.
-        let moves = !is_ours
-            || matches!(
-                moved(spec, status, &self.snapshot.get(), &self.options),
-                Ok(Some(_))
-            );
+        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+        let moves = !is_ours || matches!(self.anew(spec, status), Ok(Some(_)));
+        self.write(fleet, key, binding.as_ref(), time, moves).await
+    }
+
+    /// Where a new placement would put a workload, as [`moved`].
+    pub fn anew(
+        &self,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+    ) -> Result<Option<Decision>, FitError> {
+        moved(spec, status, &self.snapshot.get(), &self.options)
+    }
+
+    /// Wakes somebody whenever a turn may come earlier than was said.
+    pub fn wakes(&self, listener: &Arc<Notify>) {
+        self.pace.wakes(Arc::clone(listener));
+    }
+
+    /// Writes a request, which is paid for if it moves something.
+    pub async fn write<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &B,
+        time: Timestamp,
+        moves: bool,
+    ) -> Result<Requested, ApiError> {
         if moves && let Err(when) = self.pace.pay(Payer::Rebalances, Instant::now()) {
             return Ok(Requested::AtRate(when));
         }

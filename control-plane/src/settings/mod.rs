@@ -2,6 +2,7 @@
 //! with the same names, meaning and syntax, and flags from the proposal, which are marked.
 
 pub mod evict_plugin;
+pub mod failback_times;
 pub mod grade_rule;
 mod published;
 
@@ -10,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ArgAction::Set;
+use muster_shared::api::failback::FailbackMode;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words,
 };
@@ -17,6 +19,7 @@ use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
 use crate::settings::evict_plugin::EvictPlugins;
+use crate::settings::failback_times::FailbackTimes;
 use crate::settings::grade_rule::GradeRule;
 
 /// Permits evictions because of taints. If off, no taint evicts anything, including taints of users
@@ -112,7 +115,10 @@ pub const CONTROLLERS: [(&str, &str); 16] = [
     ("clusterStatus", "status of clusters of syncMode Push"),
     ("execution", "Works of clusters of syncMode Push"),
     ("workStatus", "status of Works of clusters of syncMode Push"),
-    ("workloadRebalancer", "new placements on request"),
+    (
+        "workloadRebalancer",
+        "new placements on request, and failbacks",
+    ),
     (
         "agentcsrapproving",
         "approval of the signing requests of agents",
@@ -259,6 +265,18 @@ pub struct Settings {
     /// that the time is over and to write into its cluster, and for the kubelets to be told.
     #[arg(long, default_value = "30s")]
     pub fencing_margin: Duration,
+
+    /// Whether workloads return to a cluster that they left because of a taint, where the policy does
+    /// not say: Never, or WhenHealthy. Requires the feature gate Failover.
+    #[arg(long, default_value = "Never")]
+    pub failback: String,
+    /// Time for which that cluster has to be healthy before, where the policy does not say.
+    #[arg(long, default_value = "10m")]
+    pub failback_after: Duration,
+    /// Times at which workloads may return, where the policy does not say, such as
+    /// `22:00-04:00` or `Saturday,Sunday 22:00-04:00 Europe/Berlin`. Empty: at any time.
+    #[arg(long, default_value = "")]
+    pub failback_window: FailbackTimes,
 
     /// Time after a failure at which a cluster gets NoExecute taints, as in Karmada 1.3. If unset,
     /// no such taints are added automatically.
@@ -445,6 +463,12 @@ impl Settings {
                 LEAST_FENCING_MARGIN.as_secs()
             );
             return Err(Error::invalid("fencing-margin", problem));
+        }
+        if !FailbackMode::KNOWN.contains(&self.failback.as_str()) {
+            return Err(Error::invalid("failback", "must be Never or WhenHealthy"));
+        }
+        if self.failback_after.is_zero() {
+            return Err(Error::invalid("failback-after", "must be longer than 0"));
         }
         if self.failover_history_entries > MOST_HISTORY_ENTRIES {
             let problem =

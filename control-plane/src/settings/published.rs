@@ -28,7 +28,7 @@ impl Settings {
         flags
     }
 
-    fn values(&self) -> [(&'static str, Option<String>); 15] {
+    fn values(&self) -> [(&'static str, Option<String>); 18] {
         #[expect(clippy::unnecessary_wraps, reason = "others have none")]
         fn some(value: impl Display) -> Option<String> {
             Some(value.to_string())
@@ -56,6 +56,9 @@ impl Settings {
                 "no-execute-taint-eviction-purge-mode",
                 some(&self.no_execute_taint_eviction_purge_mode),
             ),
+            ("failback", some(&self.failback)),
+            ("failback-after", some(self.failback_after)),
+            ("failback-window", some(&self.failback_window)),
             ("resource-eviction-rate", some(self.resource_eviction_rate)),
             (
                 "secondary-resource-eviction-rate",

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::policy::Scope;
 use super::problem::Findings;
 use super::{
-    binding, cluster, customization, fencing, interpreter_webhook, override_policy, policy,
-    taint_policy,
+    binding, cluster, customization, failback, fencing, interpreter_webhook, override_policy,
+    policy, taint_policy,
 };
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
@@ -277,6 +277,7 @@ fn check(
             let rule = |it: &policy::Policy| {
                 let mut found = policy::check(it, scope);
                 fencing::check(&it.spec, rules.monitor_grace, &mut found);
+                failback::check(&it.spec, &mut found);
                 found
             };
             let mut found = news(request, rule);

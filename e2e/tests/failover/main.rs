@@ -7,6 +7,7 @@ mod orders;
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -20,6 +21,7 @@ use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::{Picture, Workload};
 use muster_e2e::sandbox::scenario::{self, VICTIM};
 use muster_e2e::sandbox::story::{Failure, Story};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Namespace};
 use muster_shared::names;
@@ -53,6 +55,49 @@ async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_ret
         ..Setting::named("story")
     };
     play(setting, whole_story).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits_for_its_successor()
+{
+    let setting = Setting {
+        plan: |plan| {
+            let flags = ["--failback=WhenHealthy", "--failback-after=5s"];
+            plan.control_plane.extend(flags.map(str::to_owned));
+        },
+        ..Setting::named("failback")
+    };
+    play(setting, async |story: &Story| {
+        story.cut()?;
+        story.until_moved().await?;
+        story.until_healthy_elsewhere().await?;
+        story.heal()?;
+        let at_home = |picture: &Picture| expect::unmoved(picture, story.before());
+        story.until("all are at home again", at_home).await?;
+        let told = |view: &View| {
+            let has_home = |it: &Arc<ResourceBinding>| {
+                let annotations = it.metadata.annotations.iter().flatten();
+                annotations
+                    .into_iter()
+                    .any(|(key, _)| key.starts_with(names::annotation::HOME))
+            };
+            match view.bindings.list().iter().find(|it| has_home(it)) {
+                Some(binding) => Err(format!("{} is to return", binding.name_any())),
+                None => Ok(()),
+            }
+        };
+        let observer = &story.fleet().observer;
+        observer
+            .await_that("nothing more returns", LONG_ENOUGH, told)
+            .await?;
+        observer
+            .holds_for("nothing more moves", LONG_ENOUGH, |view| {
+                at_home(&Picture::of(view))
+            })
+            .await?;
+        story.no_gaps()
+    })
+    .await;
 }
 
 /// `kubectl muster simulate`, asked before a member is lost, names the workloads that then move,

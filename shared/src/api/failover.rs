@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{absent, macros::open_enum, nullable};
+use super::{absent, failback::Failback, macros::open_enum, nullable};
 
 /// Conditions under which a resource is moved to another cluster, and how the old copy is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -181,6 +181,17 @@ pub struct ClusterFailoverBehavior {
     /// binding tells beforehand whether all copies are fenced, or which are not and why.
     #[serde(skip_serializing_if = "absent")]
     pub fencing: Option<Fencing>,
+
+    /// Return of the resource to a cluster that it left because of a taint or a drain, once that
+    /// cluster is healthy (Muster's own). If absent, the flag `--failback` decides, which by
+    /// default brings nothing back.
+    ///
+    /// The resource is placed anew, by the rules for one that has no clusters yet, if that brings
+    /// replicas to the cluster that it left. It moves at the rate of evictions, after these, and
+    /// not while movement is paused. Each old copy stays until the new ones are healthy, unless
+    /// `purgeMode` is `Directly` or there is `fencing`. Requires the feature gate `Failover`.
+    #[serde(skip_serializing_if = "absent")]
+    pub failback: Option<Failback>,
 }
 
 /// Stop of the copy in a cluster that is cut off, so that at most one copy runs. Muster's own.

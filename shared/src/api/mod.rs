@@ -32,6 +32,7 @@ pub mod binding;
 pub mod cluster;
 pub mod definition;
 mod eviction_task;
+pub mod failback;
 mod failover;
 pub mod failover_record;
 pub mod interpreter;

@@ -97,6 +97,11 @@ pub(super) fn preview(
             preview.stay.push(stays("it has completed"));
             continue;
         }
+        if spec.scheduling_suspended() {
+            let why = "spec.suspension.scheduling of its binding is true";
+            preview.stay.push(stays(why));
+            continue;
+        }
         match moved(spec, status, snapshot, options) {
             Err(error) => preview.refused.push(line(&[], Some(error.to_string()))),
             Ok(None) => preview

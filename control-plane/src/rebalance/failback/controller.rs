@@ -1,0 +1,371 @@
+//! Requests new placements of workloads that return to clusters that they left.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch};
+use metrics::{counter, describe_counter};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::events::EventType;
+use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
+use muster_shared::queue::{Next, Queue, until};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::decide::{Home, Rule, Verdict, homes, is_due, record, unhealthy};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::rebalance::decide;
+use crate::rebalance::request::{Requested, Requests};
+use crate::scheduler::core::Decision;
+use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::settings::FAILOVER;
+
+const NAME: &str = "failbacks";
+/// Number of requested failbacks.
+const REQUESTED: &str = "muster_failbacks_total";
+/// Time after which a workload is looked at again that a new placement would not bring home: room
+/// changes all the time.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// Workloads by the clusters that they may return to.
+#[derive(Default)]
+struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
+
+impl Homes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashSet<BindingKey>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, key: &BindingKey, old: &[String], new: &[String]) {
+        let mut homes = self.lock();
+        for name in old.iter().filter(|it| !new.contains(it)) {
+            if let Some(keys) = homes.get_mut(name) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    homes.remove(name);
+                }
+            }
+        }
+        for name in new {
+            homes.entry(name.clone()).or_default().insert(key.clone());
+        }
+    }
+
+    fn of(&self, cluster: &str) -> Vec<BindingKey> {
+        let homes = self.lock();
+        homes.get(cluster).into_iter().flatten().cloned().collect()
+    }
+
+    fn all(&self) -> HashSet<BindingKey> {
+        self.lock().values().flatten().cloned().collect()
+    }
+}
+
+struct Controller {
+    requests: Arc<Requests>,
+    homes: Arc<Homes>,
+    queue: Queue<BindingKey>,
+    clusters: Queue<String>,
+    /// Beginning of the decisions of this process.
+    began: OnceLock<Instant>,
+}
+
+/// Starts the controller. With the gate `Failover` off nothing moves by itself.
+pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, requests: &Arc<Requests>, tasks: &mut Tasks) {
+    if !fleet.settings.gate(&FAILOVER) {
+        return;
+    }
+    describe_counter!(
+        REQUESTED,
+        "Workloads that were placed anew to return to a cluster that they had left"
+    );
+    let controller = Arc::new(Controller {
+        requests: Arc::clone(requests),
+        homes: Arc::default(),
+        queue: Queue::new(NAME),
+        clusters: Queue::new("healthy clusters"),
+        began: OnceLock::new(),
+    });
+    follow(&controller, &fleet.bindings);
+    follow(&controller, &fleet.cluster_bindings);
+    fleet.clusters.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| controller.hear(change)
+    });
+    let add_all = {
+        let (homes, queue) = (Arc::clone(&controller.homes), controller.queue.clone());
+        move || homes.all().into_iter().for_each(|key| queue.add(key))
+    };
+    fleet.pauses.on_change(add_all.clone());
+    let changed = Arc::new(Notify::new());
+    requests.wakes(&changed);
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("turns of failbacks", async move {
+        let turns = async {
+            loop {
+                changed.notified().await;
+                add_all();
+            }
+        };
+        let _: Option<()> = shutdown.run_until_cancelled(turns).await;
+    });
+    let (queue, clusters) = (controller.queue.clone(), controller.clusters.clone());
+    fleet.work(tasks, NAME, queue, 1, {
+        let controller = Arc::clone(&controller);
+        move |fleet, key: BindingKey| {
+            let controller = Arc::clone(&controller);
+            async move {
+                if key.namespace.is_some() {
+                    controller.look::<ResourceBinding>(&fleet, &key).await
+                } else {
+                    controller
+                        .look::<ClusterResourceBinding>(&fleet, &key)
+                        .await
+                }
+            }
+        }
+    });
+    fleet.work(
+        tasks,
+        "healthy clusters",
+        clusters,
+        1,
+        move |fleet, name| {
+            let controller = Arc::clone(&controller);
+            async move { controller.record(&fleet, name).await }
+        },
+    );
+}
+
+fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) {
+    let controller = Arc::clone(controller);
+    let names = |binding: &B| homes(binding).into_keys().collect::<Vec<_>>();
+    bindings.on_change(move |change| match change {
+        Change::Applied { old, new } => {
+            let key = BindingKey::of(new.as_ref());
+            let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
+            if old.is_empty() && new.is_empty() {
+                return;
+            }
+            controller.homes.change(&key, &old, &new);
+            for name in new.iter().filter(|it| !old.contains(it)) {
+                controller.clusters.add(name.clone());
+            }
+            if !new.is_empty() {
+                controller.queue.add(key);
+            }
+        }
+        Change::Deleted { old } => {
+            let key = BindingKey::of(old.as_ref());
+            controller.homes.change(&key, &names(old), &[]);
+        }
+    });
+}
+
+impl Controller {
+    fn hear(&self, change: &Change<Cluster>) {
+        let (old, new) = match change {
+            Change::Applied { old, new } => (old.as_deref(), new),
+            Change::Deleted { old } => (None, old),
+        };
+        let name = new.name_any();
+        let waiting = self.homes.of(&name);
+        if waiting.is_empty() && !new.annotations().contains_key(HEALTHY_SINCE) {
+            return;
+        }
+        let seen = |cluster: &Cluster| {
+            let since = cluster.annotations().get(HEALTHY_SINCE).cloned();
+            (unhealthy(cluster), since)
+        };
+        if old.is_none_or(|old| seen(old) != seen(new)) {
+            self.clusters.add(name);
+            waiting.into_iter().for_each(|key| self.queue.add(key));
+        }
+    }
+
+    /// Records since when a cluster is healthy, if workloads may return to it.
+    async fn record(&self, fleet: &Fleet, name: String) -> Result<Next, ApiError> {
+        let Some(cluster) = fleet.clusters.get(None, &name) else {
+            return Ok(Next::Done);
+        };
+        let is_home = !self.homes.of(&name).is_empty();
+        let now = decide::whole_second(fleet.clock.now());
+        if let Some(rest) = self.untrusted(fleet) {
+            return Ok(Next::After(rest));
+        }
+        let Some(since) = record(&cluster, is_home, now) else {
+            return Ok(Next::Done);
+        };
+        let patch = json!({ "metadata": {
+            "resourceVersion": cluster.resource_version(),
+            "annotations": { HEALTHY_SINCE: since },
+        } });
+        let api: Api<Cluster> = Api::all(fleet.client.clone());
+        let written = api
+            .patch(&name, &patch_params(), &Patch::Merge(patch))
+            .await;
+        match written {
+            Ok(_) => Ok(Next::Done),
+            Err(error) if is_conflict(&error) => Ok(Next::Again),
+            Err(error) if is_not_found(&error) => Ok(Next::Done),
+            Err(error) => Err(ApiError::of("record the health of", &name)(error)),
+        }
+    }
+
+    /// Time for which what is read of clusters may be old: a process that has just started reads
+    /// the last conditions of clusters that have been silent since.
+    fn untrusted(&self, fleet: &Fleet) -> Option<Duration> {
+        let began = *self.began.get_or_init(Instant::now);
+        let trusted = began + *fleet.settings.cluster_monitor_grace_period * 2;
+        let rest = trusted.saturating_duration_since(Instant::now());
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    async fn look<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+    ) -> Result<Next, ApiError> {
+        let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+            return Ok(Next::Done);
+        };
+        let spec = binding.spec();
+        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+        let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
+            return Ok(Next::Done);
+        };
+        if let Some(rest) = self.untrusted(fleet) {
+            return Ok(Next::After(rest));
+        }
+        // The end of each of these changes the binding.
+        if binding.meta().deletion_timestamp.is_some()
+            || is_reschedule_requested(spec, binding.status())
+            || is_moving(spec)
+            || spec.scheduling_suspended()
+        {
+            return Ok(Next::Done);
+        }
+        let now = fleet.clock.now();
+        let mut due = BTreeMap::new();
+        let (mut over, mut next) = (Vec::new(), None);
+        for (name, left) in homes(binding.as_ref()) {
+            let cluster = fleet.clusters.get(None, &name);
+            let home = Home {
+                name: &name,
+                left,
+                cluster: cluster.as_deref(),
+                is_gone: cluster.is_none() && fleet.clusters.presence(None, &name).is_gone(),
+            };
+            match is_due(spec, &rule, &home, now) {
+                Verdict::Due { since } => {
+                    due.insert(name, since);
+                }
+                Verdict::NotBefore(time, _) => {
+                    next = next.into_iter().chain(time).min();
+                }
+                Verdict::Over => over.push(name),
+            }
+        }
+        if !over.is_empty() {
+            return forget(fleet, key, binding.as_ref(), &over).await;
+        }
+        let later = next.map_or(Next::Done, |time: Timestamp| Next::After(until(time, now)));
+        if due.is_empty() {
+            return Ok(later);
+        }
+        let brought = match self.requests.anew(spec, binding.status()) {
+            Ok(Some(decision)) => gaining(spec, &decision, &due),
+            Ok(None) | Err(_) => Vec::new(),
+        };
+        if brought.is_empty() {
+            return Ok(Next::After(AGAIN));
+        }
+        // The end of a pause is told, and all are looked at again.
+        let mut leaves = spec.clusters.iter().map(|it| it.name.as_str());
+        if leaves.any(|it| fleet.pauses.of(it, now).is_some())
+            || brought.iter().any(|it| fleet.pauses.of(it, now).is_some())
+        {
+            return Ok(later);
+        }
+        let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
+        let scheduled = binding.status().last_scheduled_time.as_ref().map(|it| it.0);
+        let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
+            return Ok(Next::After(AGAIN));
+        };
+        match self
+            .requests
+            .write(fleet, key, binding.as_ref(), time, true)
+            .await?
+        {
+            Requested::Yes => {
+                counter!(REQUESTED).increment(1);
+                let to = brought.join(", ");
+                let since = brought.iter().filter_map(|it| due.get(*it)).min();
+                let since = since.map(ToString::to_string).unwrap_or_default();
+                let note = format!("returns to {to}, healthy since {since}: it is placed anew");
+                tracing::info!(binding = %key, "{note}");
+                let events = &fleet.events;
+                events.publish(binding.as_ref(), EventType::Normal, "Failback", note);
+                Ok(later)
+            }
+            Requested::NoBinding => Ok(Next::Done),
+            Requested::Later => Ok(Next::Again),
+            Requested::AtRate(when) => Ok(when.map_or(Next::Done, |when| {
+                Next::After(when.saturating_duration_since(Instant::now()))
+            })),
+        }
+    }
+}
+
+/// Whether an old copy waits for new ones. One that is kept for ever holds nothing up.
+fn is_moving(spec: &ResourceBindingSpec) -> bool {
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    tasks.any(|task| task.suppress_deletion != Some(true))
+}
+
+/// The clusters of `due` to which a new placement brings something.
+fn gaining<'a>(
+    spec: &ResourceBindingSpec,
+    decision: &Decision,
+    due: &'a BTreeMap<String, Timestamp>,
+) -> Vec<&'a str> {
+    let gains = |name: &&String| {
+        let mut after = decision.clusters.iter();
+        let after = after.find(|it| it.name == **name).map(|it| it.replicas);
+        after > spec.target(name).map(|it| it.replicas)
+    };
+    due.keys().filter(gains).map(String::as_str).collect()
+}
+
+/// Removes the record that a workload left clusters.
+async fn forget<B: BindingKind>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+    homes: &[String],
+) -> Result<Next, ApiError> {
+    let nulls = homes.iter().map(|it| (format!("{HOME}{it}"), Value::Null));
+    let nulls: Map<String, Value> = nulls.collect();
+    let patch = json!({ "metadata": {
+        "resourceVersion": binding.meta().resource_version, "annotations": nulls,
+    } });
+    let written = B::api(&fleet.client, key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await;
+    match written {
+        Ok(_) => Ok(Next::Done),
+        Err(error) if is_conflict(&error) => Ok(Next::Again),
+        Err(error) if is_not_found(&error) => Ok(Next::Done),
+        Err(error) => Err(ApiError::of("record the return of", key)(error)),
+    }
+}

@@ -1,0 +1,284 @@
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Seconds after an arbitrary beginning, at noon in UTC.
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_014_400 + second).unwrap()
+}
+
+/// A cluster that became ready at 0 and is recorded as healthy since 100.
+fn cluster(change: impl FnOnce(&mut Value)) -> Cluster {
+    let mut cluster = json!({
+        "metadata": {"name": "home", "annotations": {HEALTHY_SINCE: at(100).to_string()}},
+        "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+            "lastTransitionTime": at(0).to_string(),
+        }]},
+    });
+    change(&mut cluster);
+    serde_json::from_value(cluster).unwrap()
+}
+
+fn taint(key: &str, effect: &str) -> impl FnOnce(&mut Value) {
+    let taint = json!([{"key": key, "effect": effect}]);
+    move |cluster| cluster["spec"]["taints"] = taint
+}
+
+fn spec(on: &str, asked: Option<Timestamp>) -> ResourceBindingSpec {
+    serde_json::from_value(json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "clusters": [{"name": on, "replicas": 2}],
+        "rescheduleTriggeredAt": asked.map(|it| it.to_string()),
+    }))
+    .unwrap()
+}
+
+fn rule(window: &str) -> Rule {
+    let times: crate::settings::failback_times::FailbackTimes = window.parse().unwrap();
+    Rule {
+        after: SignedDuration::from_secs(600),
+        window: times.0,
+    }
+}
+
+/// Verdict about a workload that left at 50 and runs elsewhere.
+fn verdict(cluster: &Cluster, window: &str, now: Timestamp) -> Verdict {
+    let home = Home {
+        name: "home",
+        left: at(50),
+        cluster: Some(cluster),
+        is_gone: false,
+    };
+    is_due(&spec("away", None), &rule(window), &home, now)
+}
+
+#[test]
+fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
+    let well = cluster(|_| {});
+    let waits = |since: Timestamp| {
+        let after = SignedDuration::from_secs(600);
+        let due = since.checked_add(after).unwrap();
+        Verdict::NotBefore(Some(due), Why::Waits { since, after })
+    };
+    assert_eq!(verdict(&well, "", at(699)), waits(at(100)));
+    assert_eq!(verdict(&well, "", at(700)), Verdict::Due { since: at(100) });
+    let flapped = cluster(|it| {
+        it["status"]["conditions"][0]["lastTransitionTime"] = json!(at(500).to_string());
+    });
+    assert_eq!(
+        verdict(&flapped, "", at(700)),
+        waits(at(500)),
+        "it was away"
+    );
+    let later = Home {
+        name: "home",
+        left: at(300),
+        cluster: Some(&well),
+        is_gone: false,
+    };
+    let found = is_due(&spec("away", None), &rule(""), &later, at(700));
+    assert_eq!(found, waits(at(300)), "it left a cluster that was ready");
+}
+
+#[test]
+fn a_workload_returns_inside_its_window_only() {
+    let well = cluster(|_| {});
+    let closed = |time: &str| Verdict::NotBefore(Some(time.parse().unwrap()), Why::Closed);
+    // 1800014400 is 2027-01-15T12:00:00Z, a Friday.
+    for (window, expected) in [
+        ("11:00-13:00", Verdict::Due { since: at(100) }),
+        ("22:00-04:00", closed("2027-01-15T22:00:00Z")),
+        ("Saturday 11:00-13:00", closed("2027-01-16T11:00:00Z")),
+    ] {
+        assert_eq!(verdict(&well, window, at(700)), expected, "{window}");
+    }
+}
+
+#[test]
+fn nothing_returns_to_a_cluster_that_is_not_healthy() {
+    let ready = |status: &'static str| {
+        move |it: &mut Value| it["status"]["conditions"][0]["status"] = json!(status)
+    };
+    for (what, cluster, expected) in [
+        ("silent", cluster(ready("Unknown")), "Ready is Unknown"),
+        ("not ready", cluster(ready("False")), "Ready is False"),
+        (
+            "new",
+            cluster(|it| it["status"] = json!({})),
+            "not reported yet",
+        ),
+        (
+            "tainted",
+            cluster(taint("example.com/failed", "NoExecute")),
+            "example.com/failed",
+        ),
+        (
+            "avoided",
+            cluster(taint("example.com/slow", "PreferNoExecute")),
+            "example.com/slow",
+        ),
+        ("cordoned", cluster(taint(CORDON, "NoSchedule")), CORDON),
+        (
+            "drained",
+            cluster(taint("failover.muster.io/drain", "NoExecute")),
+            "failover.muster.io/drain",
+        ),
+        (
+            "removed",
+            cluster(|it| it["metadata"]["deletionTimestamp"] = json!(at(0).to_string())),
+            "being removed",
+        ),
+    ] {
+        match verdict(&cluster, "", at(100_000)) {
+            Verdict::NotBefore(None, Why::Unhealthy(why)) => {
+                assert!(why.contains(expected), "{what}: {why}");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    let special = cluster(taint("example.com/gpu", "NoSchedule"));
+    assert_eq!(
+        unhealthy(&special),
+        None,
+        "the scheduler asks for tolerations"
+    );
+    let unrecorded = cluster(|it| it["metadata"]["annotations"] = json!({}));
+    assert_eq!(
+        verdict(&unrecorded, "", at(100_000)),
+        Verdict::NotBefore(None, Why::Unrecorded)
+    );
+}
+
+#[test]
+fn a_workload_that_was_placed_anew_at_home_has_returned() {
+    let well = cluster(|_| {});
+    let due = Verdict::Due { since: at(100) };
+    for (what, on, asked, is_gone, expected) in [
+        (
+            "at home by request",
+            "home",
+            Some(at(60)),
+            false,
+            Verdict::Over,
+        ),
+        (
+            "by a request before it left",
+            "home",
+            Some(at(40)),
+            false,
+            due.clone(),
+        ),
+        ("a part came home", "home", None, false, due.clone()),
+        ("elsewhere by request", "away", Some(at(60)), false, due),
+        ("home has left", "away", None, true, Verdict::Over),
+    ] {
+        let home = Home {
+            name: "home",
+            left: at(50),
+            cluster: (!is_gone).then_some(&well),
+            is_gone,
+        };
+        let found = is_due(&spec(on, asked), &rule(""), &home, at(700));
+        assert_eq!(found, expected, "{what}");
+    }
+    let unread = Home {
+        name: "home",
+        left: at(50),
+        cluster: None,
+        is_gone: false,
+    };
+    let found = is_due(&spec("away", None), &rule(""), &unread, at(700));
+    assert!(matches!(found, Verdict::NotBefore(None, _)), "{found:?}");
+}
+
+#[test]
+fn nothing_returns_unless_the_policy_or_the_fleet_asks_for_it() {
+    let of = |failback: Value, flags: &[&str]| {
+        let mut spec = spec("away", None);
+        let failover = json!({"cluster": {"failback": failback}});
+        spec.failover = serde_json::from_value(failover).unwrap();
+        let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+        let rule = Rule::of(&spec, &Settings::of_flags(&flags).unwrap())?;
+        let window = rule.window.map(|it| format!(" from {}", it.start));
+        Some(format!(
+            "{}{}",
+            rule.after.as_secs(),
+            window.unwrap_or_default()
+        ))
+    };
+    let fleet = [
+        "--failback=WhenHealthy",
+        "--failback-after=1h",
+        "--failback-window=22:00-04:00",
+    ];
+    let window = json!({"start": "01:00", "end": "02:00"});
+    for (what, failback, flags, expected) in [
+        ("default", Value::Null, &[][..], None),
+        ("fleet", Value::Null, &fleet, Some("3600 from 22:00")),
+        ("policy", json!({"mode": "WhenHealthy"}), &[], Some("600")),
+        (
+            "policy against fleet",
+            json!({"mode": "Never"}),
+            &fleet,
+            None,
+        ),
+        (
+            "a word of tomorrow",
+            json!({"mode": "Sometimes"}),
+            &fleet,
+            None,
+        ),
+        (
+            "own time and window",
+            json!({"mode": "WhenHealthy", "afterSeconds": 30, "window": window}),
+            &fleet,
+            Some("30 from 01:00"),
+        ),
+    ] {
+        assert_eq!(of(failback, flags).as_deref(), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_health_of_a_cluster_is_recorded_while_workloads_may_return_to_it() {
+    let now = at(800);
+    let new = || Some(Some(now.to_string()));
+    let without = |it: &mut Value| it["metadata"]["annotations"] = json!({});
+    let wrong = |text: String| {
+        move |it: &mut Value| it["metadata"]["annotations"] = json!({HEALTHY_SINCE: text})
+    };
+    let silent = |it: &mut Value| it["status"]["conditions"][0]["status"] = json!("Unknown");
+    for (what, cluster, is_home, expected) in [
+        ("recorded", cluster(|_| {}), true, None),
+        ("not yet", cluster(without), true, new()),
+        ("not asked for", cluster(without), false, None),
+        ("not any more", cluster(|_| {}), false, None),
+        ("failed", cluster(silent), true, Some(None)),
+        ("failed, not asked for", cluster(silent), false, Some(None)),
+        (
+            "of tomorrow",
+            cluster(wrong(at(900).to_string())),
+            true,
+            new(),
+        ),
+        ("unreadable", cluster(wrong("x".to_owned())), true, new()),
+    ] {
+        assert_eq!(record(&cluster, is_home, now), expected, "{what}");
+    }
+}
+
+#[test]
+fn homes_are_read_from_the_annotations_of_a_binding() {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "web", "annotations": {
+            "home.failover.muster.io/m1": at(7).to_string(),
+            "home.failover.muster.io/m2": "yesterday",
+            "other": at(7).to_string(),
+        }},
+    }))
+    .unwrap();
+    assert_eq!(homes(&binding), BTreeMap::from([("m1".to_owned(), at(7))]));
+}
