@@ -266,8 +266,8 @@ pub struct Settings {
     #[arg(long, default_value = "30s")]
     pub fencing_margin: Duration,
 
-    /// Whether workloads return to a cluster that they left because of a taint, where the policy does
-    /// not say: Never, or WhenHealthy. Requires the feature gate Failover.
+    /// Whether workloads return to a cluster that they left because of a taint, where the policy
+    /// does not say: Never, or WhenHealthy. Requires the feature gate Failover.
     #[arg(long, default_value = "Never")]
     pub failback: String,
     /// Time for which that cluster has to be healthy before, where the policy does not say.

@@ -104,7 +104,11 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, requests: &Arc<Requests>, 
     });
     let add_all = {
         let (homes, queue) = (Arc::clone(&controller.homes), controller.queue.clone());
-        move || homes.all().into_iter().for_each(|key| queue.add(key))
+        move || {
+            for key in homes.all() {
+                queue.add(key);
+            }
+        }
     };
     fleet.pauses.on_change(add_all.clone());
     let changed = Arc::new(Notify::new());
@@ -189,7 +193,9 @@ impl Controller {
         };
         if old.is_none_or(|old| seen(old) != seen(new)) {
             self.clusters.add(name);
-            waiting.into_iter().for_each(|key| self.queue.add(key));
+            for key in waiting {
+                self.queue.add(key);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::{CORDON, DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{describe, is_drain};
+use serde_json::{Value, json};
 
 use super::window::{Opening, opening};
 use crate::eviction::fleet_view::evicts;
@@ -181,14 +182,14 @@ fn healthy_since(cluster: &Cluster) -> Option<Timestamp> {
     Some(recorded.max(ready.last_transition_time.0))
 }
 
-/// Returns the change of the record of a cluster since when it is healthy: `Some(None)` removes it.
-/// `is_home` says whether a workload may return to the cluster.
-pub fn record(cluster: &Cluster, is_home: bool, now: Timestamp) -> Option<Option<String>> {
+/// Returns the value that the record of a cluster, since when it is healthy, has to get: null
+/// removes it. `is_home` says whether a workload may return to the cluster.
+pub fn record(cluster: &Cluster, is_home: bool, now: Timestamp) -> Option<Value> {
     let recorded = cluster.annotations().get(HEALTHY_SINCE);
     let is_read = recorded.is_some_and(|it| it.parse::<Timestamp>().is_ok_and(|it| it <= now));
     match (unhealthy(cluster), recorded) {
-        (Some(_), Some(_)) => Some(None),
-        (None, _) if is_home && !is_read => Some(Some(now.to_string())),
+        (Some(_), Some(_)) => Some(Value::Null),
+        (None, _) if is_home && !is_read => Some(json!(now.to_string())),
         _ => None,
     }
 }

@@ -28,7 +28,7 @@ pub fn opening(window: &FailbackWindow, now: Timestamp) -> Opening {
         return Opening::Never;
     };
     let today = now.to_zoned(zone.clone()).date();
-    // A window that began yesterday may be open; that of the same weekday is the next at the latest.
+    // A window that began yesterday may be open; the next is a week away at the most.
     let begins = (-1..=7).filter_map(|days: i64| {
         let day = today.checked_add(days.days()).ok()?;
         let is_meant = window.days.is_empty() || window.days.iter().any(|it| is(it, day.weekday()));

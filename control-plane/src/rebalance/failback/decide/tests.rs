@@ -1,5 +1,4 @@
 use muster_shared::api::binding::ResourceBinding;
-use serde_json::{Value, json};
 
 use super::*;
 
@@ -245,7 +244,7 @@ fn nothing_returns_unless_the_policy_or_the_fleet_asks_for_it() {
 #[test]
 fn the_health_of_a_cluster_is_recorded_while_workloads_may_return_to_it() {
     let now = at(800);
-    let new = || Some(Some(now.to_string()));
+    let new = || Some(json!(now.to_string()));
     let without = |it: &mut Value| it["metadata"]["annotations"] = json!({});
     let wrong = |text: String| {
         move |it: &mut Value| it["metadata"]["annotations"] = json!({HEALTHY_SINCE: text})
@@ -256,8 +255,13 @@ fn the_health_of_a_cluster_is_recorded_while_workloads_may_return_to_it() {
         ("not yet", cluster(without), true, new()),
         ("not asked for", cluster(without), false, None),
         ("not any more", cluster(|_| {}), false, None),
-        ("failed", cluster(silent), true, Some(None)),
-        ("failed, not asked for", cluster(silent), false, Some(None)),
+        ("failed", cluster(silent), true, Some(Value::Null)),
+        (
+            "failed, not asked for",
+            cluster(silent),
+            false,
+            Some(Value::Null),
+        ),
         (
             "of tomorrow",
             cluster(wrong(at(900).to_string())),
