@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 
 import yaml
-from real_api import ASSETS, TOKEN, free_port, kubectl
+from real_api import ASSETS, ENVIRONMENT, TOKEN, free_port, kubectl
 
 PROGRAMS = pathlib.Path(os.environ.get("MUSTER_PROGRAMS", "target/debug"))
 # Pause between two looks at the Secrets that pods mount. A kubelet takes up to a minute.
@@ -119,7 +119,7 @@ class Node:
         """Starts a pod; its log is in a file of its name."""
         assert name not in self.running, name
         log = open(self.folder / f"{name}.log", "a")  # noqa: SIM115 - it is the process's
-        self.running[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=self.folder)
+        self.running[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=self.folder, env=ENVIRONMENT)
         log.close()
 
     def stop(self, name):

@@ -10,6 +10,8 @@ import time
 
 import yaml
 
+# For programs: a variable of these checks is none of their settings, and they would warn of it.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
 ASSETS = pathlib.Path(os.environ["KUBEBUILDER_ASSETS"])
 TOKEN = "administrator"
 

@@ -13,7 +13,7 @@ import urllib.request
 
 import yaml
 from charting import FAILURES, check
-from real_api import api, free_port, kubectl
+from real_api import ENVIRONMENT, api, free_port, kubectl
 
 PROGRAMS = pathlib.Path(os.environ.get("MUSTER_PROGRAMS", "target/debug"))
 # Time within which the warning has to be there.
@@ -31,7 +31,7 @@ def program(name, folder, *flags):
     path = pathlib.Path(folder) / f"{name}-{port}.log"
     words = [PROGRAMS / name, *map(str, flags), f"--health-probe-bind-address=127.0.0.1:{port}", "--metrics-bind-address=0"]
     with open(path, "w") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log)
+        process = subprocess.Popen(words, stdout=log, stderr=log, env=ENVIRONMENT)
         try:
             yield port, path
         finally:
