@@ -27,6 +27,11 @@ TARGETS = {
     "aarch64-apple-darwin": ("darwin", "arm64"),
     "x86_64-pc-windows-msvc": ("windows", "amd64"),
 }
+# What kubectl runs for completion, if it is in the PATH. A script and no link: krew unpacks no archive that has one.
+COMPLETION = "kubectl_complete-muster"
+CAVEATS = """Completion with TAB, where kubectl has its own (https://kubernetes.io/docs/tasks/tools/#enable-shell-autocompletion), on Linux and macOS:
+  ln -s kubectl-muster "${KREW_ROOT:-$HOME/.krew}/bin/kubectl_complete-muster"
+"""
 
 
 def refuse(words):
@@ -129,6 +134,7 @@ def archive(wanted, target, binary, out):
     system, machine = TARGETS[target]
     program = "kubectl-muster.exe" if system == "windows" else "kubectl-muster"
     files = [(program, pathlib.Path(binary).read_bytes(), 0o755), ("LICENSE", pathlib.Path("LICENSE").read_bytes(), 0o644)]
+    files.append((f"{COMPLETION}.cmd", b'@"%~dp0kubectl-muster.exe" __complete %*\r\n', 0o755) if system == "windows" else (COMPLETION, b'#!/bin/sh\nexec kubectl-muster __complete "$@"\n', 0o755))
     stem = f"kubectl-muster_{wanted}_{system}_{machine}"
     if system == "windows":
         made = pathlib.Path(out, f"{stem}.zip")
@@ -179,6 +185,7 @@ def krew(wanted, folder, repository):
         "homepage": f"https://github.com/{repository}",
         "shortDescription": "Cluster failover for fleets of clusters",
         "description": "Tokens by which members join a fleet, why a workload is where it is, and what interpreters say. Needs a fleet API with Muster or Karmada.\n",
+        "caveats": CAVEATS,
         "platforms": platforms,
     }
     made = pathlib.Path(folder, "muster.yaml")
@@ -223,6 +230,13 @@ def dry_run():
         assert again == pathlib.Path(out, f"kubectl-muster_{wanted}_linux_amd64.tar.gz").read_bytes(), "an archive is not the same twice"
         plugin = yaml.safe_load(krew(wanted, out, repository).read_text())
         assert len(plugin["spec"]["platforms"]) == len(TARGETS)
+        for file in out.glob("kubectl-muster_*"):
+            if file.name.endswith(".zip"):
+                members = zipfile.ZipFile(file).namelist()
+            else:
+                members = [each.name for each in tarfile.open(file) if each.isfile()]
+                assert len(members) == len(tarfile.open(file).getnames()), f"krew unpacks files and folders alone: {file}"
+            assert any(each.startswith(COMPLETION) for each in members), f"{file.name} completes nothing"
         components = json.loads(sbom(wanted, out).read_text())["components"]
         assert len(components) > 200 and any(each["name"] == "rustls" for each in components)
         packages = charts(wanted, registry, out)

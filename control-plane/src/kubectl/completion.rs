@@ -2,7 +2,8 @@
 //! words after `kubectl muster`, and reads one candidate a line and a directive (cobra's
 //! `__complete`).
 //!
-//! The program is that one, too, under that name: a link to it in the PATH is all it takes.
+//! The program is that one, too, under that name: a link to it in the PATH is all it takes. Where
+//! an archive can hold no link, a script of that name puts the word `__complete` first.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use super::CommandLine;
 
 /// Name under which kubectl looks for the program.
 const NAME: &str = "kubectl_complete-muster";
+/// First word by which a script of that name asks, as programs that use cobra have it.
+const WORD: &str = "__complete";
 /// Directive of cobra: nothing but the candidates is offered, no files.
 const NO_FILES: &str = ":4";
 
@@ -48,9 +51,14 @@ const OF_CLUSTERS: [&str; 9] = [
 /// Flags whose values are clusters.
 const CLUSTER_FLAGS: [&str; 3] = ["--lost", "--drain", "--cluster"];
 
-/// Whether the program was run to complete a command line.
-pub(super) fn is_asked(program: &OsStr) -> bool {
-    Path::new(program).file_stem() == Some(OsStr::new(NAME))
+/// The words that the program was run to complete, if that is what it was run for.
+pub(super) fn asked(arguments: &[OsString]) -> Option<&[OsString]> {
+    let (program, words) = arguments.split_first()?;
+    if Path::new(program).file_stem() == Some(OsStr::new(NAME)) {
+        return Some(words);
+    }
+    let (first, words) = words.split_first()?;
+    (first == WORD).then_some(words)
 }
 
 /// The candidates for the last word of a command line, as kubectl reads them.
@@ -244,6 +252,22 @@ mod tests {
             assert_eq!(wants(line), Wanted::Clusters, "{line}");
         }
         assert_eq!(wants("explain "), Wanted::Workloads);
+    }
+
+    #[test]
+    fn a_link_of_that_name_and_a_script_with_that_word_complete_and_nothing_else_does() {
+        for (line, expected) in [
+            ("kubectl_complete-muster get cl", Some("get cl")),
+            ("/a/b/kubectl_complete-muster", Some("")),
+            ("kubectl_complete-muster.exe drain m", Some("drain m")),
+            ("kubectl-muster __complete get cl", Some("get cl")),
+            ("kubectl-muster get __complete", None),
+            ("kubectl-muster", None),
+        ] {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let found = asked(&arguments).map(|it| it.join(OsStr::new(" ")));
+            assert_eq!(found, expected.map(OsString::from), "{line}");
+        }
     }
 
     #[test]

@@ -143,9 +143,9 @@ enum Question {
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let asked = match arguments.split_first() {
-        Some((program, words)) if completion::is_asked(program) => Asked::Completion(words.into()),
-        _ => Asked::Question(Box::new(CommandLine::parse_from(arguments))),
+    let asked = match completion::asked(&arguments) {
+        Some(words) => Asked::Completion(words.into()),
+        None => Asked::Question(Box::new(CommandLine::parse_from(arguments))),
     };
     let failure = match &asked {
         Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
@@ -223,9 +223,9 @@ where
     T: Into<OsString> + Clone,
 {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let asked = match arguments.split_first() {
-        Some((program, words)) if completion::is_asked(program) => Asked::Completion(words.into()),
-        _ => Asked::Question(Box::new(CommandLine::try_parse_from(arguments)?)),
+    let asked = match completion::asked(&arguments) {
+        Some(words) => Asked::Completion(words.into()),
+        None => Asked::Question(Box::new(CommandLine::try_parse_from(arguments)?)),
     };
     Box::pin(reply(asked)).await
 }
