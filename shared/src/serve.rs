@@ -75,15 +75,16 @@ pub async fn open(
     if metrics.is_some() || ports.metrics.or(ports.health).is_some() {
         tasks.spawn("readiness told", health.clone().tell(shutdown.clone()));
     }
+    let flags = ["metrics-bind-address", "health-probe-bind-address"];
     let servers = [
-        ("metrics server", ports.metrics, metrics),
-        ("health server", ports.health, None),
+        ("metrics server", flags[0], ports.metrics, metrics),
+        ("health server", flags[1], ports.health, None),
     ];
-    for (name, address, metrics) in servers {
+    for (name, flag, address, metrics) in servers {
         let Some(address) = address else { continue };
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot serve on {address}"))?;
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            format!("cannot serve on {address}, which --{flag} names (0 for none)")
+        })?;
         let serving = admin(listener, health.clone(), metrics, shutdown.clone());
         tasks.spawn(name, serving);
     }
@@ -181,6 +182,24 @@ mod tests {
     #[test]
     fn an_unknown_path_says_what_is_there() {
         assert_eq!(ask(&Health::default(), "/"), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_in_use_is_refused_with_its_flag() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        for (metrics, health, flag) in [
+            (Some(address), None, "--metrics-bind-address"),
+            (None, Some(address), "--health-probe-bind-address"),
+        ] {
+            let mut tasks = Tasks::new(CancellationToken::new());
+            let (ports, health) = (Ports { metrics, health }, Health::default());
+            let opened = open(ports, &health, None, &mut tasks).await;
+            let error = format!("{:#}", opened.unwrap_err());
+            for words in [flag, &address.to_string(), "already in use"] {
+                assert!(error.contains(words), "{error}");
+            }
+        }
     }
 
     /// The port of an admin server, which ends with the guard.
