@@ -35,8 +35,8 @@ pub(super) enum Error {
     Kubeconfig(Reason, #[source] client::Error),
     #[error(
         "{why}; the fleet API refuses the bootstrap credentials of {file:?} (401): the token has expired or was deleted. \
-         Make another with `kubectl muster token create --cluster-name {cluster} --print-bootstrap-kubeconfig`, and replace \
-         the Secret from which the file comes"
+         Run what `kubectl muster token create --cluster-name {cluster} --print-helm-command` prints, with another token; or \
+         replace the Secret from which the file comes by what --print-bootstrap-kubeconfig prints"
     )]
     Token {
         why: Reason,
