@@ -50,9 +50,12 @@ impl Oracle for Asked {
                         let asked = scene.is_wished(&key, before);
                         (!asked).then(|| "withdrawn, and nobody changed a thing".to_owned())
                     }
-                    "PlacementChanged" => (!is_led(before, after)).then(|| {
-                        "follows an eviction, and no other cluster is left in the write".to_owned()
-                    }),
+                    "PlacementChanged" => {
+                        let asked = is_led(before, after) || is_requested(before);
+                        (!asked).then(|| {
+                            "placed anew without a request, and no other cluster is left in the write".to_owned()
+                        })
+                    }
                     other => Some(format!("evicted for an unknown reason, {other:?}")),
                 },
                 What::Purged => taint(scene, before, it.cluster),
@@ -79,6 +82,13 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
         matches!(it.what, What::Evicted(task)
             if ["TaintUntolerated", "ApplicationFailure"].contains(&objects::text(task.0, "/reason")))
     })
+}
+
+/// Whether a new placement was requested since the last one.
+fn is_requested(binding: Binding<'_>) -> bool {
+    let time = |field: &str| -> Option<Timestamp> { objects::text(binding.0, field).parse().ok() };
+    let asked = time("/spec/rescheduleTriggeredAt");
+    asked.is_some() && asked > time("/status/lastScheduledTime")
 }
 
 impl Asked {
@@ -231,13 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn healthy_copies_follow_an_eviction_of_the_same_write_only() {
-        for (reasons, is_kept) in [
-            (&["TaintUntolerated", "PlacementChanged"][..], true),
-            (&["PlacementChanged"], false),
+    fn healthy_copies_follow_an_eviction_of_the_same_write_or_a_request_only() {
+        let request = json!({"rescheduleTriggeredAt": "2026-01-01T00:00:01Z"});
+        for (reasons, spec, is_kept) in [
+            (
+                &["TaintUntolerated", "PlacementChanged"][..],
+                json!({}),
+                true,
+            ),
+            (&["PlacementChanged"], json!({}), false),
+            (&["PlacementChanged"], request, true),
         ] {
             let mut story = Story::new(Asked::default());
             story.write(control_plane(), &binding_key("web"), binding(&["m1", "m2"]));
+            story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
             let tainted = cluster("True", &["down:NoExecute"]);
             story.write(person(), &cluster_key("m1"), tainted);
             let tasks: Vec<_> = reasons

@@ -86,7 +86,10 @@ fn evicted(
     // Nothing has a copy afterwards, and the tasks keep all that there are.
     let is_withdrawn = after.clusters().is_empty() && task.purge_mode() != "Directly";
     let by_scheduler = objects::text(task.0, "/reason") == "NoClusterFit";
-    if (is_withdrawn && by_scheduler) || !is_ours(before) || stands_in(scene, after) {
+    // A copy that follows a new placement is kept; the eviction that causes one is judged itself.
+    let follows =
+        objects::text(task.0, "/reason") == "PlacementChanged" && task.purge_mode() != "Directly";
+    if (is_withdrawn && by_scheduler) || follows || !is_ours(before) || stands_in(scene, after) {
         return None;
     }
     Some("evicted, and none of the targets is ready and untainted".to_owned())

@@ -63,7 +63,9 @@ impl Oracle for Told {
                     told.push(scene.violation(NAME, &key, &message));
                 }
             }
-            if objects::text(task.0, "/reason") != "NoClusterFit" {
+            // The scheduler tells of its own results, and a copy follows an eviction that is told.
+            let reason = objects::text(task.0, "/reason");
+            if !["NoClusterFit", "PlacementChanged"].contains(&reason) {
                 self.untold.insert(key.clone(), entry.at);
             }
         }
