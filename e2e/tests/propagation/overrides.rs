@@ -248,7 +248,7 @@ async fn a_direct_purge_leaves_no_cluster_before_the_next_can_have_its_copy() {
         bench.place("witness", json!({})).await;
         schedule(&bench, "witness", json!({ "clusters": on("m2") })).await;
     };
-    moves_once_repaired(&bench, witness).await;
+    Box::pin(moves_once_repaired(&bench, witness)).await;
 }
 
 #[tokio::test]
