@@ -243,6 +243,7 @@ async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
         &muster(fleet, &["get", "clusters", "-o", "name"]).await,
         "cluster.cluster.karmada.io/member1",
     )?;
+    has(&muster(fleet, &["top", "--sort", "cpu"]).await, "(sum)")?;
     has(&muster(fleet, &["version"]).await, "Control plane:")?;
     let template = format!("deployment/{waits}");
     let why = muster(fleet, &["explain", &template, "-n", "default"]).await;

@@ -117,11 +117,12 @@ pub(super) async fn carry_out(
 }
 
 /// A row that has a name for kubectl.
-trait Named {
+pub(super) trait Named {
     fn name(&self) -> String;
 }
 
-fn print<R: Serialize + Named>(
+/// Rows in a format; `table` prints them as a table, a wide one if asked for that.
+pub(super) fn print<R: Serialize + Named>(
     rows: &[R],
     format: Format,
     table: impl Fn(bool) -> String,

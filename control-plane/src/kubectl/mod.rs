@@ -19,6 +19,7 @@ mod simulate;
 mod status;
 mod table;
 mod token;
+mod top;
 mod unregister;
 mod version;
 
@@ -117,6 +118,9 @@ enum Question {
     Status(status::Options),
     /// What the fleet has: clusters, and workloads with where they are and why one waits.
     Get(get::Options),
+    /// How full the clusters are: what pods request of what nodes offer, in processors, memory, pods
+    /// and other resources, and how many pods have no node yet.
+    Top(top::Options),
     /// Packs what somebody needs who helps from afar into an archive, without secrets: Muster's own
     /// objects, leases and events, redacted, and what status, check and version say.
     Report(report::Options),
@@ -292,6 +296,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             get::carry_out(&client, &namespace, &options).await
         }
+        Question::Top(options) => top::carry_out(&client, &options).await,
         Question::Rebalance(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             return rebalance::carry_out(client, &config, &namespace, &options).await;
