@@ -118,8 +118,8 @@ enum Question {
     Status(status::Options),
     /// What the fleet has: clusters, and workloads with where they are and why one waits.
     Get(get::Options),
-    /// How full the clusters are: what pods request of what nodes offer, in processors, memory, pods
-    /// and other resources, and how many pods have no node yet.
+    /// How full the clusters are: what pods request of what nodes offer, in processors, memory,
+    /// pods and other resources, and how many pods have no node yet.
     Top(top::Options),
     /// Packs what somebody needs who helps from afar into an archive, without secrets: Muster's own
     /// objects, leases and events, redacted, and what status, check and version say.
