@@ -20,6 +20,7 @@ mod status;
 mod table;
 mod token;
 mod top;
+pub mod ui;
 mod unregister;
 mod version;
 
@@ -129,6 +130,12 @@ enum Question {
     /// The failovers that were: when, why, how many workloads moved or could not, and how long it
     /// took. With the name of one: its timeline.
     History(history::Options),
+    /// The state of the fleet as a page for a browser on this machine, with your own rights: fleet,
+    /// clusters, queue, history and what-if, live, and the same as JSON for programs.
+    ///
+    /// It prints the address and serves it on loopback until it is stopped. The address holds a
+    /// secret: whoever has it reads the fleet with your rights for as long as the command runs.
+    Ui(ui::Options),
     /// Has workloads placed anew, once: for example to bring them home after a failover. Nothing
     /// moves back by itself unless its policy says so.
     ///
@@ -234,6 +241,28 @@ where
     Box::pin(reply(asked)).await
 }
 
+/// The page that `kubectl muster ui` serves, opened and not yet served. Needs the process's TLS
+/// provider.
+///
+/// # Errors
+/// When the command line is wrong or not one of `ui`, or the port is taken.
+pub async fn page<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<ui::Page>
+where
+    T: Into<OsString> + Clone,
+{
+    let line = CommandLine::try_parse_from(arguments)?;
+    let Question::Ui(options) = line.question else {
+        anyhow::bail!("the command is not `ui`");
+    };
+    let Connection {
+        kubeconfig,
+        context,
+        ..
+    } = line.connection;
+    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
+    ui::Page::open(client::connect(&config, Profile::Write)?, &options).await
+}
+
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     let Connection {
         kubeconfig,
@@ -297,6 +326,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             get::carry_out(&client, &namespace, &options).await
         }
         Question::Top(options) => top::carry_out(&client, &options).await,
+        Question::Ui(options) => return Box::pin(ui::carry_out(client, &options)).await,
         Question::Rebalance(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             return rebalance::carry_out(client, &config, &namespace, &options).await;

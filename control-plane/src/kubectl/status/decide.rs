@@ -124,6 +124,9 @@ pub(super) struct NotWell {
     /// The last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
     pub taints: Vec<String>,
+    /// Seconds until the first toleration of a workload there has run out, and it may leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_leaves_seconds: Option<u64>,
 }
 
 /// A workload that is leaving a cluster.
@@ -231,7 +234,24 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         let left = tolerated_until(&waiting.message).map(|it| it.duration_since(snapshot.now));
         waiting.at_most_seconds = left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0));
     }
+    first_leave(&mut report);
     report
+}
+
+/// Notes for each cluster when the first workload that tolerates its state may leave.
+fn first_leave(report: &mut Report) {
+    let mut first: BTreeMap<&str, u64> = BTreeMap::new();
+    let tolerated = report.waiting.iter();
+    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
+        let cluster = waiting.message.split_once(" has ").map(|it| it.0);
+        if let Some((cluster, seconds)) = cluster.zip(waiting.at_most_seconds) {
+            let first = first.entry(cluster).or_insert(seconds);
+            *first = seconds.min(*first);
+        }
+    }
+    for cluster in &mut report.not_well {
+        cluster.first_leaves_seconds = first.get(cluster.name.as_str()).copied();
+    }
 }
 
 /// The end of the toleration that a condition tells of.
@@ -361,6 +381,7 @@ fn not_well<'l>(cluster: &Cluster, lease: impl Fn(&str) -> Option<&'l Lease>) ->
         taints: taints
             .map(|it| format!("{}:{}", it.key, it.effect))
             .collect(),
+        first_leaves_seconds: None,
         name,
     })
 }

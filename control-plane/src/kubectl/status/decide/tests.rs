@@ -252,6 +252,26 @@ fn what_is_tolerated_for_a_time_says_how_long() {
     }
 }
 
+#[test]
+fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
+    let says = |cluster: &str, until: &str| {
+        let message = format!("{cluster} has taint x:NoExecute: it stays until {until}");
+        binding_saying("WaitingForToleration", &message)
+    };
+    let bindings = vec![
+        says("m1", "2026-01-01T00:14:00Z"),
+        says("m1", "2026-01-01T00:12:00Z"),
+        says("m2", "2026-01-01T00:11:00Z"),
+        binding_saying("WaitingForRate", "m3 has taint x:NoExecute"),
+    ];
+    let names = ["m1", "m2", "m3"];
+    let clusters = names.map(|name| cluster(name, "Unknown", &[])).to_vec();
+    let report = decide(&snapshot(clusters, bindings));
+    let first = report.not_well.iter();
+    let first: Vec<_> = first.map(|it| it.first_leaves_seconds).collect();
+    assert_eq!(first, [Some(120), Some(60), None]);
+}
+
 fn binding_saying(reason: &str, message: &str) -> AnyBinding {
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "default" },

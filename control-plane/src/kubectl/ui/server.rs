@@ -1,0 +1,195 @@
+//! Who is let in, and what is answered.
+//!
+//! Three things keep others out of a fleet that is read with somebody's rights: the server listens
+//! on loopback; the path begins with a secret, which other users of the machine do not know; and a
+//! request has to name this machine as its host, so that no page of another site reaches it by a
+//! name that is made to resolve to loopback.
+
+use bytes::Bytes;
+use http::header::{
+    AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::answers::{Answers, Ask};
+
+const PAGE: &str = include_str!("page.html");
+const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = include_str!("page.css");
+
+/// Nothing from elsewhere, no inline scripts, no frames.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'";
+
+/// What a request needs to be let in.
+#[derive(Debug)]
+pub(super) struct Door {
+    /// Port that the host of a request names.
+    pub port: u16,
+    /// Secret with which its path begins.
+    pub token: String,
+}
+
+/// What is behind the door.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    File(&'static str, &'static str),
+    Ask(Ask),
+}
+
+/// Why a request is refused: the status and the words.
+type Refused = (StatusCode, String);
+
+impl Door {
+    /// What a request asks for, if it may.
+    fn admit(&self, request: &Parts) -> Result<Target, Refused> {
+        let refuse = |status, words: &str| Err((status, words.to_owned()));
+        if !self.is_meant(request) {
+            let words = format!(
+                "the host of a request has to be 127.0.0.1:{0} or localhost:{0}",
+                self.port
+            );
+            return refuse(StatusCode::MISDIRECTED_REQUEST, &words);
+        }
+        if request.method != Method::GET {
+            let words = "only GET: nothing can be changed here";
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, words);
+        }
+        let path = request.uri.path().strip_prefix('/').unwrap_or_default();
+        let (token, path) = path.split_once('/').unwrap_or((path, "-"));
+        if !is_same(token, &self.token) {
+            let words = "the address is not the one that `kubectl muster ui` printed";
+            return refuse(StatusCode::FORBIDDEN, words);
+        }
+        let query = request.uri.query().unwrap_or_default();
+        Ok(match path {
+            "" => Target::File(PAGE, "text/html; charset=utf-8"),
+            "page.js" => Target::File(SCRIPT, "text/javascript; charset=utf-8"),
+            "page.css" => Target::File(STYLE, "text/css; charset=utf-8"),
+            "api/status" => Target::Ask(Ask::Status),
+            "api/clusters" => Target::Ask(Ask::Clusters),
+            "api/workloads" => Target::Ask(Ask::Workloads),
+            "api/history" => Target::Ask(Ask::History),
+            "api/simulate" => Target::Ask(Ask::Simulate(
+                disaster(query).map_err(|words| (StatusCode::BAD_REQUEST, words))?,
+            )),
+            _ => {
+                let words = "here are the page and api/status, api/clusters, api/workloads, \
+                    api/history, api/simulate?lost=NAMES&drain=NAMES";
+                return refuse(StatusCode::NOT_FOUND, words);
+            }
+        })
+    }
+
+    /// Whether the request names this machine, and no other, as its host.
+    fn is_meant(&self, request: &Parts) -> bool {
+        let mut hosts = request.headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return false;
+        };
+        let ours = ["127.0.0.1", "localhost", "[::1]"];
+        let ours = ours.map(|name| format!("{name}:{}", self.port));
+        let is_ours = |named: &str| ours.iter().any(|it| it.eq_ignore_ascii_case(named));
+        let by_line = request.uri.authority();
+        host.to_str().is_ok_and(is_ours) && by_line.is_none_or(|it| is_ours(it.as_str()))
+    }
+}
+
+/// Compares in a time that does not tell how much of it is right.
+fn is_same(given: &str, token: &str) -> bool {
+    let differ = given.bytes().zip(token.bytes());
+    given.len() == token.len() && differ.fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+/// The flags of `simulate` that a query names.
+fn disaster(query: &str) -> Result<Vec<String>, String> {
+    const KEYS: [&str; 3] = ["lost", "lost-region", "drain"];
+    let mut flags = Vec::new();
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        if !KEYS.contains(&&*key) {
+            return Err(format!(
+                "{key:?} is no parameter: lost, lost-region and drain are, with names of clusters \
+                 or regions between commas"
+            ));
+        }
+        let names = value.split(',').map(str::trim);
+        let names: Vec<&str> = names.filter(|it| !it.is_empty()).collect();
+        if !names.is_empty() {
+            flags.push(format!("--{key}={}", names.join(",")));
+        }
+    }
+    if flags.is_empty() {
+        return Err("name a cluster: lost, lost-region or drain, with names between commas".into());
+    }
+    Ok(flags)
+}
+
+/// The answer to a request.
+pub(super) async fn answer(door: &Door, answers: &Answers, request: &Parts) -> Response<Bytes> {
+    let mut response = match door.admit(request) {
+        Err((status, words)) => failed(status, &words),
+        Ok(Target::File(text, kind)) => {
+            typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()))
+        }
+        Ok(Target::Ask(ask)) => {
+            let answer = answers.get(&ask).await;
+            let age = Instant::now().duration_since(answer.read).as_secs();
+            let (mut response, code) = match &answer.said {
+                Ok(said) => (typed(StatusCode::OK, JSON, said.text.clone()), said.code),
+                Err(words) => (failed(StatusCode::BAD_GATEWAY, words), 1),
+            };
+            let headers = response.headers_mut();
+            headers.insert(AGE, HeaderValue::from(age));
+            headers.insert(EXIT_CODE, HeaderValue::from(u16::from(code)));
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Header with the exit code of the command that says the same.
+const EXIT_CODE: HeaderName = HeaderName::from_static("muster-exit-code");
+const JSON: &str = "application/json";
+
+fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        let get = HeaderValue::from_static("GET");
+        response.headers_mut().insert(ALLOW, get);
+    }
+    response
+}
+
+fn failed(status: StatusCode, words: &str) -> Response<Bytes> {
+    let body = json!({ "error": words }).to_string();
+    typed(status, JSON, Bytes::from(body))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

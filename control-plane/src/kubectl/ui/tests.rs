@@ -1,0 +1,175 @@
+use http::Request;
+use muster_shared::k8s::Client;
+use serde_json::Value;
+use tower::service_fn;
+
+use super::*;
+
+fn door() -> Door {
+    Door {
+        port: 8080,
+        token: "secret".to_owned(),
+    }
+}
+
+fn request(method: &str, host: &[&str], path: &str) -> Parts {
+    let mut request = Request::builder().method(method).uri(path);
+    for host in host {
+        request = request.header(HOST, *host);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+const HERE: &str = "127.0.0.1:8080";
+
+#[test]
+fn only_requests_that_name_this_machine_are_let_in() {
+    for (hosts, path, is_let_in) in [
+        (&[HERE][..], "/secret/", true),
+        (&["localhost:8080"], "/secret/", true),
+        (&["LOCALHOST:8080"], "/secret/", true),
+        (&["[::1]:8080"], "/secret/", true),
+        (&[HERE], "http://127.0.0.1:8080/secret/", true),
+        (&[HERE], "http://evil.example:8080/secret/", false),
+        (&["evil.example:8080"], "/secret/", false),
+        (
+            &["evil.example:8080"],
+            "http://127.0.0.1:8080/secret/",
+            false,
+        ),
+        (&["127.0.0.1"], "/secret/", false),
+        (&["localhost:8081"], "/secret/", false),
+        (&["127.0.0.1:8080.evil.example"], "/secret/", false),
+        (&["localhost.:8080"], "/secret/", false),
+        (&[""], "/secret/", false),
+        (&[], "/secret/", false),
+        (&[HERE, "evil.example:8080"], "/secret/", false),
+    ] {
+        let admitted = door().admit(&request("GET", hosts, path));
+        let status = admitted.err().map(|it| it.0);
+        let wanted = (!is_let_in).then_some(StatusCode::MISDIRECTED_REQUEST);
+        assert_eq!(status, wanted, "{hosts:?} {path}");
+    }
+}
+
+#[test]
+fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
+    for (method, path, status) in [
+        ("GET", "/", 403),
+        ("GET", "/api/status", 403),
+        ("GET", "/secre/", 403),
+        ("GET", "/secrets/api/status", 403),
+        ("GET", "/SECRET/api/status", 403),
+        ("GET", "//secret/api/status", 403),
+        ("GET", "/?secret/", 403),
+        // Which paths there are is told to nobody else either.
+        ("GET", "/wrong/api/nothing", 403),
+        ("GET", "/secret/api/nothing", 404),
+        ("GET", "/secret", 404),
+        ("GET", "/secret/api/status/", 404),
+        ("GET", "/secret/../secret/", 404),
+        ("POST", "/secret/api/status", 405),
+        ("PUT", "/secret/", 405),
+        ("HEAD", "/secret/", 405),
+        ("OPTIONS", "/secret/", 405),
+        ("GET", "/secret/api/simulate", 400),
+        ("GET", "/secret/api/simulate?lost=", 400),
+        ("GET", "/secret/api/simulate?lost=,,&drain=%20", 400),
+        ("GET", "/secret/api/simulate?lose=m1", 400),
+        (
+            "GET",
+            "/secret/api/simulate?kubeconfig=/etc/passwd&lost=m1",
+            400,
+        ),
+    ] {
+        let refused = door().admit(&request(method, &[HERE], path)).unwrap_err();
+        assert_eq!(refused.0.as_u16(), status, "{method} {path}");
+        assert!(!refused.1.contains("secret"), "{}", refused.1);
+    }
+}
+
+#[test]
+fn each_path_asks_one_command() {
+    for (path, ask) in [
+        ("/secret/api/status", Ask::Status),
+        ("/secret/api/clusters?x", Ask::Clusters),
+        ("/secret/api/workloads", Ask::Workloads),
+        ("/secret/api/history", Ask::History),
+        (
+            "/secret/api/simulate?lost=m1%2C%20m2,m3&drain=m4&lost-region=",
+            Ask::Simulate(vec!["--lost=m1,m2,m3".to_owned(), "--drain=m4".to_owned()]),
+        ),
+        // A name cannot become a flag.
+        (
+            "/secret/api/simulate?lost=--kubeconfig%3D/tmp/x",
+            Ask::Simulate(vec!["--lost=--kubeconfig=/tmp/x".to_owned()]),
+        ),
+    ] {
+        let target = door().admit(&request("GET", &[HERE], path)).unwrap();
+        assert_eq!(target, Target::Ask(ask), "{path}");
+    }
+}
+
+fn nobody() -> Answers {
+    let service = service_fn(|_: Request<kube::client::Body>| async {
+        Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there"))
+    });
+    Answers::new(Client::new(service, "default"), Vec::new())
+}
+
+#[tokio::test]
+async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
+    let wanted = [
+        ("/secret/api/clusters", 502, "clusters"),
+        ("/secret/api/history", 502, "failovers"),
+        ("/secret/api/simulate?lost=m1", 502, "list"),
+        ("/secret/api/simulate", 400, "name a cluster"),
+    ];
+    let answers = nobody();
+    for (path, status, words) in wanted {
+        let response = answer(&door(), &answers, &request("GET", &[HERE], path)).await;
+        assert_eq!(response.status().as_u16(), status, "{path}");
+        let body: Value = serde_json::from_slice(response.body()).unwrap();
+        let error = body["error"].as_str().unwrap();
+        assert!(error.contains(words), "{path}: {error}");
+    }
+    // Status tells itself what it could not read.
+    let asked = request("GET", &[HERE], "/secret/api/status");
+    let response = answer(&door(), &answers, &asked).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let body: Value = serde_json::from_slice(response.body()).unwrap();
+    assert!(body["unread"].as_array().unwrap().len() > 3, "{body}");
+}
+
+#[tokio::test]
+async fn every_answer_forbids_what_is_foreign() {
+    for path in ["/secret/", "/secret/page.js", "/secret/api/history", "/"] {
+        let asked = request("GET", &[HERE], path);
+        let response = answer(&door(), &nobody(), &asked).await;
+        let headers = response.headers();
+        let policy = headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(headers[REFERRER_POLICY], "no-referrer", "{path}");
+        assert_eq!(headers[CACHE_CONTROL], "no-store", "{path}");
+        assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
+    }
+}
+
+#[test]
+fn the_page_names_nothing_from_elsewhere_and_takes_no_markup_from_the_fleet() {
+    for text in [PAGE, SCRIPT, STYLE] {
+        for foreign in ["http:", "https:", "url(", "@import", " style=", "onclick="] {
+            assert!(!text.contains(foreign), "{foreign}");
+        }
+    }
+    for markup in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+    ] {
+        assert!(!SCRIPT.contains(markup), "{markup}");
+    }
+}

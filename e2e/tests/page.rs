@@ -1,0 +1,253 @@
+//! The page of `kubectl muster ui`: the same answers as the commands, and what a browser shows.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
+
+mod heartbeats;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use heartbeats::{Setting, silent};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::Request;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use muster_control_plane::kubectl;
+use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// Browsers of which one takes part, if it is installed (`.ci/install-chromium`).
+const BROWSERS: [&str; 4] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+];
+/// Time that passes for the page while the browser looks at it, in milliseconds.
+const LOOK: &str = "--virtual-time-budget=4000";
+
+fn line<'a>(fleet: &'a HeartbeatFleet, words: &[&'a str]) -> Vec<String> {
+    let kubeconfig = fleet.kubeconfig.display().to_string();
+    let line = ["kubectl-muster", "--kubeconfig", &kubeconfig];
+    let line = line.iter().chain(words);
+    line.map(|it| (*it).to_owned()).collect()
+}
+
+/// Serves the page while something is done with its address.
+async fn with_page(
+    fleet: &HeartbeatFleet,
+    tell: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let page = kubectl::page(line(fleet, &["ui"])).await?;
+    let (url, shutdown) = (page.url(), CancellationToken::new());
+    let server = tokio::spawn(page.serve(shutdown.clone()));
+    let told = tell(&url).await;
+    shutdown.cancel();
+    server.await?;
+    told
+}
+
+/// The status, the exit code of the command, and the document at an address.
+async fn get(url: &str) -> anyhow::Result<(u16, Option<u8>, Value)> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let response = client
+        .request(Request::get(url).body(Empty::new())?)
+        .await?;
+    let (head, body) = response.into_parts();
+    let code = head.headers.get("Muster-Exit-Code");
+    let code = code.and_then(|it| it.to_str().ok()?.parse().ok());
+    let body = body.collect().await?.to_bytes();
+    Ok((head.status.as_u16(), code, serde_json::from_slice(&body)?))
+}
+
+/// A document without what changes from moment to moment.
+fn still(mut document: Value) -> Value {
+    const MOVING: [&str; 4] = [
+        "renewed",
+        "lastHeard",
+        "atMostSeconds",
+        "firstLeavesSeconds",
+    ];
+    fn calm(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| !MOVING.contains(&name.as_str()));
+                fields.values_mut().for_each(calm);
+            }
+            Value::Array(all) => all.iter_mut().for_each(calm),
+            _ => {}
+        }
+    }
+    calm(&mut document);
+    document
+}
+
+/// A fleet of which one cluster is silent, with a workload that it keeps.
+async fn with_a_silent_cluster(
+    name: &'static str,
+    tell: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
+) {
+    heartbeats::run(Setting::named(name, 4), async |fleet| {
+        fleet.place("web", "member2", &Value::Null)?;
+        fleet.place("api", "member3", &Value::Null)?;
+        fleet.cut(["member2"]);
+        heartbeats::until(fleet, "it is silent", |view| silent(view, "member2")).await?;
+        tell(fleet).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_answers_as_the_commands_do() {
+    with_a_silent_cluster("page-answers", async |fleet| {
+        with_page(fleet, async |url| {
+            for (path, words) in [
+                ("status", &["status"][..]),
+                ("clusters", &["get", "clusters"]),
+                ("workloads", &["get", "workloads", "-A"]),
+                ("history", &["history"]),
+                (
+                    "simulate?lost=member1,member3",
+                    &["simulate", "--lost=member1,member3"],
+                ),
+                ("simulate?drain=member3", &["simulate", "--drain=member3"]),
+            ] {
+                let mut words = words.to_vec();
+                words.extend(["-o", "json"]);
+                let said = kubectl::outcome(line(fleet, &words)).await?;
+                let wanted = still(serde_json::from_str(&said.text)?);
+                let (status, code, found) = get(&format!("{url}api/{path}")).await?;
+                assert_eq!((status, code), (200, Some(said.code)), "{path}");
+                assert_eq!(still(found), wanted, "{path}");
+                assert_ne!(wanted, Value::Null);
+            }
+            let (_, _, status) = get(&format!("{url}api/status")).await?;
+            assert_eq!(status["notWell"][0]["name"], "member2", "{status}");
+            let (status, _, said) = get(&format!("{url}api/simulate?lost=nobody")).await?;
+            assert_eq!(status, 502);
+            assert!(
+                said["error"].to_string().contains("there is no cluster"),
+                "{said}"
+            );
+            let elsewhere = url.replace("127.0.0.1", "127.0.0.2");
+            get(&format!("{elsewhere}api/status")).await.unwrap_err();
+            let mut parts = url.rsplitn(3, '/');
+            let base = parts.nth(2).context("a secret in the address")?;
+            for path in ["/api/status", "/", "/guess/api/status"] {
+                let (status, _, said) = get(&format!("{base}{path}")).await?;
+                assert_eq!(status, 403, "{said}");
+                let fields = said.as_object().unwrap().len();
+                assert_eq!(fields, 1, "{said}");
+            }
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+/// The first browser that is installed.
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let found = BROWSERS
+        .iter()
+        .flat_map(|name| places.iter().map(move |it| it.join(name)));
+    let found = found.into_iter().find(|it| it.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: no browser is installed: .ci/install-chromium installs one");
+    }
+    found
+}
+
+/// What a browser prints that looks at an address.
+async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<String> {
+    let mut command = tokio::process::Command::new(browser);
+    command
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1400,1600",
+            LOOK,
+        ])
+        .args(more)
+        .arg(url)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
+    let output = ended.await.context("the browser does not end")??;
+    let told = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{told}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
+    let Some(browser) = browser() else { return };
+    with_a_silent_cluster("page-browser", async |fleet| {
+        with_page(fleet, async |url| {
+            let shot = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page.png");
+            let shot = format!("--screenshot={}", shot.display());
+            looked(&browser, &[&shot], url).await?;
+            let dom = looked(&browser, &["--dump-dom"], url).await?;
+            let (_, rows) = dom.split_once("id=\"clusters-table\"").context("a table")?;
+            let silent = rows.find("member2").context("the silent cluster")?;
+            let well = rows.find("member1").context("the others")?;
+            anyhow::ensure!(silent < well, "it is not the first: {rows}");
+            let row = &rows[silent..well];
+            for part in ["? Unknown, silent", "class=\"state bad\""] {
+                anyhow::ensure!(row.contains(part), "{part:?} is not in {row}");
+            }
+            for part in [
+                "! Something needs attention",
+                "last updated ",
+                "4, 1 need attention",
+            ] {
+                anyhow::ensure!(dom.contains(part), "{part:?} is not in {dom}");
+            }
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
+    let Some(browser) = browser() else { return };
+    muster_shared::tls::install_provider();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let kubeconfig = directory.join(format!("page-nobody-{}.json", std::process::id()));
+    let nobody = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    });
+    std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
+    let path = kubeconfig.display().to_string();
+    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+        .await
+        .unwrap();
+    let (url, shutdown) = (page.url(), CancellationToken::new());
+    let server = tokio::spawn(page.serve(shutdown.clone()));
+    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
+    shutdown.cancel();
+    server.await.unwrap();
+    std::fs::remove_file(kubeconfig).unwrap();
+    for part in [
+        "THE FLEET CANNOT BE READ",
+        "<body class=\"old\">",
+        "✖ Nothing could be read",
+    ] {
+        assert!(dom.contains(part), "{part:?} is not in {dom}");
+    }
+    for part in ["All is well", "nothing moves or waits", "0 clusters", ">0<"] {
+        assert!(!dom.contains(part), "{part:?} is in {dom}");
+    }
+}
