@@ -14,7 +14,8 @@ use super::error::{Error, fits, manifest_fits};
 use super::overriding;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, render};
-use super::{shrink, state};
+use super::shrink::{self, Copy};
+use super::state;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
@@ -22,6 +23,7 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
+use crate::graceful_eviction::assess::ready_replicas;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Time until a binding is tried again whose override policies cannot be listed.
@@ -133,7 +135,8 @@ pub(super) fn prepare<B: BindingKind>(
                 Ok(annotations)
             };
             let interpreters = fleet.interpreters.accepting_late();
-            let kept = shrink::kept(spec, &binding.status().aggregated_status);
+            let copy = |cluster: &str| copy_in(memory, works, cluster);
+            let kept = shrink::kept(spec, &binding.status().aggregated_status, copy);
             let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
             if let Some(pending) = interpreters.late() {
@@ -189,6 +192,19 @@ pub(super) fn prepare<B: BindingKind>(
         }
     }
     Ok(Prepared::Works { rendered, refused })
+}
+
+/// What the Work for a cluster reports of its copy.
+fn copy_in(memory: &Memory, works: &[Arc<CachedWork>], cluster: &str) -> Option<Copy> {
+    let work = works.iter().find(|it| cluster_of(it) == Some(cluster))?;
+    let status = work.status();
+    let mut manifests = status.manifest_statuses.iter();
+    let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0))?;
+    let goes = work.metadata.deletion_timestamp.is_some() || memory.deleted.contains(work);
+    Some(Copy {
+        ready,
+        stays: !goes,
+    })
 }
 
 /// Parts the Works that were rendered from the reasons why others were not.

@@ -4,44 +4,63 @@
 //! was requested brings replicas back from the targets that took them over.
 
 use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth,
+    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
 
+use crate::graceful_eviction::assess::ready_replicas;
 use crate::scheduler::core::replacement::purge_mode;
+
+/// What the Work of a cluster says of its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Ready replicas.
+    pub ready: i64,
+    /// Whether nobody has asked for its deletion.
+    pub stays: bool,
+}
 
 /// The spec with as many replicas in each target as its Work is to have, where that differs from
 /// what the scheduler gave it; `None` where it does not.
 ///
 /// While an old copy waits for its replacement, and after a request for a new placement, a target
 /// keeps ready replicas beyond its share, as far as fewer would be ready in all clusters together
-/// than the template asks for (safety contract 1; Karmada lets them go at once). What a silent
-/// cluster reported does not count. The end of the task, and each report of replicas that are
-/// ready, changes the binding, and with it every target comes nearer to its share.
+/// than the template asks for (safety contract 1; Karmada lets them go at once). The end of the
+/// task, and each report of replicas that are ready, changes the binding, and with it every target
+/// comes nearer to its share.
+///
+/// `copy` returns what the Work for a cluster reports; `None` if there is no Work, or no report.
+/// Only these stand for replicas elsewhere, and only if the Work stays and the cluster is heard:
+/// what the binding still says of a cluster may be about a copy that is gone, and a copy that is no
+/// target any more goes. What a silent target reported last is kept there all the same: silence is
+/// no reason to take anything away.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
+    copy: impl Fn(&str) -> Option<Copy>,
 ) -> Option<ResourceBindingSpec> {
     let is_requested = spec.reschedule_triggered_at.is_some() && purge_mode(spec).is_some();
     if !is_requested && !spec.graceful_eviction_tasks.iter().any(waits) {
         return None;
     }
-    let ready = |cluster: &str| {
+    let copies: Vec<Option<Copy>> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let reported = |cluster: &str| {
         let report = reports.iter().find(|it| it.cluster_name == cluster)?;
         let is_heard = report.health != Some(ResourceHealth::Unknown);
-        let status = report.status.as_ref().filter(|_| is_heard)?;
-        i32::try_from(status.0["readyReplicas"].as_i64()?).ok()
+        ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
     };
-    let all: i64 = reports
-        .iter()
-        .filter_map(|it| ready(&it.cluster_name))
-        .map(i64::from)
-        .sum();
+    let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
+        let copy = copy.filter(|it| it.stays)?;
+        Some(reported(&target.name)?.min(copy.ready).max(0))
+    };
+    let targets = spec.clusters.iter().zip(&copies);
+    let all = targets.filter_map(stands).fold(0_i64, i64::saturating_add);
     // What may go at once: ready replicas beyond those that are wanted.
-    let mut surplus = all - i64::from(spec.replicas);
+    let mut surplus = all.saturating_sub(i64::from(spec.replicas));
     let mut kept = spec.clone();
-    for target in &mut kept.clusters {
-        let beyond = ready(&target.name).unwrap_or(0) - target.replicas;
+    for (target, copy) in kept.clusters.iter_mut().zip(copies) {
+        let ready = copy.map_or(0, |it| i32::try_from(it.ready).unwrap_or(i32::MAX));
+        let beyond = ready.saturating_sub(target.replicas);
         if beyond <= 0 {
             continue;
         }
@@ -88,8 +107,15 @@ mod tests {
             .iter()
             .map(|it| serde_json::from_value(it.clone()).unwrap())
             .collect();
-        let kept = kept(&spec, &reports)?;
+        let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
         Some(kept.clusters.iter().map(|it| it.replicas).collect())
+    }
+
+    /// What a Work reports whose report the binding has already.
+    fn copy(reports: &[AggregatedStatusItem], cluster: &str) -> Option<Copy> {
+        let report = reports.iter().find(|it| it.cluster_name == cluster)?;
+        let ready = ready_replicas(&report.status.as_ref()?.0)?;
+        Some(Copy { ready, stays: true })
     }
 
     fn report(cluster: &str, ready: i32, health: &str) -> Value {
@@ -115,16 +141,29 @@ mod tests {
                 [2, 2, 0, 2],
                 Some(vec![2, 2, 4]),
             ),
-            ("a part is", 6, [1, 1, 4], [2, 2, 1, 2], Some(vec![1, 2, 4])),
+            (
+                "a part is, and the copy that goes does not count",
+                6,
+                [1, 1, 4],
+                [2, 2, 1, 2],
+                Some(vec![2, 2, 4]),
+            ),
+            (
+                "more are than have to",
+                6,
+                [1, 1, 4],
+                [2, 2, 3, 2],
+                Some(vec![1, 2, 4]),
+            ),
             ("all are", 6, [1, 1, 4], [2, 2, 4, 2], None),
             ("no share is smaller", 6, [2, 2, 2], [2, 2, 0, 2], None),
-            ("a person asks for fewer", 3, [1, 1, 1], [2, 2, 0, 2], None),
+            ("a person asks for fewer", 2, [1, 1, 0], [2, 2, 0, 2], None),
             (
                 "and too few are ready then",
-                5,
-                [1, 1, 3],
+                3,
+                [1, 1, 1],
                 [2, 2, 0, 2],
-                Some(vec![1, 2, 3]),
+                Some(vec![1, 2, 1]),
             ),
         ] {
             assert_eq!(
@@ -136,14 +175,60 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_cluster_has_no_ready_replicas() {
+    fn silence_stands_for_nothing_elsewhere_and_takes_nothing_away() {
         let reports = json!([
             report("a", 2, "Healthy"),
             report("b", 2, "Unknown"),
             report("old", 9, "Unknown"),
         ]);
         let graceful = json!({"purgeMode": "Gracefully"});
-        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 1, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+        // The only one that is heard may go as far as others stand in for it.
+        let reports = json!([
+            report("a", 4, "Healthy"),
+            report("b", 2, "Unknown"),
+            report("c", 4, "Healthy"),
+        ]);
+        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+    }
+
+    #[test]
+    fn kinds_that_report_only_available_replicas_are_kept_as_others_are() {
+        let available = |cluster: &str| {
+            json!({
+                "clusterName": cluster, "health": "Healthy", "status": {"availableReplicas": 2},
+            })
+        };
+        let reports = json!([available("a"), available("b")]);
+        let graceful = json!({"purgeMode": "Gracefully"});
+        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+    }
+
+    #[test]
+    fn the_report_of_a_copy_that_is_gone_stands_for_nothing() {
+        // The workload left `home` a moment ago and comes back: the binding still has the report
+        // of the former copy there, and the new Work has none.
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": 3, "rescheduleTriggeredAt": "2026-01-01T00:00:00Z",
+            "failover": {"cluster": {"purgeMode": "Gracefully"}},
+            "clusters": [{"name": "home", "replicas": 1}, {"name": "away", "replicas": 2}],
+        }))
+        .unwrap();
+        let reports = [("home", 3), ("away", 3)]
+            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
+        let copy = |ready, stays| Some(Copy { ready, stays });
+        for (home, expected) in [
+            (None, [1, 3]),
+            (copy(3, false), [3, 3]),
+            (copy(0, true), [1, 3]),
+            (copy(1, true), [1, 2]),
+        ] {
+            let copy = |name: &str| if name == "home" { home } else { copy(3, true) };
+            let kept = kept(&spec, &reports, copy).unwrap_or_else(|| spec.clone());
+            let replicas: Vec<i32> = kept.clusters.iter().map(|it| it.replicas).collect();
+            assert_eq!(replicas, expected, "{home:?}");
+        }
     }
 
     #[test]
@@ -159,7 +244,7 @@ mod tests {
             let reports = [("home", ready[0]), ("away", ready[1])].map(|(name, ready)| {
                 serde_json::from_value(report(name, ready, "Healthy")).unwrap()
             });
-            let kept = kept(&spec, &reports)?;
+            let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
             Some(
                 kept.clusters
                     .iter()
