@@ -1,9 +1,11 @@
 //! Renders the Works of a binding for its targets before anything is written or removed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
 use muster_shared::names;
 use muster_shared::queue::Next;
@@ -135,10 +137,8 @@ pub(super) fn prepare<B: BindingKind>(
                 Ok(annotations)
             };
             let interpreters = fleet.interpreters.accepting_late();
-            let copy = |cluster: &str| copy_in(memory, works, cluster);
-            let kept = shrink::kept(spec, &binding.status().aggregated_status, copy);
-            let spec = kept.as_ref().unwrap_or(spec);
-            let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
+            let spec = kept(memory, binding, works);
+            let rendered = render(&origin, &spec, &object, inject, &interpreters, apply);
             if let Some(pending) = interpreters.late() {
                 memory.parked.wakes(pending, key);
             }
@@ -192,6 +192,17 @@ pub(super) fn prepare<B: BindingKind>(
         }
     }
     Ok(Prepared::Works { rendered, refused })
+}
+
+/// The spec with the replicas that each Work is to have.
+fn kept<'a, B: BindingKind>(
+    memory: &Memory,
+    binding: &'a B,
+    works: &[Arc<CachedWork>],
+) -> Cow<'a, ResourceBindingSpec> {
+    let (spec, reports) = (binding.spec(), &binding.status().aggregated_status);
+    let kept = shrink::kept(spec, reports, |it| copy_in(memory, works, it));
+    kept.map_or(Cow::Borrowed(spec), Cow::Owned)
 }
 
 /// What the Work for a cluster reports of its copy.
