@@ -10,11 +10,11 @@ use muster_shared::k8s::Time;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
-use super::cycle::{Attempt, Cycle, is_reschedule_requested};
+use super::cycle::{Attempt, Cycle};
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::record;
-use super::replacement::{self, can_keep};
+use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
@@ -74,7 +74,7 @@ pub struct Placed {
     /// Replaces the annotation that holds the placement applied last.
     pub applied_placement: String,
     /// Replaces `spec.gracefulEvictionTasks`, when it changes: copies that stay although no cluster
-    /// may have them, or until those of a requested new placement are healthy.
+    /// may have them, or until those of a new placement are healthy.
     pub tasks: Option<Vec<GracefulEvictionTask>>,
 }
 
@@ -125,10 +125,11 @@ pub fn pass(
     };
     match result {
         Ok(decision) => {
-            let tasks = is_reschedule_requested(spec, status)
-                .then(|| replacement::tasks(spec, &decision.clusters, snapshot, now));
+            let tasks = Cause::of(need, spec, status, &decision).and_then(|cause| {
+                replacement::tasks(&cause, spec, &decision.clusters, snapshot, now)
+            });
             let outcome = outcome.succeed(subject, decision, record, options, now);
-            outcome.with_tasks(tasks.flatten())
+            outcome.with_tasks(tasks)
         }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record, snapshot, now),
@@ -293,255 +294,4 @@ fn is_same(some: &[TargetCluster], others: &[TargetCluster]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::scheduler::tests::fixtures::{cluster, deployment, dynamic, placed, snapshot};
-
-    /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
-    /// targets, and the tasks it adds.
-    fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
-        withdrawn_from(allowed, &snapshot(clusters), tasks)
-    }
-
-    fn withdrawn_from(
-        allowed: &[&str],
-        clusters: &Snapshot,
-        tasks: Value,
-    ) -> Option<(usize, Value)> {
-        let mut placement = dynamic();
-        placement["clusterAffinity"] = json!({"clusterNames": allowed});
-        let mut spec = deployment(2, &placement);
-        spec.clusters = serde_json::from_value(json!([{"name": "m", "replicas": 2}])).unwrap();
-        spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some("{}"),
-            spec: &spec,
-            status: &ResourceBindingStatus::default(),
-        };
-        let outcome = pass(
-            &subject,
-            clusters,
-            &Options::default(),
-            Timestamp::UNIX_EPOCH,
-        );
-        let placed = outcome.placed?;
-        Some((placed.clusters.len(), json!(placed.tasks)))
-    }
-
-    #[test]
-    fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
-        let down = || {
-            let mut down = cluster("down", 10);
-            down["spec"]["taints"] =
-                json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
-            down
-        };
-        let leaving = || {
-            let mut leaving = cluster("m", 10);
-            leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-            leaving
-        };
-        let task = json!([{
-            "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
-            "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
-        }]);
-        let old =
-            json!([{"fromCluster": "m", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
-        // The policy now names a cluster that happens to be down.
-        assert_eq!(
-            withdrawn(&["down"], &[cluster("m", 10), down()], json!([])),
-            Some((0, task.clone()))
-        );
-        assert_eq!(
-            withdrawn(&["nobody"], &[cluster("m", 10)], json!([])),
-            Some((0, task))
-        );
-        assert_eq!(
-            withdrawn(&["nobody"], &[cluster("m", 10)], old),
-            Some((0, Value::Null)),
-            "its copy is kept already"
-        );
-        // Whoever removes a cluster, or has removed it, wants nothing to stay there.
-        assert_eq!(
-            withdrawn(&["m"], &[leaving()], json!([])),
-            Some((0, Value::Null))
-        );
-        let mut left = snapshot(&[]);
-        left.depart("m");
-        assert_eq!(
-            withdrawn_from(&["m"], &left, json!([])),
-            Some((0, Value::Null))
-        );
-        // Of a cluster that cannot be read nobody knows whether it left: nothing is changed, unless
-        // the policy gives it up by name.
-        assert_eq!(withdrawn(&["m"], &[], json!([])), Some((1, Value::Null)));
-        assert_eq!(
-            withdrawn(&["nobody"], &[], json!([]))
-                .map(|(targets, tasks)| (targets, tasks[0]["fromCluster"].clone())),
-            Some((0, json!("m")))
-        );
-        assert_eq!(
-            withdrawn(&["m"], &[cluster("m", 10)], json!([])).map(|(targets, _)| targets),
-            Some(1),
-            "a cluster that may keep it does"
-        );
-    }
-
-    #[test]
-    fn another_order_of_the_same_clusters_is_no_news() {
-        let spec = placed(deployment(2, &json!({})), &[("m2", 2), ("m1", 2)]);
-        let applied = record(&spec);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &ResourceBindingStatus::default(),
-        };
-        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 5)]);
-        let outcome = pass(
-            &subject,
-            &clusters,
-            &Options::default(),
-            Timestamp::UNIX_EPOCH,
-        );
-        assert!(outcome.need.is_some());
-        assert!(outcome.placed.unwrap().is_known(&subject));
-    }
-
-    #[test]
-    fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
-        let ahead = Timestamp::from_second(60).unwrap();
-        let mut spec = deployment(2, &dynamic());
-        spec.reschedule_triggered_at = Some(Time(ahead));
-        let status = ResourceBindingStatus {
-            last_scheduled_time: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..ResourceBindingStatus::default()
-        };
-        let clusters = snapshot(&[cluster("m1", 10)]);
-        let options = Options::default();
-        let look = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
-            let applied = record(spec);
-            let subject = Subject {
-                generation: 2,
-                applied_placement: Some(&applied),
-                spec,
-                status,
-            };
-            pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH)
-        };
-        let first = look(&spec, &status);
-        spec.clusters = first.placed.unwrap().clusters;
-        let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
-        assert_eq!(look(&spec, &status).need, None);
-    }
-
-    #[test]
-    fn a_result_is_known_if_the_binding_has_its_targets_and_its_placement() {
-        let spec = placed(deployment(2, &json!({})), &[("m1", 2)]);
-        let status = ResourceBindingStatus::default();
-        for (targets, applied, held, expected) in [
-            (&[("m1", 2)][..], "{}", Some("{}"), true),
-            (&[("m1", 1)], "{}", Some("{}"), false),
-            (&[("m1", 2)], "{}", Some("{ }"), false),
-            (&[("m1", 2)], "{}", None, false),
-            (&[("m2", 2)], "{}", None, false),
-        ] {
-            let subject = Subject {
-                generation: 2,
-                applied_placement: held,
-                spec: &spec,
-                status: &status,
-            };
-            let result = Placed {
-                clusters: placed(deployment(2, &json!({})), targets).clusters,
-                applied_placement: applied.to_owned(),
-                tasks: None,
-            };
-            assert_eq!(result.is_known(&subject), expected, "{targets:?} {held:?}");
-        }
-    }
-
-    #[test]
-    fn results_are_the_same_in_whatever_order() {
-        let targets = |list: &[(&str, i32)]| placed(deployment(2, &json!({})), list).clusters;
-        for (one, other, same) in [
-            (&[][..], &[][..], true),
-            (&[("a", 1), ("b", 2)], &[("b", 2), ("a", 1)], true),
-            (&[("a", 1)], &[("a", 2)], false),
-            (&[("a", 1)], &[("b", 1)], false),
-            (&[("a", 1)], &[("a", 1), ("b", 2)], false),
-            (&[("a", 1), ("b", 2)], &[("b", 1), ("a", 2)], false),
-        ] {
-            assert_eq!(
-                is_same(&targets(one), &targets(other)),
-                same,
-                "{one:?} {other:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
-        let status = ResourceBindingStatus::default();
-        let spec = deployment(2, &dynamic());
-        let clusters = snapshot(&[cluster("m1", 10)]);
-        let look = |spec: &ResourceBindingSpec, generation, applied: Option<&str>, clusters| {
-            let subject = Subject {
-                generation,
-                applied_placement: applied,
-                spec,
-                status: &status,
-            };
-            pass(
-                &subject,
-                clusters,
-                &Options::default(),
-                Timestamp::UNIX_EPOCH,
-            )
-        };
-        let result = look(&spec, 2, None, &clusters).placed.unwrap();
-        let mut written = spec.clone();
-        written.clusters = result.clusters;
-        let applied = Some(&*result.applied_placement);
-        let subject = Subject {
-            generation: 3,
-            applied_placement: applied,
-            spec: &written,
-            status: &status,
-        };
-        let elsewhere = snapshot(&[cluster("m2", 10)]);
-        let settled = || look(&written, 3, applied, &clusters);
-        for (what, first, next, told) in [
-            (
-                "settled",
-                look(&spec, 2, None, &clusters),
-                settled(),
-                Some(3),
-            ),
-            (
-                "the next fails",
-                look(&spec, 2, None, &clusters),
-                look(&spec, 3, None, &snapshot(&[])),
-                Some(2),
-            ),
-            (
-                "the next moves it",
-                look(&spec, 2, None, &clusters),
-                look(&spec, 3, None, &elsewhere),
-                Some(2),
-            ),
-            (
-                "the first failed",
-                look(&spec, 2, None, &snapshot(&[])),
-                settled(),
-                None,
-            ),
-        ] {
-            let report = first.followed_by(&next, &subject);
-            assert_eq!(report.observed_generation, told, "{what}");
-        }
-    }
-}
+mod tests;

@@ -1,21 +1,75 @@
-//! Keeps the copies that a requested new placement drops until the new ones are healthy.
+//! Keeps the copies that a new placement drops until the new ones are healthy, where no edit of the
+//! policy has taken them away.
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::{
+    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
 use muster_shared::watch::Presence;
 
+use super::Decision;
+use super::cycle::is_reschedule_requested;
+use super::need::Need;
 use super::snapshot::Snapshot;
 use crate::fencing;
 
-/// Returns the eviction tasks of a binding after a new placement that somebody asked for: those
-/// that it has, and one for each cluster that the placement drops. `None` if it drops none, or if
-/// old copies are not kept.
+/// Reason for which a new placement keeps the copies that it drops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Somebody asked for it.
+    Requested,
+    /// The affinity group in use has no room any more, or has lost a cluster, and another one takes
+    /// its place.
+    GroupSwitched {
+        /// The group in use until now.
+        from: String,
+        /// The group in use from now on.
+        to: String,
+    },
+}
+
+impl Cause {
+    /// Returns the cause for which `decision` keeps what it drops; `None` if it drops at once, as
+    /// an edit of the policy does (Karmada behaviour).
+    pub fn of(
+        need: Need,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+        decision: &Decision,
+    ) -> Option<Self> {
+        if is_reschedule_requested(spec, status) {
+            return Some(Self::Requested);
+        }
+        let from = status.scheduler_observed_affinity_name.as_ref()?;
+        let to = decision.affinity_name.as_ref()?;
+        (need != Need::PlacementChanged && from != to).then(|| Self::GroupSwitched {
+            from: from.clone(),
+            to: to.clone(),
+        })
+    }
+
+    fn message(&self, cluster: &str) -> String {
+        match self {
+            Self::Requested => {
+                format!("{cluster} is no target any more since a new placement was requested")
+            }
+            Self::GroupSwitched { from, to } => format!(
+                "{cluster} is no target any more since affinity group {to} took the place of {from}"
+            ),
+        }
+    }
+}
+
+/// Returns the eviction tasks of a binding after a new placement with a [`Cause`]: those that it
+/// has, and one for each cluster that the placement drops. `None` if it drops none, or if old
+/// copies are not kept.
 ///
 /// Karmada deletes the old copies at once, so that nothing runs until the new ones have started.
 pub fn tasks(
+    cause: &Cause,
     spec: &ResourceBindingSpec,
     chosen: &[TargetCluster],
     snapshot: &Snapshot,
@@ -39,9 +93,7 @@ pub fn tasks(
             purge_mode: Some(purge_mode.clone()),
             reason: REASON_PLACEMENT_CHANGED.to_owned(),
             producer: PRODUCER_SCHEDULER.to_owned(),
-            message: Some(format!(
-                "{from} is no target any more since a new placement was requested"
-            )),
+            message: Some(cause.message(from)),
             creation_timestamp: Some(Time(now)),
             ..GracefulEvictionTask::default()
         });
@@ -95,7 +147,8 @@ mod tests {
         if has_left {
             clusters.depart("a");
         }
-        let tasks = tasks(&spec, &chosen.clusters, &clusters, Timestamp::UNIX_EPOCH);
+        let now = Timestamp::UNIX_EPOCH;
+        let tasks = tasks(&Cause::Requested, &spec, &chosen.clusters, &clusters, now);
         let mut told = Vec::new();
         for task in tasks.unwrap_or_default() {
             let mode = task.purge_mode.unwrap();
