@@ -33,7 +33,7 @@ def source(crates):
     """The names of metrics and labels in the source of some crates."""
     text = "".join(each.read_text() for crate in crates for each in pathlib.Path(crate, "src").rglob("*.rs") if "tests" not in each.parts)
     metrics = set(re.findall(r'"((?:muster|karmada|cluster|evict|eviction|work)_[a-z0-9_]+)"', text))
-    labels = set(re.findall(r'"(\w+)"\s*=>', text)) | set(re.findall(r'"(cluster_name|member_cluster|resource_kind|schedule_type|schedule_step)"', text))
+    labels = set(re.findall(r'"(\w+)"\s*=>', text)) | set(re.findall(r'Some\(\("(\w+)",', text)) | set(re.findall(r'"(cluster_name|member_cluster|resource_kind|schedule_type|schedule_step)"', text))
     return metrics, labels
 
 

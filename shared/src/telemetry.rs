@@ -147,6 +147,17 @@ const KARMADAS: [(&str, u32); 5] = [
     ),
 ];
 
+/// Histograms of what takes a failover: seconds where evictions are not limited, an hour and more
+/// where thousands of workloads wait for the rate.
+const FAILOVERS: [&str; 2] = [
+    "evict_processing_latency_seconds",
+    "muster_failover_healthy_seconds",
+];
+/// Buckets of [`FAILOVERS`].
+const FAILOVER_SECONDS: [f64; 14] = [
+    0.1, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0, 10800.0,
+];
+
 /// Starts keeping metrics; the handle renders them.
 pub fn metrics() -> Result<PrometheusHandle, Error> {
     let mut builder = PrometheusBuilder::new().set_buckets(&SECONDS)?;
@@ -155,6 +166,10 @@ pub fn metrics() -> Result<PrometheusHandle, Error> {
             .map(|power| 0.001 * f64::from(1_u32 << power))
             .collect();
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &buckets)?;
+    }
+    for name in FAILOVERS {
+        let name = Matcher::Full(name.to_owned());
+        builder = builder.set_buckets_for_metric(name, &FAILOVER_SECONDS)?;
     }
     let handle = builder.install_recorder()?;
     describe();
