@@ -10,13 +10,19 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use heartbeats::{Setting, silent};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_control_plane::kubectl;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
+use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::test_bed::{Scratch, TestBed};
+use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +101,16 @@ async fn with_a_silent_cluster(
         fleet.place("web", "member2", &Value::Null)?;
         fleet.place("api", "member3", &Value::Null)?;
         fleet.cut(["member2"]);
-        heartbeats::until(fleet, "it is silent", |view| silent(view, "member2")).await?;
+        heartbeats::until(fleet, "it is silent and tainted", |view| {
+            silent(view, "member2")?;
+            let cluster = view.clusters.list().into_iter();
+            let mut cluster = cluster.filter(|it| it.name_any() == "member2");
+            let is_tainted = cluster.any(|it| !it.spec.taints.is_empty());
+            is_tainted
+                .then_some(())
+                .ok_or_else(|| "no taint".to_owned())
+        })
+        .await?;
         tell(fleet).await
     })
     .await;
@@ -249,5 +264,79 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     }
     for part in ["All is well", "nothing moves or waits", "0 clusters", ">0<"] {
         assert!(!dom.contains(part), "{part:?} is in {dom}");
+    }
+}
+
+/// Writes a cluster that is ready, or that has been silent for years.
+async fn join(clusters: &Api<Cluster>, number: usize, is_silent: bool) -> anyhow::Result<()> {
+    let name = format!("member{number:04}");
+    let (status, reason) = if is_silent {
+        ("Unknown", "ClusterStatusUnknown")
+    } else {
+        ("True", "ClusterReady")
+    };
+    let cluster = json!({
+        "metadata": {"name": name}, "spec": {"syncMode": "Pull", "region": "eu"},
+    });
+    let cluster = serde_json::from_value(cluster)?;
+    clusters.create(&PostParams::default(), &cluster).await?;
+    let status = json!({"status": {
+        "conditions": [{
+            "type": "Ready", "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": "2020-01-01T00:00:00Z",
+        }],
+        "nodeSummary": {"totalNum": 3, "readyNum": 3},
+    }});
+    let params = PatchParams::default();
+    clusters
+        .patch_status(&name, &params, &Patch::Merge(&status))
+        .await?;
+    Ok(())
+}
+
+/// As large as fleets get (the roll call is measured with as many).
+const LARGE: usize = 3_500;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
+    let Some(browser) = browser() else { return };
+    let bed = TestBed::fleet("page-large").await.unwrap();
+    let scratch = Scratch::new("page-large").unwrap();
+    let file = scratch.path().join("fleet.kubeconfig");
+    kubeconfig::write(&bed.server.admin_kubeconfig().unwrap(), &file).unwrap();
+    let clusters: Api<Cluster> = Api::all(bed.client.clone());
+    let silent = LARGE - 1;
+    stream::iter(0..LARGE)
+        .map(|number| join(&clusters, number, number == silent))
+        .buffer_unordered(32)
+        .try_collect::<()>()
+        .await
+        .unwrap();
+    let path = file.display().to_string();
+    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+        .await
+        .unwrap();
+    let (url, shutdown) = (page.url(), CancellationToken::new());
+    let server = tokio::spawn(page.serve(shutdown.clone()));
+    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
+    shutdown.cancel();
+    server.await.unwrap();
+    let (_, rows) = dom.split_once("id=\"clusters-table\"").unwrap();
+    let (rows, _) = rows.split_once("</table>").unwrap();
+    assert_eq!(
+        rows.matches("<tr>").count(),
+        1 + 200,
+        "a line of titles and 200 rows"
+    );
+    let silent = format!("member{silent:04}");
+    let first = rows.split("<tr>").nth(2).unwrap();
+    for part in [&*silent, "? Unknown, silent"] {
+        assert!(first.contains(part), "{part:?} is not in {first}");
+    }
+    for part in [
+        "3500; 3300 more: filter to see them",
+        "3500, 1 need attention",
+    ] {
+        assert!(dom.contains(part), "{part:?} is not in {dom}");
     }
 }
