@@ -113,9 +113,13 @@ fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
     Some(owned.flat_map(|it| it.held_by.clone()).collect())
 }
 
-/// A text of somebody else's, not longer than so many bytes.
+/// A text of somebody else's, not longer than so many bytes. One that was cut ends with an ellipsis.
 pub fn bounded(mut text: String, longest: usize) -> String {
-    text.truncate(text.floor_char_boundary(longest));
+    const CUT: &str = "…";
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(CUT.len())));
+        text.push_str(CUT);
+    }
     text
 }
 

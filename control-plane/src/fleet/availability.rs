@@ -10,7 +10,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
-use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::k8s::{Condition, Taint, Toleration};
 use muster_shared::names::condition;
 use muster_shared::taints::{
     NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, is_drain, tolerates,
@@ -173,6 +173,21 @@ pub fn readiness(cluster: &Cluster) -> &str {
 /// Whether the agent of a cluster reads its Works, or does not say: only our own tells.
 pub fn reads_works(cluster: &Cluster) -> bool {
     status(cluster, condition::WORKS_UP_TO_DATE) != Some(conditions::FALSE)
+}
+
+/// Condition by which a cluster needs attention although its API is healthy: its agent cannot read
+/// its Works, so that nothing is placed there; it is another member's twin; or nobody watches its
+/// lease.
+pub fn concern(cluster: &Cluster) -> Option<&Condition> {
+    let conditions = &cluster.status.as_ref()?.conditions;
+    [
+        condition::WORKS_UP_TO_DATE,
+        condition::UNIQUE_IDENTITY,
+        condition::MONITORED,
+    ]
+    .iter()
+    .filter_map(|kind| conditions::get(conditions, kind))
+    .find(|it| it.status == conditions::FALSE)
 }
 
 fn status<'a>(cluster: &'a Cluster, kind: &str) -> Option<&'a str> {

@@ -40,9 +40,25 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
+/// A text of at most so many characters; one that was cut ends with an ellipsis.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(longest.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_was_cut_says_so() {
+        for (text, expected) in [("", ""), ("fünf!", "fünf!"), ("sechs!", "sech…")] {
+            assert_eq!(shortened(text, 5), expected);
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

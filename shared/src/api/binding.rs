@@ -43,9 +43,15 @@ const SINCE: Column = Column::date(
     "SINCE",
     r#".status.conditions[?(@.type=="EvictionPending")].lastTransitionTime"#,
 );
-const CLUSTERS: Column = Column::text("CLUSTERS", ".spec.clusters[*].name").wide();
-const LEAVING: Column =
-    Column::text("LEAVING", ".spec.gracefulEvictionTasks[*].fromCluster").wide();
+/// All targets with their replicas. A column shows only the first match of a path with `[*]`, but
+/// a list whole.
+const CLUSTERS: Column = Column::text("CLUSTERS", ".spec.clusters").wide();
+/// The first of the clusters in which an old copy is still kept: tasks as a whole are too long.
+const LEAVING: Column = Column::text(
+    "FIRST-LEAVING",
+    ".spec.gracefulEvictionTasks[0].fromCluster",
+)
+.wide();
 const WHY: Column = Column::text(
     "WHY",
     r#".status.conditions[?(@.type=="EvictionPending")].message"#,

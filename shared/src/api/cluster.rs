@@ -36,9 +36,11 @@ resource! {
             Column::text("Reason", r#".status.conditions[?(@.type=="Ready")].reason"#),
             Column::date("Since", r#".status.conditions[?(@.type=="Ready")].lastTransitionTime"#),
             Column::age("Age"),
-            Column::integer("Nodes", ".status.nodeSummary.totalNum").wide(),
-            Column::integer("Ready-Nodes", ".status.nodeSummary.readyNum").wide(),
-            Column::text("Taints", ".spec.taints[*].key").wide(),
+            // What a silent cluster reported last stays in its status, so that the titles say so.
+            Column::integer("Nodes-Reported", ".status.nodeSummary.totalNum").wide(),
+            Column::integer("Reported-Ready", ".status.nodeSummary.readyNum").wide(),
+            // A column shows only the first match of a path with `[*]`, but a list whole.
+            Column::text("Taints", ".spec.taints").wide(),
             Column::text("Zones", ".spec.zones").wide(),
             Column::text("Region", ".spec.region").wide(),
             Column::text("Provider", ".spec.provider").wide(),
@@ -57,8 +59,8 @@ resource! {
 open_enum! {
     /// Component that writes objects into the member.
     ClusterSyncMode {
-        /// A control plane connects to the member. Muster's does not; Karmada's controllers can run
-        /// beside it.
+        /// The control plane connects to the member with the credentials of `secretRef`
+        /// (controllers `clusterStatus`, `execution` and `workStatus`).
         Push = "Push",
         /// An agent in the member connects to the control plane.
         Pull = "Pull",

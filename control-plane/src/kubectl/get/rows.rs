@@ -13,8 +13,9 @@ use serde::Serialize;
 use super::Named;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
+use crate::fleet::availability::concern;
 use crate::kubectl::status::ago;
-use crate::kubectl::table::Table;
+use crate::kubectl::table::{Table, shortened};
 use crate::pause::Pause;
 
 /// Letters of a reason in the table.
@@ -28,6 +29,8 @@ pub(super) struct ClusterRow {
     /// Status of condition Ready.
     ready: String,
     reason: String,
+    /// Condition by which a cluster that is ready needs attention.
+    concern: Option<String>,
     since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.
     last_heard: Option<Timestamp>,
@@ -53,6 +56,8 @@ impl ClusterRow {
     ) -> Self {
         let name = cluster.name_any();
         let ready = cluster.condition(condition::READY);
+        let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
+        let concern = concern(cluster).filter(|_| is_ready);
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
         let renewed = lease.and_then(|it| it.spec.as_ref()?.renew_time.as_ref());
@@ -60,7 +65,8 @@ impl ClusterRow {
         Self {
             ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
             reason: ready.map_or("NeverReported", |it| &it.reason).to_owned(),
-            since: ready.map(|it| it.last_transition_time.0),
+            concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
+            since: concern.or(ready).map(|it| it.last_transition_time.0),
             last_heard: renewed.map(|it| it.0),
             taints: cluster
                 .spec
@@ -137,7 +143,8 @@ pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> Strin
             row.taints.join(",")
         };
         let (since, heard) = (ago(row.since, now), ago(row.last_heard, now));
-        let (name, reason) = (row.name.clone(), row.reason.clone());
+        let reason = row.concern.as_ref().unwrap_or(&row.reason).clone();
+        let name = row.name.clone();
         if wide {
             more.row([
                 name,
@@ -274,7 +281,7 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
         ];
         if wide {
             let [namespace, name, clusters, leaving, state, since] = cells;
-            let why = row.message.chars().take(LONGEST).collect();
+            let why = shortened(&row.message, LONGEST);
             more.row([namespace, name, clusters, leaving, state, since, why]);
         } else {
             table.row(cells);

@@ -19,6 +19,7 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
+use crate::fleet::availability::concern;
 use crate::kubectl::running::Source;
 use crate::pause::Pause;
 use crate::registration::token::Entry;
@@ -361,22 +362,27 @@ fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
     }
 }
 
-/// A cluster that is not ready, or that has a taint.
+/// A cluster that is not ready, that has a taint, or that something else is wrong with.
 fn not_well<'l>(cluster: &Cluster, lease: impl Fn(&str) -> Option<&'l Lease>) -> Option<NotWell> {
     let name = cluster.name_any();
     let ready = cluster.condition(condition::READY);
     let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-    if is_ready && cluster.spec.taints.is_empty() {
+    let concern = concern(cluster).filter(|_| is_ready);
+    if is_ready && concern.is_none() && cluster.spec.taints.is_empty() {
         return None;
     }
+    let told = concern.or(ready);
     let taints = cluster.spec.taints.iter();
     let renewed = lease(&name)
         .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
         .map(|time| time.0);
     Some(NotWell {
         ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
-        reason: ready.map_or("NeverReported", |it| &it.reason).to_owned(),
-        since: ready.map(|it| it.last_transition_time.0),
+        reason: concern.map_or_else(
+            || ready.map_or("NeverReported", |it| &it.reason).to_owned(),
+            |it| format!("{}={}", it.type_, it.status),
+        ),
+        since: told.map(|it| it.last_transition_time.0),
         last_heard: renewed,
         taints: taints
             .map(|it| format!("{}:{}", it.key, it.effect))

@@ -8,7 +8,7 @@ use muster_shared::check::common::remaining;
 
 use super::decide::{Report, Waiting};
 use crate::kubectl::running::Source;
-use crate::kubectl::table::Table;
+use crate::kubectl::table::{Table, shortened};
 
 /// Rows of one table at most: the screen is one screen. `-o json` has all.
 const MOST: usize = 10;
@@ -136,7 +136,7 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp) -> String {
             it.reason.clone(),
             ago(Some(it.since), now),
             estimate,
-            it.message.chars().take(LONGEST).collect(),
+            shortened(&it.message, LONGEST),
         ]);
     }
     section(&table.to_string(), all.len())

@@ -130,6 +130,7 @@ class Rows {
 
 function health(it) {
   if (it.ready === "True") {
+    if (it.concern) return [`! Ready, ${it.concern}`, "warn", 2];
     if (it.paused) return ["! Ready, paused", "warn", 2];
     return it.taints.length ? ["! Ready, tainted", "warn", 2] : ["✔ Ready", "good", 3];
   }

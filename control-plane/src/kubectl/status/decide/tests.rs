@@ -194,6 +194,38 @@ fn a_leader_acts_while_its_lease_lasts() {
 }
 
 #[test]
+fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
+    for (kind, status, expected) in [
+        ("WorksUpToDate", "False", Some("WorksUpToDate=False")),
+        ("WorksUpToDate", "True", None),
+        ("UniqueIdentity", "False", Some("UniqueIdentity=False")),
+        ("Monitored", "False", Some("Monitored=False")),
+        ("Monitored", "Unknown", None),
+        ("CompleteAPIEnablements", "False", None),
+    ] {
+        let mut odd = cluster("m1", "True", &[]);
+        let condition = json!({
+            "type": kind, "status": status, "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:07:00Z",
+        });
+        let condition = serde_json::from_value(condition).unwrap();
+        odd.status.as_mut().unwrap().conditions.push(condition);
+        let report = decide(&snapshot(vec![odd], vec![]));
+        let told = report.not_well.first();
+        assert_eq!(
+            told.map(|it| it.reason.as_str()),
+            expected,
+            "{kind}={status}"
+        );
+        assert_eq!(report.code(), u8::from(expected.is_some()));
+        if let Some(told) = told {
+            assert_eq!(told.ready, "True");
+            assert_eq!(told.since, "2026-01-01T00:07:00Z".parse().ok());
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
     let blind = Snapshot {
         bindings: Err("list resourcebindings: forbidden".to_owned()),
