@@ -113,7 +113,8 @@ fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
     Some(owned.flat_map(|it| it.held_by.clone()).collect())
 }
 
-/// A text of somebody else's, not longer than so many bytes. One that was cut ends with an ellipsis.
+/// A text of somebody else's, not longer than so many bytes. One that was cut ends with an
+/// ellipsis.
 pub fn bounded(mut text: String, longest: usize) -> String {
     const CUT: &str = "…";
     if text.len() > longest {
