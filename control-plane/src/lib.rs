@@ -27,7 +27,8 @@
 //! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
-//!   `build`) and [`fleet`] (`claim`); writes bindings, claims on templates, and dependencies.
+//!   `build`, `report::decide`) and [`fleet`] (`claim`); writes bindings, claims on templates,
+//!   dependencies, and the status of policies.
 //! * `binding` watches bindings, templates, Works and leases; decides in [`binding`] (`render`,
 //!   `hold`, `owner`) and [`fencing`] (`decide`); writes Works.
 //! * `bindingStatus` watches Works; decides in [`status`] (`aggregate`); writes the status of

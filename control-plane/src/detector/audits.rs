@@ -24,6 +24,8 @@ use crate::fleet::template_event::{Lookup, Standing};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long until a policy with findings is looked through again: what it names may have come.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
 /// for it may take longer than the grace. Doubled with each look, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -63,6 +65,13 @@ impl Audits {
         (state.changed, state.looks) = (changed, 0);
         drop(states);
         self.queue.add(key);
+    }
+
+    /// Returns the parts of a policy that had no effect when it was looked through last.
+    pub(super) fn findings(&self, key: &PolicyKey) -> Vec<Finding> {
+        let states = self.lock();
+        let told = states.get(key).map(|state| &state.told);
+        told.into_iter().flatten().cloned().collect()
     }
 
     /// Forgets a policy that is gone.
@@ -107,14 +116,23 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
             policy: &policy,
         };
         found.extend(audit::missing(spec, scope, &facts));
+        let before = state.told.len();
         state.told.retain(|finding| found.contains(finding));
+        if state.told.len() != before {
+            detector.reports.add(key.clone());
+        }
         if audit::is_unexplained(spec, scope, &facts) {
             next = Next::After(again(state.looks));
             state.looks = state.looks.saturating_add(1);
+        } else if !found.is_empty() {
+            next = Next::After(LOOK_AGAIN);
         }
     }
     found.retain(|finding| state.told.insert(finding.clone()));
     drop(states);
+    if !found.is_empty() {
+        detector.reports.add(key.clone());
+    }
     for Finding { reason, note } in found {
         tracing::warn!(policy = %key, reason, note, "part of a policy has no effect");
         policy.tell(&detector.fleet.events, EventType::Warning, reason, note);

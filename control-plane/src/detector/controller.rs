@@ -20,6 +20,8 @@ use super::candidates::Candidates;
 use super::error::Error;
 use super::lazy::{Made, activates};
 use super::priority::{Classes, Priority};
+use super::refused::Refused;
+use super::report::Reports;
 use super::select::{reaches, selects};
 use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
@@ -53,6 +55,7 @@ pub(super) struct Detector {
     /// Templates whose policy is still to be written on them.
     pub(super) claims: Queue<TemplateKey>,
     pub(super) audits: Audits,
+    pub(super) reports: Reports,
     pub(super) classes: Option<Classes>,
     pub(super) scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
@@ -73,6 +76,8 @@ pub(super) struct Memory {
     pub(super) claims: HashMap<TemplateKey, Claim>,
     /// What was told of a template last, so that it is told once.
     told: HashMap<TemplateKey, String>,
+    /// Templates of which no binding could be made.
+    pub(super) refused: Refused,
     /// Which bindings each policy has.
     pub(super) bound: Bound,
     /// Which policies could select which templates.
@@ -86,11 +91,12 @@ impl Memory {
         known.as_deref() != Some(note)
     }
 
-    fn forget(&mut self, key: &TemplateKey) {
+    fn forget(&mut self, key: &TemplateKey) -> Option<PolicyKey> {
         self.arriving.end(key);
         self.changed.remove(key);
         self.claims.remove(key);
         self.told.remove(key);
+        self.refused.clear(key)
     }
 }
 
@@ -119,6 +125,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         policies,
         claims: Queue::new("claims"),
         audits: Audits::default(),
+        reports: Reports::default(),
         classes: Classes::of(fleet),
         scope: scope.clone(),
         first: InitialPlacement::follow(fleet),
@@ -142,6 +149,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     policies::start(&detector, tasks);
     claims::start(&detector, tasks);
     super::audits::start(&detector, tasks);
+    super::report::start(&detector, tasks);
     super::priority::start(&detector, tasks);
     if settings.gate(&PROPAGATE_DEPS) {
         dependencies::start(fleet, scope, tasks);
@@ -153,7 +161,10 @@ fn listen(detector: &Arc<Detector>) {
     let to = Arc::clone(detector);
     fleet.templates.on_change(move |news| {
         if news.event == TemplateEvent::Gone {
-            to.memory().forget(&news.key);
+            let refused = to.memory().forget(&news.key);
+            refused
+                .into_iter()
+                .for_each(|policy| to.reports.add(policy));
             return;
         }
         if to.scope.admits(&news.key) {
@@ -191,6 +202,7 @@ fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Infor
             Change::Deleted { old } => (Some(old.as_ref()), None),
         };
         to.memory().bound.change(old, new);
+        to.reports.change(old, new);
         let key = || TemplateKey::of(&change.object().spec().resource);
         match (old, new) {
             (Some(_), None) => {
@@ -303,11 +315,14 @@ impl Detector {
         let error = match outcome {
             Ok(next) => {
                 if next == Next::Done {
-                    self.memory().told.remove(key);
+                    self.accept(key);
                 }
                 return Ok(next);
             }
-            Err(error @ Error::Api(_)) => return Err(error),
+            Err(error @ Error::Api(_)) => {
+                self.refuse(key, policy, error.to_string());
+                return Err(error);
+            }
             // It is looked at as soon as the webhook has answered; the binding stays as it is.
             Err(Error::Build(build::Error::Interpret(error)))
                 if error.waits(&self.templates, || key.clone()) =>
@@ -399,10 +414,27 @@ impl Detector {
         Ok(next)
     }
 
+    /// Forgets why no binding could be made of a template.
+    fn accept(&self, key: &TemplateKey) {
+        let mut memory = self.memory();
+        memory.told.remove(key);
+        if let Some(policy) = memory.refused.clear(key) {
+            self.reports.add(policy);
+        }
+    }
+
+    /// Notes for the status of a policy why no binding could be made of a template.
+    fn refuse(&self, key: &TemplateKey, policy: &Policy, note: String) {
+        let policy = policy.key();
+        self.memory().refused.set(key, policy.clone(), note);
+        self.reports.add(policy);
+    }
+
     /// Tells the owners of a template and of its policy that nothing can be made of it: once, until
     /// it is another reason.
     fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
         let note = error.to_string();
+        self.refuse(key, policy, note.clone());
         if !self.memory().is_news(key, &note) {
             return;
         }

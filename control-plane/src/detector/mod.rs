@@ -3,7 +3,7 @@
 //! A template is any object of the fleet API that a policy selects. The policy claims it, with
 //! labels and annotations on the template, and a binding is created from both. `select` chooses the
 //! policy, `claims` writes the claim, `build` makes the binding, `audit` finds parts of policies
-//! without effect; `controller` and `policies` gather and write.
+//! without effect, `report` decides the status of policies; `controller` and `policies` gather and write.
 
 mod arrivals;
 pub mod audit;
@@ -24,6 +24,8 @@ mod overrides;
 mod policies;
 pub mod preempt;
 mod priority;
+mod refused;
+mod report;
 pub mod select;
 mod takeover;
 

@@ -83,6 +83,7 @@ fn listen<K: Followed>(
         if old.is_none_or(|old| differ(old, new)) {
             to.policies.add(new.key());
             to.audits.add(new.key());
+            to.reports.add(new.key());
         }
         if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {
             to.offer_to_preemptors(old, new);

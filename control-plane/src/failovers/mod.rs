@@ -17,4 +17,5 @@ mod signs;
 #[cfg(feature = "traces")]
 mod traces;
 
+pub use cause::bounded;
 pub use controller::start;

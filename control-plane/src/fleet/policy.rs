@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 use muster_shared::api::policy::{
     ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
+    PropagationStatus,
 };
 use muster_shared::events::{EventType, Events};
 
@@ -90,6 +91,14 @@ impl Policy {
         match self {
             Self::Namespaced(policy) => &policy.spec,
             Self::Cluster(policy) => &policy.spec,
+        }
+    }
+
+    /// Its status, as Muster wrote it last.
+    pub fn status(&self) -> Option<&PropagationStatus> {
+        match self {
+            Self::Namespaced(policy) => policy.status.as_ref(),
+            Self::Cluster(policy) => policy.status.as_ref(),
         }
     }
 

@@ -18,6 +18,7 @@ mod interpreter_webhooks;
 mod interpreters;
 mod jobs;
 mod overrides;
+mod policy_status;
 mod silence;
 
 use std::collections::BTreeMap;

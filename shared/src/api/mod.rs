@@ -40,6 +40,7 @@ pub mod interpreter_webhook;
 pub mod override_policy;
 mod placement;
 pub mod policy;
+mod policy_status;
 pub mod rebalancer;
 mod requirements;
 mod schema;

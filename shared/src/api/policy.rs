@@ -12,13 +12,21 @@ use super::{
     nullable,
 };
 
-pub use super::{failover::*, placement::*};
+pub use super::{failover::*, placement::*, policy_status::*};
 
 const CONFLICT_RESOLUTION: Column = Column::text("CONFLICT-RESOLUTION", ".spec.conflictResolution");
-const PRIORITY: Column = Column {
-    kind: "integer",
-    ..Column::text("PRIORITY", ".spec.priority")
-};
+const PRIORITY: Column = Column::integer("PRIORITY", ".spec.priority");
+const READY: Column = Column::text("READY", r#".status.conditions[?(@.type=="Ready")].status"#);
+const SELECTED: Column = Column::integer("SELECTED", ".status.selected");
+const PLACED: Column = Column::integer("PLACED", ".status.placed");
+const WAITING: Column = Column::integer("WAITING", ".status.waiting");
+const REASON: Column = Column::text("REASON", r#".status.conditions[?(@.type=="Ready")].reason"#);
+const WHY: Column = Column::text("WHY", r#".status.conditions[?(@.type=="Ready")].message"#).wide();
+const EFFECTIVE: Column = Column::text(
+    "EFFECTIVE",
+    r#".status.conditions[?(@.type=="Effective")].message"#,
+)
+.wide();
 
 resource! {
     /// Selects resources of its namespace and propagates them to member clusters.
@@ -32,9 +40,10 @@ resource! {
         plural: "propagationpolicies",
         scope: Namespaced,
         spec: PropagationSpec,
+        status: PropagationStatus,
         short_names: ["pp"],
         categories: ["karmada-io"],
-        columns: [CONFLICT_RESOLUTION, PRIORITY, Column::age("AGE")],
+        columns: [CONFLICT_RESOLUTION, PRIORITY, READY, SELECTED, PLACED, WAITING, REASON, Column::age("AGE"), WHY, EFFECTIVE],
     }
 }
 
@@ -51,9 +60,10 @@ resource! {
         plural: "clusterpropagationpolicies",
         scope: Cluster,
         spec: PropagationSpec,
+        status: PropagationStatus,
         short_names: ["cpp"],
         categories: ["karmada-io"],
-        columns: [CONFLICT_RESOLUTION, PRIORITY, Column::age("AGE")],
+        columns: [CONFLICT_RESOLUTION, PRIORITY, READY, SELECTED, PLACED, WAITING, REASON, Column::age("AGE"), WHY, EFFECTIVE],
     }
 }
 

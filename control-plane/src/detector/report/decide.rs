@@ -1,0 +1,270 @@
+//! Counts the resources of a policy, and decides its status from the counts.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{Binding, ObjectReference};
+use muster_shared::api::policy::{PropagationReason, PropagationStatus};
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition;
+
+use crate::detector::audit::Finding;
+use crate::eviction::explain::CONDITION as EVICTION_PENDING;
+use crate::fleet::template::TemplateKey;
+
+/// Reasons that a status lists at most.
+const MOST_REASONS: usize = 10;
+/// A message of a resource is cut after so many bytes.
+const LONGEST_MESSAGE: usize = 256;
+/// The message about parts of a policy without effect is cut after so many bytes.
+const LONGEST_FINDINGS: usize = 2048;
+/// Reason of a resource of which no binding could be made.
+const NOT_PROPAGATED: &str = "NotPropagated";
+/// Reason of a resource about which the scheduler has not said anything.
+const NOT_SCHEDULED: &str = "NotScheduledYet";
+
+/// Condition of a policy: each selected resource has clusters.
+const READY: &str = "Ready";
+/// Condition of a policy: each part of it has an effect.
+const EFFECTIVE: &str = "Effective";
+
+/// State of a binding, as far as the status of its policy shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It has clusters, and leaves none.
+    Placed,
+    /// It has clusters, and has to leave one. Reason and message of its condition.
+    Waiting(&'a str, &'a str),
+    /// It has no clusters. Reason and message of its condition.
+    Refused(&'a str, &'a str),
+}
+
+impl<'a> State<'a> {
+    /// Returns the state of a binding.
+    pub fn of(binding: &'a impl Binding) -> Self {
+        let held = |kind: &str, status: &str| {
+            let found = conditions::get(&binding.status().conditions, kind);
+            found.filter(|it| it.status == status)
+        };
+        let scheduled = held(condition::SCHEDULED, conditions::FALSE);
+        let is_empty = binding.spec().clusters.is_empty();
+        match (scheduled, held(EVICTION_PENDING, conditions::TRUE)) {
+            (Some(refused), _) if is_empty => Self::Refused(&refused.reason, &refused.message),
+            (None, _) if is_empty && held(condition::SCHEDULED, conditions::TRUE).is_none() => {
+                Self::Refused(NOT_SCHEDULED, "the scheduler has not placed it")
+            }
+            (_, Some(pending)) => Self::Waiting(&pending.reason, &pending.message),
+            // A placement that needs no cluster, as of a Duplicated workload of no replicas, is one.
+            _ => Self::Placed,
+        }
+    }
+}
+
+/// Resources with a reason in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    resources: u32,
+    example: String,
+    message: String,
+}
+
+/// Counts of the resources of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    selected: u32,
+    placed: u32,
+    refused: u32,
+    waiting: u32,
+    groups: BTreeMap<String, Group>,
+}
+
+impl Tally {
+    /// Counts a binding.
+    pub fn take(&mut self, binding: &impl Binding) {
+        let resource = &binding.spec().resource;
+        self.selected += 1;
+        match State::of(binding) {
+            State::Placed => self.placed += 1,
+            State::Waiting(reason, message) => {
+                self.placed += 1;
+                self.waiting += 1;
+                self.group(reason, message, || named(resource));
+            }
+            State::Refused(reason, message) => {
+                self.refused += 1;
+                self.group(reason, message, || named(resource));
+            }
+        }
+    }
+
+    /// Counts a template of which no binding could be made.
+    pub fn refuse(&mut self, template: &TemplateKey, message: &str) {
+        self.selected += 1;
+        self.refused += 1;
+        self.group(NOT_PROPAGATED, message, || template.to_string());
+    }
+
+    /// Returns whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.selected == 0
+    }
+
+    fn group(&mut self, reason: &str, message: &str, example: impl FnOnce() -> String) {
+        match self.groups.get_mut(reason) {
+            Some(group) => group.resources += 1,
+            None => {
+                let group = Group {
+                    resources: 1,
+                    example: example(),
+                    message: bounded(message, LONGEST_MESSAGE),
+                };
+                self.groups.insert(reason.to_owned(), group);
+            }
+        }
+    }
+
+    fn reasons(&self) -> Vec<PropagationReason> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(_, group)| Reverse(group.resources));
+        let groups = groups.into_iter().take(MOST_REASONS);
+        groups
+            .map(|(reason, group)| PropagationReason {
+                reason: reason.clone(),
+                resources: group.resources,
+                example: group.example.clone(),
+                message: group.message.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Reason why a policy has no resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// A selector names a resource that another policy has.
+    Claimed {
+        /// The resource.
+        template: String,
+        /// The policy that has it.
+        by: String,
+    },
+    /// The policy takes effect with the next change of a resource.
+    Lazy,
+    /// Nothing that the selectors name is there.
+    NotThere,
+    /// The resources of a kind are not listed.
+    NotListed,
+}
+
+/// Returns the status of a policy of this generation; equal to `known` if there is nothing to write.
+/// `nothing` is asked for if nothing was counted.
+pub fn status(
+    known: Option<&PropagationStatus>,
+    generation: Option<i64>,
+    tally: &Tally,
+    nothing: impl FnOnce() -> Nothing,
+    findings: &[Finding],
+    now: Timestamp,
+) -> PropagationStatus {
+    let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
+    let observations = [ready(tally, nothing, now), effective(findings, now)];
+    let observations = observations.map(|it| Condition {
+        observed_generation: generation,
+        ..it
+    });
+    let conditions = conditions::merge(known_conditions, observations);
+    PropagationStatus {
+        observed_generation: generation,
+        selected: tally.selected,
+        placed: tally.placed,
+        refused: tally.refused,
+        waiting: tally.waiting,
+        reasons: tally.reasons(),
+        conditions: conditions.unwrap_or_else(|| known_conditions.to_vec()),
+    }
+}
+
+fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Condition {
+    let condition =
+        |status, reason, message: &str| conditions::new(READY, status, reason, message, now);
+    let no = conditions::FALSE;
+    if tally.is_empty() {
+        return match nothing() {
+            Nothing::Claimed { template, by } => {
+                let message = format!(
+                    "{template} belongs to {by}, and so does everything else that it selects"
+                );
+                condition(no, "ClaimedByAnotherPolicy", &message)
+            }
+            Nothing::Lazy => {
+                let message = "activationPreference is Lazy: it takes effect on each resource when that is changed next";
+                condition(no, "WaitingForChange", message)
+            }
+            Nothing::NotThere => {
+                let message = "nothing that its selectors name is there";
+                condition(no, "NothingSelected", message)
+            }
+            Nothing::NotListed => {
+                let message = "resources of a kind that it names could not be listed so far";
+                condition(conditions::UNKNOWN, "NotListed", message)
+            }
+        };
+    }
+    if tally.refused == 0 {
+        let message = format!(
+            "{} of {} resources are placed",
+            tally.placed, tally.selected
+        );
+        return condition(conditions::TRUE, "AllPlaced", &message);
+    }
+    let message = format!(
+        "{} of {} resources are placed, {} are not: {}",
+        tally.placed,
+        tally.selected,
+        tally.refused,
+        tally.told()
+    );
+    condition(no, "NotAllPlaced", &message)
+}
+
+impl Tally {
+    /// The reasons in words.
+    fn told(&self) -> String {
+        let reasons = self.reasons();
+        let words = reasons.iter().map(|it| {
+            let others = match it.resources {
+                1 => String::new(),
+                more => format!(" and {} more", more - 1),
+            };
+            format!("{} ({}{others}: {})", it.reason, it.example, it.message)
+        });
+        words.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn effective(findings: &[Finding], now: Timestamp) -> Condition {
+    let Some(first) = findings.first() else {
+        let (status, reason) = (conditions::TRUE, "AllPartsHaveEffect");
+        return conditions::new(EFFECTIVE, status, reason, "", now);
+    };
+    let notes: Vec<&str> = findings.iter().map(|it| it.note.as_str()).collect();
+    let message = bounded(&notes.join("; "), LONGEST_FINDINGS);
+    conditions::new(EFFECTIVE, conditions::FALSE, first.reason, &message, now)
+}
+
+/// A text of at most so many bytes; one that was cut ends with an ellipsis.
+fn bounded(text: &str, longest: usize) -> String {
+    crate::failovers::bounded(text.to_owned(), longest)
+}
+
+fn named(resource: &ObjectReference) -> String {
+    match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
+        None => format!("{} {}", resource.kind, resource.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A binding with conditions, each given as type, status and reason.
+fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> ResourceBinding {
+    let conditions: Vec<Value> = told
+        .iter()
+        .map(|(kind, status, reason)| {
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": format!("{name}: why"),
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        })
+        .collect();
+    let clusters: Vec<Value> = clusters.iter().map(|it| json!({"name": it})).collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
+            "clusters": clusters,
+        },
+        "status": {"conditions": conditions},
+    }))
+    .unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn decide(
+    known: Option<&PropagationStatus>,
+    bindings: &[ResourceBinding],
+    findings: &[Finding],
+    second: i64,
+) -> PropagationStatus {
+    let mut tally = Tally::default();
+    for binding in bindings {
+        tally.take(binding);
+    }
+    let nothing = || Nothing::NotThere;
+    status(known, Some(3), &tally, nothing, findings, at(second))
+}
+
+/// `Ready` and `Effective` of a status, as status and reason.
+fn told(status: &PropagationStatus) -> Vec<String> {
+    let conditions = status.conditions.iter();
+    conditions
+        .map(|it| format!("{}={} {}", it.type_, it.status, it.reason))
+        .collect()
+}
+
+#[test]
+fn a_binding_is_placed_waits_or_is_refused() {
+    let placed = ("Scheduled", "True", "Success");
+    let unplaced = ("Scheduled", "False", "NoClusterFit");
+    let stranded = ("EvictionPending", "True", "NowhereToGo");
+    let evicted = ("EvictionPending", "False", "Evicted");
+    for (clusters, conditions, expected) in [
+        (&["m1"][..], vec![placed], "placed"),
+        (&["m1"], vec![], "placed"),
+        (&["m1"], vec![placed, evicted], "placed"),
+        (&["m1"], vec![placed, stranded], "waits: NowhereToGo"),
+        // It keeps what it has, and the scheduler has no place for the rest.
+        (&["m1"], vec![unplaced], "placed"),
+        (&["m1"], vec![unplaced, stranded], "waits: NowhereToGo"),
+        (&[], vec![unplaced], "refused: NoClusterFit"),
+        (&[], vec![unplaced, stranded], "refused: NoClusterFit"),
+        (&[], vec![], "refused: NotScheduledYet"),
+        // A Duplicated workload of no replicas needs no cluster.
+        (&[], vec![placed], "placed"),
+    ] {
+        let binding = binding("web", clusters, &conditions);
+        let found = match State::of(&binding) {
+            State::Placed => "placed".to_owned(),
+            State::Waiting(reason, _) => format!("waits: {reason}"),
+            State::Refused(reason, _) => format!("refused: {reason}"),
+        };
+        assert_eq!(found, expected, "{clusters:?} {conditions:?}");
+    }
+}
+
+#[test]
+fn a_status_counts_and_groups_and_says_why() {
+    let bindings = [
+        binding("a", &["m1"], &[("Scheduled", "True", "Success")]),
+        binding("b", &[], &[("Scheduled", "False", "NoClusterFit")]),
+        binding("c", &[], &[("Scheduled", "False", "Unschedulable")]),
+        binding("d", &[], &[("Scheduled", "False", "Unschedulable")]),
+        binding("e", &["m2"], &[("EvictionPending", "True", "NowhereToGo")]),
+    ];
+    let status = decide(None, &bindings, &[], 1);
+    let counts = (
+        status.selected,
+        status.placed,
+        status.refused,
+        status.waiting,
+    );
+    assert_eq!(counts, (5, 2, 3, 1));
+    let reasons: Vec<_> = status
+        .reasons
+        .iter()
+        .map(|it| (it.reason.as_str(), it.resources, it.example.as_str()))
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            ("Unschedulable", 2, "Deployment shop/c"),
+            ("NoClusterFit", 1, "Deployment shop/b"),
+            ("NowhereToGo", 1, "Deployment shop/e"),
+        ]
+    );
+    assert_eq!(
+        told(&status),
+        [
+            "Ready=False NotAllPlaced",
+            "Effective=True AllPartsHaveEffect"
+        ]
+    );
+    let ready = &status.conditions[0];
+    assert_eq!(ready.observed_generation, Some(3));
+    assert!(
+        ready.message.starts_with(
+            "2 of 5 resources are placed, 3 are not: Unschedulable (Deployment shop/c and 1 more: c: why); "
+        ),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
+fn the_same_state_is_the_same_status_and_the_time_moves_with_the_condition() {
+    let well = [binding("a", &["m1"], &[])];
+    let first = decide(None, &well, &[], 1);
+    assert_eq!(told(&first)[0], "Ready=True AllPlaced");
+    assert_eq!(decide(Some(&first), &well, &[], 2), first);
+    let lost = decide(Some(&first), &[binding("a", &[], &[])], &[], 3);
+    assert_eq!(lost.conditions[0].last_transition_time.0, at(3));
+    assert_eq!(lost.conditions[1].last_transition_time.0, at(1));
+}
+
+#[test]
+fn a_policy_without_resources_says_why() {
+    let claimed = || Nothing::Claimed {
+        template: "Deployment shop/web".to_owned(),
+        by: "PropagationPolicy shop/other".to_owned(),
+    };
+    for (nothing, expected, part) in [
+        (
+            claimed(),
+            "Ready=False ClaimedByAnotherPolicy",
+            "Deployment shop/web belongs to PropagationPolicy shop/other",
+        ),
+        (Nothing::Lazy, "Ready=False WaitingForChange", "Lazy"),
+        (
+            Nothing::NotThere,
+            "Ready=False NothingSelected",
+            "selectors",
+        ),
+        (Nothing::NotListed, "Ready=Unknown NotListed", "listed"),
+    ] {
+        let status = status(None, None, &Tally::default(), || nothing, &[], at(1));
+        assert_eq!(told(&status)[0], expected);
+        assert!(status.conditions[0].message.contains(part));
+        assert_eq!(status.selected, 0);
+    }
+}
+
+#[test]
+fn parts_without_effect_are_named_and_nothing_grows_without_bound() {
+    let findings: Vec<Finding> = (0..100)
+        .map(|number| Finding {
+            reason: "UnknownKind",
+            note: format!("spec.resourceSelectors[{number}]: {}", "x".repeat(100)),
+        })
+        .collect();
+    let bindings: Vec<_> = (0..20)
+        .map(|number| {
+            let reason = format!("Reason{number}");
+            let name = "é".repeat(600);
+            binding(&name, &[], &[("Scheduled", "False", &reason)])
+        })
+        .collect();
+    let status = decide(None, &bindings, &findings, 1);
+    assert_eq!(told(&status)[1], "Effective=False UnknownKind");
+    assert!(
+        status.conditions[1]
+            .message
+            .contains("resourceSelectors[0]")
+    );
+    assert!(status.conditions[1].message.len() <= LONGEST_FINDINGS);
+    assert_eq!(status.reasons.len(), MOST_REASONS);
+    assert!(
+        status
+            .reasons
+            .iter()
+            .all(|it| it.message.len() <= LONGEST_MESSAGE)
+    );
+    assert!(status.conditions[0].message.len() < 32_768);
+}
+
+#[test]
+fn a_template_without_a_binding_counts_as_refused() {
+    let mut tally = Tally::default();
+    let template = TemplateKey {
+        kind: crate::fleet::template::Kind::new("v1", "ConfigMap").into(),
+        namespace: Some("shop".to_owned()),
+        name: "settings".to_owned(),
+    };
+    tally.refuse(&template, "an override policy is missing");
+    let status = status(None, None, &tally, || Nothing::NotThere, &[], at(1));
+    assert_eq!((status.selected, status.refused), (1, 1));
+    assert_eq!(status.reasons[0].reason, "NotPropagated");
+    assert_eq!(status.reasons[0].example, "ConfigMap shop/settings");
+}

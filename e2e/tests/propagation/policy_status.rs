@@ -1,0 +1,160 @@
+//! Status of policies: what each selects, what is placed, and why the rest is not.
+
+use muster_e2e::harness::test_bed::until;
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::policy::{PropagationPolicy, PropagationStatus};
+use muster_shared::conditions;
+use muster_shared::k8s::{Api, Condition};
+use serde_json::json;
+
+use crate::bench::{Bench, create, merge};
+
+/// Path at which the status of a policy is written.
+fn path(name: &str) -> String {
+    format!("/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies/{name}/status")
+}
+
+/// Waits until the status of a policy is as it should be.
+async fn told(
+    bench: &Bench,
+    policy: &str,
+    what: &str,
+    holds: impl Fn(&PropagationStatus, &Condition) -> bool,
+) -> PropagationStatus {
+    let holds = |policy: &PropagationPolicy| {
+        policy.status.as_ref().is_some_and(|status| {
+            let ready = conditions::get(&status.conditions, "Ready");
+            status.observed_generation == policy.metadata.generation
+                && ready.is_some_and(|ready| holds(status, ready))
+        })
+    };
+    let api: Api<PropagationPolicy> = bench.here();
+    until(&api, policy, what, holds).await.status.unwrap()
+}
+
+#[tokio::test]
+async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let named =
+        |name: &str| json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }]);
+    // A slip of the pen, and a part that has no effect because failover is off.
+    let asks = json!({ "resourceSelectors": named("wbe"), "failover": { "cluster": {} } });
+    bench.place("web", asks).await;
+    let status = told(&bench, "web", "it selects nothing", |status, ready| {
+        status.selected == 0 && ready.reason == "NothingSelected" && ready.status == "False"
+    })
+    .await;
+    let effective = conditions::get(&status.conditions, "Effective").unwrap();
+    assert_eq!(
+        (&*effective.status, &*effective.reason),
+        ("False", "FailoverOff")
+    );
+    assert!(
+        effective.message.contains("spec.failover.cluster"),
+        "{effective:?}"
+    );
+
+    let policies: Api<PropagationPolicy> = bench.here();
+    let mended = json!({ "spec": { "resourceSelectors": named("web") } });
+    merge(&policies, "web", mended).await;
+    told(
+        &bench,
+        "web",
+        "what it selects is placed",
+        |status, ready| {
+            (status.selected, status.placed, status.refused) == (1, 1, 0) && ready.status == "True"
+        },
+    )
+    .await;
+
+    // Another policy wants the same, and is told who has it.
+    bench
+        .place("late", json!({ "resourceSelectors": named("web") }))
+        .await;
+    let status = told(&bench, "late", "another policy has it", |status, ready| {
+        status.selected == 0 && ready.reason == "ClaimedByAnotherPolicy"
+    })
+    .await;
+    let ready = conditions::get(&status.conditions, "Ready").unwrap();
+    for part in ["Deployment default/web", "PropagationPolicy default/web"] {
+        assert!(ready.message.contains(part), "{}", ready.message);
+    }
+
+    // No cluster may have this one.
+    bench.deploy("api").await;
+    let nowhere = json!({
+        "resourceSelectors": named("api"),
+        "placement": { "clusterAffinity": { "clusterNames": ["nobody"] } },
+    });
+    bench.place("api", nowhere).await;
+    let status = told(&bench, "api", "it is refused", |status, ready| {
+        status.refused == 1 && ready.reason == "NotAllPlaced"
+    })
+    .await;
+    let reason = &status.reasons[0];
+    assert_eq!(
+        (reason.resources, &*reason.example),
+        (1, "Deployment default/api")
+    );
+    let somewhere = json!({ "spec": { "placement": { "clusterAffinity": null } } });
+    merge(&policies, "api", somewhere).await;
+    told(&bench, "api", "it is placed", |status, ready| {
+        status.placed == 1 && ready.status == "True" && status.reasons.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hundred_workloads_cost_their_policy_a_few_writes() {
+    const WORKLOADS: u32 = 100;
+    let bench = Bench::start().await;
+    bench.audit().begin();
+    let _control_plane = bench.control_plane();
+    let all = json!({ "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment" }] });
+    bench.place("all", all).await;
+    for number in 0..WORKLOADS {
+        bench.deploy(&format!("web-{number}")).await;
+    }
+    told(&bench, "all", "all are placed", |status, ready| {
+        status.placed == WORKLOADS && ready.status == "True"
+    })
+    .await;
+    let writes = bench.audit().end();
+    let own = writes.iter().filter(|it| it.path == path("all")).count();
+    println!("{own} writes of the status for {WORKLOADS} workloads");
+    assert!(
+        (1..=WORKLOADS as usize / 5).contains(&own),
+        "{own} writes of the status"
+    );
+}
+
+#[tokio::test]
+async fn what_no_binding_can_be_made_of_counts_as_refused() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench
+        .place("web", json!({ "dependentOverrides": ["registry"] }))
+        .await;
+    let status = told(&bench, "web", "it waits for the override", |status, _| {
+        status.refused == 1
+    })
+    .await;
+    assert_eq!(status.reasons[0].reason, "NotPropagated");
+    assert!(
+        status.reasons[0].message.contains("registry"),
+        "{:?}",
+        status.reasons
+    );
+    let bindings: Api<ResourceBinding> = bench.here();
+    assert!(bindings.get_opt("web-deployment").await.unwrap().is_none());
+    let spec = json!({ "resourceSelectors": [], "overrideRules": [] });
+    let registry = json!({ "metadata": { "name": "registry" }, "spec": spec });
+    create::<muster_shared::api::override_policy::OverridePolicy>(&bench.here(), registry).await;
+    told(&bench, "web", "it is placed", |status, ready| {
+        (status.placed, status.refused) == (1, 0) && ready.status == "True"
+    })
+    .await;
+}
