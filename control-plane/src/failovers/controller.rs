@@ -225,7 +225,7 @@ impl Recorder {
             () = synced => return,
             reason = trouble => tracing::warn!(
                 reason,
-                "failovers are not recorded: apply the definitions of this version to the fleet API"
+                "failovers are not recorded: apply the definition failovers.failover.muster.io to the fleet API"
             ),
         }
         self.records.synced().await;

@@ -88,8 +88,17 @@ fn definitions(facts: &Facts) -> Vec<Verdict> {
             versions.extend(found.annotations().get(VERSION).cloned());
         }
     }
-    let install = "Install them: charts/control-plane applies them to a bundled fleet API by itself; to another one with\n\
-                   muster-control-plane crds | kubectl apply --server-side -f -";
+    // A definition of Clusters beside Karmada's aggregated API fails the description of the whole
+    // API, and its deletion deletes every Cluster, since both store under the same keys.
+    let clusters = facts.definitions.get("clusters.cluster.karmada.io");
+    let install = if matches!(clusters, Some(Err(it)) if it.is_absent()) {
+        "If this is Karmada's API, keep its definitions: the fields that they lack have no effect there. Do NOT apply all of\n\
+         Muster's, whose Clusters would stand beside Karmada's; failovers.failover.muster.io is the only one to apply (MIGRATE.md).\n\
+         If it is an API of Muster's: muster-control-plane crds | kubectl apply --server-side -f -"
+    } else {
+        "Install them: charts/control-plane applies them to a bundled fleet API by itself; to another one with\n\
+                   muster-control-plane crds | kubectl apply --server-side -f -"
+    };
     if let Some(refusal) = unknown {
         category.unknown("served", "the kinds", refusal);
     } else if missing.is_empty() {

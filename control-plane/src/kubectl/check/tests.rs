@@ -569,6 +569,25 @@ fn what_is_wrong_with_members_is_told() {
 }
 
 #[test]
+fn nobody_is_told_to_apply_all_definitions_to_the_api_of_karmada() {
+    let mut facts = sound();
+    for name in [
+        "clusters.cluster.karmada.io",
+        "failovers.failover.muster.io",
+    ] {
+        facts.definitions.insert(name.to_owned(), Err(absent()));
+    }
+    facts
+        .served
+        .insert("failover.muster.io/v1alpha1".to_owned(), Err(absent()));
+    let verdicts = judge(&facts);
+    let served = verdicts.iter().find(|it| it.name == "served").unwrap();
+    let hint = served.hint.as_deref().unwrap();
+    assert!(hint.contains("Do NOT apply all"), "{served:?}");
+    assert!(hint.contains("failovers.failover.muster.io"), "{served:?}");
+}
+
+#[test]
 fn policies_without_effect_are_told() {
     use Status::{Skipped, Warning};
     let cases: [(Break, &str, Status, &str); 12] = [
