@@ -135,6 +135,12 @@ mod tests {
                 None,
                 About::Template,
             ),
+            (
+                "one of another object of that name, of another kind",
+                owner("batch/v1", "CronJob", "b"),
+                None,
+                About::Template,
+            ),
             ("one made by hand", none.clone(), None, About::Template),
             (
                 "one with an empty record",

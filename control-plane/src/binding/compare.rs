@@ -157,6 +157,20 @@ mod tests {
                 Some(json!({ "metadata": { "labels": { "ours": "1" } } })),
             ),
             (
+                "an override that ended",
+                held(&now, |work| {
+                    work["metadata"]["annotations"][OVERRIDES[0]] = json!("[]");
+                }),
+                Some(json!({ "metadata": { "annotations": { OVERRIDES[0]: null } } })),
+            ),
+            (
+                "a label with the name of an override",
+                held(&now, |work| {
+                    work["metadata"]["labels"][OVERRIDES[0]] = json!("x")
+                }),
+                None,
+            ),
+            (
                 "the finalizer gone",
                 held(&now, |work| {
                     work["metadata"]["finalizers"] = json!(["theirs"]);

@@ -244,5 +244,6 @@ mod tests {
             (pause(0), pause(10), pause(20), pause(590)),
             (15, 5, 60, 10)
         );
+        assert_eq!(pause(15), 60, "what is told is not told again at once");
     }
 }

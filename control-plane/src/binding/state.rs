@@ -79,7 +79,10 @@ mod tests {
         }]);
         let mut moving = rendered(&task, &["m2"]);
         keep(&mut moving, None);
-        assert_eq!(moving.manifest["metadata"]["labels"]["job"], "abc");
+        let both = json!({ "app": "web", "job": "abc" });
+        let labels = &moving.manifest["metadata"]["labels"];
+        assert_eq!(labels["job"], both["job"]);
+        assert_eq!(labels["app"], both["app"], "those of the template stay");
         let work = held(&moving);
         let mut later = rendered(&json!([]), &["m2"]);
         assert_eq!(later.manifest["metadata"]["labels"].get("job"), None);

@@ -219,6 +219,63 @@ mod tests {
     }
 
     #[test]
+    fn only_custom_resources_are_workloads_by_a_rule_for_their_replicas() {
+        for (api_version, kind, expected) in [
+            ("example.com/v1", "Widget", true),
+            ("apps/v1", "Deployment", false),
+            ("apps/v1", "ControllerRevision", false),
+            ("batch/v1", "Job", false),
+            ("v1", "Service", false),
+            ("policy/v1", "PodDisruptionBudget", false),
+            ("autoscaling/v2", "HorizontalPodAutoscaler", false),
+        ] {
+            assert_eq!(needs_rule(api_version, kind), expected, "{kind}");
+            let spec = spec(api_version, kind, 3, &json!({ "afterSeconds": 60 }));
+            let is_fenced = expected || matches!(kind, "Deployment" | "Job");
+            assert_eq!(asked(&spec).is_some(), is_fenced, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_custom_resource_with_a_rule_is_scaled_down_and_not_deleted() {
+        let spec = spec(
+            "example.com/v1",
+            "Widget",
+            3,
+            &json!({ "afterSeconds": 60 }),
+        );
+        let scaled = "function ReviseReplica(o, n) o.spec.size = n return o end
+            function GetReplicas(o) return o.spec.size or 0 end";
+        let stuck = "function ReviseReplica(o, n) return o end
+            function GetReplicas(o) return o.spec.size or 0 end";
+        for (script, size, expected) in [
+            (Some(scaled), 3, Some(json!({ "spec": { "size": 0 } }))),
+            (Some(scaled), 0, Some(json!({}))),
+            (Some(stuck), 3, None),
+            (None, 3, None),
+        ] {
+            let scripts = script.into_iter().flat_map(|script| {
+                [Operation::ReviseReplica, Operation::InterpretReplica]
+                    .map(|operation| (operation, script.to_owned()))
+            });
+            let interpreters =
+                Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+                    name: "w".to_owned(),
+                    api_version: "example.com/v1".to_owned(),
+                    kind: "Widget".to_owned(),
+                    scripts: scripts.collect(),
+                }]);
+            let manifest = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": size } });
+            let orders = orders(&spec, &manifest, &interpreters);
+            assert_eq!(
+                orders.ok().flatten().unwrap().stop,
+                expected,
+                "{script:?} {size}"
+            );
+        }
+    }
+
+    #[test]
     fn the_longest_grace_of_any_pod_template_counts() {
         let template = |seconds| json!({ "spec": { "terminationGracePeriodSeconds": seconds } });
         let manifest = json!({ "spec": { "tasks": [{ "template": template(5) }, { "template": template(90) }] } });

@@ -244,6 +244,8 @@ mod tests {
         assert!(pauses.of_fleet(at(0)).is_none());
         pauses.set_fleet(pause(Some(at(9))));
         assert!(is("a", 0) && is("b", 8) && !is("b", 9) && is("a", 9));
+        let of_fleet = |now| pauses.of_fleet(at(now)).is_some();
+        assert!(of_fleet(0) && of_fleet(8) && !of_fleet(9));
         pauses.set_fleet(pause(Some(at(9))));
         assert_eq!(told.load(Ordering::Relaxed), 2, "the same is no news");
         assert_eq!(pauses.show(at(0)), Some(at(9)), "the first that ends");

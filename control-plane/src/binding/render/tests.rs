@@ -1,0 +1,195 @@
+use super::*;
+
+#[test]
+fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
+    let scope = |clusters: Value| {
+        let spec = json!({
+            "clusters": clusters,
+            "gracefulEvictionTasks": [
+                { "fromCluster": "m1", "purgeMode": "Immediately", "reason": "", "producer": "" },
+            ],
+        });
+        let spec = serde_json::from_value(spec).unwrap();
+        let scope = Scope::of(&spec);
+        assert_eq!(expects(&spec, "m1"), scope.expected.contains("m1"));
+        scope
+    };
+    let nowhere = scope(json!([]));
+    assert!(nowhere.expected.contains("m1") && nowhere.purged_first.is_empty());
+    // One that was chosen again is not removed, so that nothing waits for it.
+    let again = scope(json!([{ "name": "m2" }, { "name": "m1" }]));
+    assert!(again.expected.contains("m1") && again.purged_first.is_empty());
+    let chosen = scope(json!([{ "name": "m2" }]));
+    assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
+}
+
+#[test]
+fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "once-job".to_owned(),
+        id: "1".to_owned(),
+    };
+    let spec = json!({ "clusters": [{ "name": "m1" }] });
+    let template = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": "once", "namespace": "shop" }, "spec": {},
+    });
+    let overriding = |manifest: &mut Value, _: &str| {
+        manifest["spec"]["ttlSecondsAfterFinished"] = json!(60);
+        manifest["spec"]["parallelism"] = json!(2);
+        Ok::<_, interpreter::Error>(Pairs::new())
+    };
+    let spec = serde_json::from_value(spec).unwrap();
+    let interpreters = Interpreters::default();
+    let works = render(&origin, &spec, &template, false, &interpreters, overriding);
+    let work = works[0].as_ref().unwrap();
+    assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
+}
+
+#[test]
+fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "w-widget".to_owned(),
+        id: "1".to_owned(),
+    };
+    let script = "function ReviseReplica(o, n)
+        if n == 2 then error('not two') end
+        o.spec.size = n return o end";
+    let interpreters = Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+        name: "w".to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Widget".to_owned(),
+        scripts: vec![(Operation::ReviseReplica, script.to_owned())],
+    }]);
+    let spec = json!({ "replicas": 6, "clusters": [
+        { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 2 },
+        { "name": "m3", "replicas": 3 },
+    ] });
+    let spec = serde_json::from_value(spec).unwrap();
+    let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, interpreter::Error>(Pairs::new());
+    let works = render(&origin, &spec, &template, false, &interpreters, unchanged);
+    let sizes: Vec<Option<&Value>> = works
+        .iter()
+        .map(|work| {
+            work.as_ref()
+                .ok()
+                .map(|work| &work.manifest["spec"]["size"])
+        })
+        .collect();
+    assert_eq!(sizes, [Some(&json!(1)), None, Some(&json!(3))]);
+}
+
+/// A Work in `m1` for a template, by a spec with more than its target.
+fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered {
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "w".to_owned(),
+        id: "1".to_owned(),
+    };
+    let mut spec = json!({ "replicas": 2, "clusters": [
+        { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 },
+    ] });
+    let fields = more.as_object().unwrap().clone();
+    spec.as_object_mut().unwrap().extend(fields);
+    let spec = serde_json::from_value(spec).unwrap();
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, interpreter::Error>(Pairs::new());
+    let works = render(&origin, &spec, template, false, interpreters, unchanged);
+    works.into_iter().next().unwrap().unwrap()
+}
+
+#[test]
+fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run() {
+    let fenced = json!({ "cluster": { "fencing": { "afterSeconds": 60 } } });
+    for (mode, suppressed, failover, goes) in [
+        (json!("Directly"), Value::Null, Value::Null, true),
+        (json!("Immediately"), Value::Null, Value::Null, true),
+        (json!("Gracefully"), Value::Null, Value::Null, false),
+        (json!("Gracefully"), Value::Null, fenced.clone(), true),
+        (Value::Null, Value::Null, fenced.clone(), true),
+        (Value::Null, json!(false), fenced.clone(), true),
+        (Value::Null, json!(true), fenced.clone(), false),
+        (json!("Never"), Value::Null, fenced.clone(), false),
+        (json!("Never"), Value::Null, Value::Null, false),
+        (json!("Directly"), Value::Null, fenced.clone(), true),
+    ] {
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "clusters": [{ "name": "m2" }], "failover": failover,
+            "gracefulEvictionTasks": [{
+                "fromCluster": "m1", "purgeMode": mode, "suppressDeletion": suppressed,
+            }],
+        }))
+        .unwrap();
+        let scope = Scope::of(&spec);
+        let told = (scope.purged_first.contains("m1"), expects(&spec, "m1"));
+        assert_eq!(told, (goes, !goes), "{mode} {suppressed} {failover}");
+        assert_eq!(scope.expected.contains("m1"), !goes, "{mode} {suppressed}");
+    }
+}
+
+#[test]
+fn replicas_are_divided_only_where_no_components_are() {
+    let script = "function ReviseReplica(o, n) o.spec.size = n return o end";
+    let interpreters = Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+        name: "w".to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Widget".to_owned(),
+        scripts: vec![(Operation::ReviseReplica, script.to_owned())],
+    }]);
+    let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
+    let components = json!([{ "name": "worker", "replicas": 3 }]);
+    for (what, more, size) in [
+        ("none", json!({}), 1),
+        ("of the workload", json!({ "components": components }), 6),
+        (
+            "of the target",
+            json!({ "clusters": [{ "name": "m1", "replicas": 1, "components": components }] }),
+            6,
+        ),
+    ] {
+        let work = work(&template, &more, &interpreters);
+        assert_eq!(work.manifest["spec"]["size"], size, "{what}");
+    }
+}
+
+#[test]
+fn completions_of_a_job_are_divided_and_those_of_nothing_else() {
+    let divided = json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
+    let duplicated = json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
+    for (api_version, kind, placement, replicas, expected) in [
+        ("batch/v1", "Job", &divided, 2, 5),
+        ("batch/v1", "Job", &duplicated, 2, 10),
+        ("batch/v1", "Job", &divided, 0, 10),
+        ("batch.volcano.sh/v1alpha1", "Job", &divided, 2, 10),
+        ("batch/v1", "Other", &divided, 2, 10),
+    ] {
+        let template = json!({ "apiVersion": api_version, "kind": kind,
+            "metadata": { "name": "w", "namespace": "shop", "uid": "u" }, "spec": { "completions": 10 } });
+        let more = json!({ "placement": placement, "replicas": replicas });
+        let work = work(&template, &more, &Interpreters::default());
+        let what = format!("{api_version} {kind} {placement} {replicas}");
+        assert_eq!(work.manifest["spec"]["completions"], expected, "{what}");
+    }
+}
+
+#[test]
+fn a_work_tells_the_generation_of_its_template_if_that_has_one() {
+    for (generation, expected) in [
+        (json!(3), Some("3")),
+        (json!(1), Some("1")),
+        (json!(0), None),
+        (Value::Null, None),
+    ] {
+        let template = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "w", "namespace": "shop", "generation": generation } });
+        let work = work(&template, &json!({}), &Interpreters::default());
+        let told = &work.manifest["metadata"]["annotations"];
+        let told = told.get(annotation::TEMPLATE_GENERATION);
+        assert_eq!(told.and_then(Value::as_str), expected, "{generation}");
+    }
+}
