@@ -282,6 +282,12 @@ mod tests {
         let free_cpu =
             |cores: &str| changed("/status/resourceSummary/allocatable/cpu", json!(cores));
         let admitting = ["admission", "room", "memory", "any"];
+        let going = changed("/metadata", deleting);
+        let mut going_and_tainted = no_schedule.clone();
+        going_and_tainted["metadata"] = going["metadata"].clone();
+        let mut one_group = before.clone();
+        let groups = one_group["status"]["apiEnablements"].as_array_mut();
+        groups.unwrap().truncate(1);
 
         #[rustfmt::skip]
         let cases: &[Case<'_>] = &[
@@ -305,7 +311,11 @@ mod tests {
             ("more cores", Some(&before), Some(&free_cpu("11")), &["room", "any"]),
             ("more memory", Some(&before), Some(&roomier_in_memory), &["memory"]),
             ("fewer cores", Some(&before), Some(&free_cpu("9")), &[]),
-            ("it is being deleted", Some(&before), Some(&changed("/metadata", deleting)), &["any"]),
+            ("it is being deleted", Some(&before), Some(&going), &["any"]),
+            ("it is first seen being deleted", None, Some(&going), &["room", "any"]),
+            ("it changes while it is being deleted", Some(&going), Some(&going_and_tainted), &[]),
+            ("another one of its name has come", Some(&going), Some(&before), &admitting),
+            ("it serves one group fewer", Some(&before), Some(&one_group), &["any"]),
             ("it is gone", Some(&before), None, &["any"]),
         ];
         for (what, old, new, expected) in cases {

@@ -58,9 +58,22 @@ mod tests {
             let patch = result_patch(&binding, &placed);
             assert_eq!(patch["metadata"]["resourceVersion"], "7");
             assert_eq!(patch["metadata"]["annotations"][APPLIED_PLACEMENT], "{}");
+            assert_eq!(patch["spec"]["clusters"], Value::Null, "Go leaves it out");
             // Nothing else is touched, an eviction that runs least of all.
             let has_tasks = patch["spec"].get("gracefulEvictionTasks").is_some();
             assert_eq!(has_tasks, tasks.is_some());
         }
+    }
+
+    #[test]
+    fn the_targets_of_a_result_are_written() {
+        let target = json!({ "name": "m1", "replicas": 2 });
+        let placed = Placed {
+            clusters: vec![serde_json::from_value(target.clone()).unwrap()],
+            applied_placement: "{}".into(),
+            tasks: None,
+        };
+        let patch = result_patch(&ResourceBinding::default(), &placed);
+        assert_eq!(patch["spec"]["clusters"], json!([target]));
     }
 }

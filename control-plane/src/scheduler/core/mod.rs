@@ -185,3 +185,62 @@ pub fn schedule(
 ) -> Result<Decision, FitError> {
     Cycle::run(spec, status, snapshot, options).result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_follow_the_flags_and_the_gates() {
+        let with = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            Options::of(&settings)
+        };
+        let plain = with(|_| {});
+        assert_eq!(plain.grade_rule, Settings::default().node_grades);
+        assert!(!plain.keep_empty && !plain.components);
+        for (what, changed, expected) in [
+            (
+                "no grades",
+                with(|it| {
+                    let gates = "CustomizedClusterResourceModeling=false";
+                    it.feature_gates = gates.parse().unwrap();
+                }),
+                Options {
+                    grade_rule: GradeRule::Ignored,
+                    ..plain
+                },
+            ),
+            (
+                "other grades",
+                with(|it| it.node_grades = GradeRule::Averages),
+                Options {
+                    grade_rule: GradeRule::Averages,
+                    ..plain
+                },
+            ),
+            (
+                "empty workloads",
+                with(|it| it.enable_empty_workload_propagation = true),
+                Options {
+                    keep_empty: true,
+                    ..plain
+                },
+            ),
+            (
+                "components",
+                with(|it| {
+                    let gates = "MultiplePodTemplatesScheduling=true";
+                    it.feature_gates = gates.parse().unwrap();
+                }),
+                Options {
+                    components: true,
+                    ..plain
+                },
+            ),
+        ] {
+            assert_eq!(changed, expected, "{what}");
+        }
+    }
+}

@@ -220,6 +220,57 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_of_each_part_of_the_placement_by_itself_is_a_change() {
+        let settled = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let applied = recorded(&settled);
+        for (part, value, expected) in [
+            ("clusterAffinity", json!({ "clusterNames": ["m1"] }), true),
+            (
+                "clusterTolerations",
+                json!([{ "key": "a", "operator": "Exists" }]),
+                true,
+            ),
+            (
+                "spreadConstraints",
+                json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 2 }]),
+                true,
+            ),
+            (
+                "replicaScheduling",
+                json!({ "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" }),
+                true,
+            ),
+        ] {
+            let mut placement = dynamic();
+            // The group in use is the same, so that nothing but the edit is news.
+            let groups = json!([{ "affinityName": "home", "clusterNames": ["m1"] }]);
+            placement["clusterAffinities"] = groups.clone();
+            let before = placed(deployment(3, &placement), &[("m1", 3)]);
+            placement[part] = value;
+            let after = placed(deployment(3, &placement), &[("m1", 3)]);
+            let at_home = json!({ "schedulerObservingAffinityName": "home" });
+            let need = judge(&after, at_home, &recorded(&before));
+            assert_eq!(need == Some(Need::PlacementChanged), expected, "{part}");
+        }
+        assert_eq!(judge(&settled, json!({}), &applied), None);
+    }
+
+    #[test]
+    fn a_duplicated_workload_is_divided_anew_when_a_target_has_another_number() {
+        let duplicated = json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
+        for (placement, targets, expected) in [
+            (&duplicated, [3, 3], Some(Need::NotDivided)),
+            (&duplicated, [3, 2], Some(Need::ReplicasChanged)),
+            (&json!({}), [3, 2], Some(Need::NotDivided)),
+        ] {
+            let targets = [("m1", targets[0]), ("m2", targets[1])];
+            let spec = placed(deployment(3, placement), &targets);
+            let need = judge(&spec, json!({}), &recorded(&spec));
+            assert_eq!(need, expected, "{placement} {targets:?}");
+        }
+    }
+
+    #[test]
     fn a_reschedule_counts_once_and_only_after_the_last_scheduling() {
         let mut spec = placed(deployment(3, &dynamic()), &[("m1", 3)]);
         let applied = recorded(&spec);

@@ -44,7 +44,7 @@ pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
 }
 
 /// A Deployment whose replicas ask for a core each.
-pub(in crate::scheduler) fn deployment(replicas: i32, placement: &Value) -> ResourceBindingSpec {
+pub(crate) fn deployment(replicas: i32, placement: &Value) -> ResourceBindingSpec {
     serde_json::from_value(json!({
         "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
         "replicas": replicas,
@@ -64,10 +64,7 @@ pub(in crate::scheduler) fn config_map(placement: &Value) -> ResourceBindingSpec
 }
 
 /// The binding with a previous result.
-pub(in crate::scheduler) fn placed(
-    mut spec: ResourceBindingSpec,
-    result: &[(&str, i32)],
-) -> ResourceBindingSpec {
+pub(crate) fn placed(mut spec: ResourceBindingSpec, result: &[(&str, i32)]) -> ResourceBindingSpec {
     let result: Vec<_> = result
         .iter()
         .map(|(name, replicas)| json!({ "name": name, "replicas": replicas }))
