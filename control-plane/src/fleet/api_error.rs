@@ -1,6 +1,7 @@
 //! The error of a request to the fleet API, with what it was for.
 
 use muster_shared::client;
+use muster_shared::queue::Next;
 
 /// A request to the fleet API that failed.
 #[derive(Debug, thiserror::Error)]
@@ -29,5 +30,56 @@ impl ApiError {
     /// changes something.
     pub fn is_lasting(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
+    }
+}
+
+/// When to look again after a write of which the API says that the object has changed or is gone
+/// since it was read; `None` if the write has failed.
+pub fn overtaken(error: &kube::Error) -> Option<Next> {
+    if client::is_conflict(error) {
+        Some(Next::Again)
+    } else if client::is_not_found(error) {
+        Some(Next::Done)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_comes_too_late_is_looked_at_again_and_any_other_has_failed() {
+        for (code, reason, expected) in [
+            (409, "Conflict", Some(Next::Again)),
+            (404, "NotFound", Some(Next::Done)),
+            (403, "Forbidden", None),
+            (422, "Invalid", None),
+            (429, "TooManyRequests", None),
+            (500, "InternalError", None),
+        ] {
+            let status = kube::core::Status::failure("", reason).with_code(code);
+            let error = kube::Error::Api(status.boxed());
+            assert_eq!(overtaken(&error), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_lasts_and_what_is_not_answered_does_not() {
+        for (code, expected) in [
+            (400, true),
+            (403, true),
+            (413, true),
+            (422, true),
+            (409, false),
+            (429, false),
+            (500, false),
+        ] {
+            let status = kube::core::Status::failure("", "").with_code(code);
+            let error = kube::Error::Api(status.boxed());
+            let error = ApiError::of("write", &"it")(error);
+            assert_eq!(error.is_lasting(), expected, "{code}");
+        }
     }
 }

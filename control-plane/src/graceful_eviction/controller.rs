@@ -25,6 +25,7 @@ use super::assess::{Assessment, Scene, assess};
 use super::standing::Standing;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
@@ -96,7 +97,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     let queue = queue.clone();
     bindings.on_change(move |change| {
         if let Change::Applied { new, .. } = change
-            && !new.spec().graceful_eviction_tasks.is_empty()
+            && has_tasks(new.as_ref())
         {
             queue.add(BindingKey::of(new.as_ref()));
         }
@@ -105,7 +106,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 
 fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
     for binding in B::cache(fleet).list() {
-        if !binding.spec().graceful_eviction_tasks.is_empty() {
+        if has_tasks(binding.as_ref()) {
             queue.add(BindingKey::of(binding.as_ref()));
         }
     }
@@ -120,7 +121,7 @@ async fn work_off<B: BindingKind>(
         return Ok(Next::Done);
     };
     let spec = binding.spec();
-    if spec.graceful_eviction_tasks.is_empty() || binding.meta().deletion_timestamp.is_some() {
+    if !has_tasks(binding.as_ref()) {
         return Ok(Next::Done);
     }
     let now = fleet.clock.now();
@@ -139,13 +140,9 @@ async fn work_off<B: BindingKind>(
             .await
         {
             Ok(_) => tell(fleet, binding.as_ref(), &key, &assessment),
-            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
-            Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
-                return Err(Error {
-                    key,
-                    error: Box::new(error),
-                });
+                let error = Box::new(error);
+                return overtaken(&error).ok_or(Error { key, error });
             }
         }
     }
@@ -172,7 +169,7 @@ fn look<B: Binding>(
     let workload = workload.under(switches.failover, switches.no_execute);
     let retry = Cell::new(None);
     let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
-        Lookup::Found(template) => template.label(label::RETAIN_REPLICAS) == Some("true"),
+        Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
         Lookup::Absent => false,
         Lookup::Unknown => {
             retry.set(Some(UNLISTED));
@@ -213,6 +210,17 @@ fn carries_out(work: &ObjectMeta, cluster: &str) -> bool {
         && work.deletion_timestamp.is_none()
 }
 
+/// Whether there are tasks to look at. Those of a binding that is being deleted go with it.
+fn has_tasks<B: Binding>(binding: &B) -> bool {
+    let tasks = &binding.spec().graceful_eviction_tasks;
+    !tasks.is_empty() && binding.meta().deletion_timestamp.is_none()
+}
+
+/// Whether the members decide on the number of replicas, as a label of the template says.
+fn retains_replicas(label: Option<&str>) -> bool {
+    label == Some("true")
+}
+
 /// Whether a change of a cluster can matter to a task.
 fn matters(old: &Cluster, new: &Cluster) -> bool {
     old.spec.taints != new.spec.taints
@@ -249,6 +257,8 @@ fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &A
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -263,6 +273,32 @@ mod tests {
             let work = json!({"namespace": namespace, "deletionTimestamp": deletion});
             let work: ObjectMeta = serde_json::from_value(work).unwrap();
             assert_eq!(carries_out(&work, "m1"), expected, "{namespace} {deleting}");
+        }
+    }
+
+    #[test]
+    fn tasks_are_looked_at_while_their_binding_stays() {
+        let task = json!([{ "fromCluster": "m1", "reason": "r", "producer": "p" }]);
+        for (tasks, deletion, expected) in [
+            (json!([]), Value::Null, false),
+            (task.clone(), Value::Null, true),
+            (task, json!("2024-01-01T00:00:00Z"), false),
+            (json!([]), json!("2024-01-01T00:00:00Z"), false),
+        ] {
+            let binding: ResourceBinding = serde_json::from_value(json!({
+                "metadata": { "name": "a", "deletionTimestamp": deletion },
+                "spec": { "resource": { "apiVersion": "v1", "kind": "ConfigMap", "name": "a" },
+                    "gracefulEvictionTasks": tasks },
+            }))
+            .unwrap();
+            assert_eq!(has_tasks(&binding), expected, "{tasks} {deletion}");
+        }
+    }
+
+    #[test]
+    fn members_decide_on_replicas_where_the_label_says_true() {
+        for (label, expected) in [(Some("true"), true), (Some("false"), false), (None, false)] {
+            assert_eq!(retains_replicas(label), expected, "{label:?}");
         }
     }
 

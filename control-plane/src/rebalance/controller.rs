@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, Preconditions};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
@@ -20,7 +19,7 @@ use super::request::{Requested, Requests};
 use super::{decide, failback};
 use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
+use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::{Kind, TemplateKey};
 
@@ -138,9 +137,10 @@ async fn reconcile(
         .await
     {
         Ok(_) => {}
-        Err(error) if is_conflict(&error) => return Ok(Next::Again),
-        Err(error) if is_not_found(&error) => return Ok(Next::Done),
-        Err(error) => return Err(ApiError::of("write the status of", &title(&name))(error)),
+        Err(error) => {
+            let next = overtaken(&error);
+            return next.ok_or_else(|| ApiError::of("write the status of", &title(&name))(error));
+        }
     }
     for (workload, outcome) in &results {
         if outcome.is_none() {
@@ -188,18 +188,12 @@ async fn request(
 async fn delete(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Next, ApiError> {
     let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
     let name = rebalancer.name_any();
-    let preconditions = Preconditions {
+    let this_one = DeleteParams::default().preconditions(Preconditions {
         uid: rebalancer.uid(),
         resource_version: rebalancer.resource_version(),
-    };
-    let parameters = DeleteParams {
-        preconditions: Some(preconditions),
-        ..DeleteParams::default()
-    };
-    match api.delete(&name, &parameters).await {
+    });
+    match api.delete(&name, &this_one).await {
         Ok(_) => Ok(Next::Done),
-        Err(error) if is_conflict(&error) => Ok(Next::Again),
-        Err(error) if is_not_found(&error) => Ok(Next::Done),
-        Err(error) => Err(ApiError::of("delete", &title(&name))(error)),
+        Err(error) => overtaken(&error).ok_or_else(|| ApiError::of("delete", &title(&name))(error)),
     }
 }

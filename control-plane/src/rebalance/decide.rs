@@ -240,7 +240,22 @@ mod tests {
             ..it
         };
         assert_eq!(status(&done, &[], at(5)), None, "nothing is written again");
+        // A later result, or a later spec, is another end.
+        for (generation, results, expected) in [
+            (1, &[(workload("none"), Some(()))][..], 5),
+            (2, &[], 5),
+            (1, &[(workload("none"), None)], 0),
+        ] {
+            let mut again = rebalancer(generation, &["ok", "none"], &Value::Null);
+            again.status.clone_from(&done.status);
+            let done_at = Some(Time(at(0)));
+            let finish = status(&again, results, at(5)).map_or(done_at, |it| it.finish_time);
+            assert_eq!(finish, Some(Time(at(expected))), "{generation} {results:?}");
+        }
         assert_eq!(expiry(&done), Some(at(60)));
+        let it = rebalancer(1, &["ok", "none", "later"], &Value::Null);
+        let most = status(&it, &results, at(0)).unwrap();
+        assert_eq!(most.finish_time, None, "one of three has no result yet");
         // A workload that was taken out stays in the list if it was placed anew.
         let mut fewer = rebalancer(2, &["more"], &Value::Null);
         fewer.status.clone_from(&done.status);

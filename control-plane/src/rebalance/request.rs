@@ -150,3 +150,40 @@ pub(crate) fn moved(
     let is_same = has(before, after) && has(after, before);
     Ok((!is_same).then_some(decision))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
+
+    #[test]
+    fn only_what_would_get_other_targets_or_other_replicas_moves() {
+        let among = json!({ "clusterAffinity": { "clusterNames": ["m1", "m2"] } });
+        let unplaced = json!(null);
+        for (what, placement, targets, expected) in [
+            (
+                "where it would go",
+                &among,
+                &[("m1", 2), ("m2", 2)][..],
+                false,
+            ),
+            ("in another order", &among, &[("m2", 2), ("m1", 2)], false),
+            ("one too few", &among, &[("m1", 2)], true),
+            (
+                "one too many",
+                &among,
+                &[("m1", 2), ("m2", 2), ("m3", 2)],
+                true,
+            ),
+            ("other replicas", &among, &[("m1", 1), ("m2", 2)], true),
+            ("nowhere", &among, &[], false),
+            ("without a placement", &unplaced, &[("m1", 1)], false),
+        ] {
+            let spec = placed(deployment(2, placement), targets);
+            let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, 10));
+            let status = ResourceBindingStatus::default();
+            let decision = moved(&spec, &status, &snapshot(&clusters), &Options::default());
+            assert_eq!(decision.unwrap().is_some(), expected, "{what}");
+        }
+    }
+}

@@ -23,6 +23,7 @@ use super::policy::faults;
 use super::record::{ANNOTATION, LIMIT, Record};
 use super::refusal::{Refusals, culprits};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
 use crate::taint::condition_taints;
 use muster_shared::queue::until;
 
@@ -147,7 +148,7 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
     // taint more at least.
     let outcome = loop {
         let outcome = decide();
-        if outcome.taints.is_none() && outcome.record.is_none() {
+        if outcome.is_settled() {
             break outcome;
         }
         match write(fleet, &cluster, &outcome).await {
@@ -155,9 +156,10 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
                 tell(fleet, &cluster, &outcome);
                 break outcome;
             }
-            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
-            Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
+                if let Some(next) = overtaken(&error) {
+                    return Ok(next);
+                }
                 let coming = outcome.changes.iter().filter(|(_, _, added)| *added);
                 let coming: Vec<&Taint> = coming.map(|(_, taint, _)| taint).collect();
                 let written = outcome.taints.as_deref().unwrap_or_default();
@@ -184,7 +186,7 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
     };
     let left_out = outcome.left_out.len();
     let known = memory.looked_at().insert(name.to_owned(), left_out);
-    if left_out > 0 && known != Some(left_out) {
+    if outcome.leaves_out_others(known) {
         tell_left_out(fleet, &cluster, &outcome);
     }
     Ok(outcome

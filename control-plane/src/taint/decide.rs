@@ -54,6 +54,18 @@ pub struct Outcome {
     pub left_out: BTreeSet<String>,
 }
 
+impl Outcome {
+    /// Whether there is nothing to write.
+    pub fn is_settled(&self) -> bool {
+        self.taints.is_none() && self.record.is_none()
+    }
+
+    /// Whether policies are not followed, and people were told of another number of them last.
+    pub fn leaves_out_others(&self, told: Option<usize>) -> bool {
+        !self.left_out.is_empty() && told != Some(self.left_out.len())
+    }
+}
+
 /// Looks at a cluster.
 pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let mut policies: Vec<&ClusterTaintPolicy> = scene.policies.to_vec();

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
 use metrics::{counter, describe_counter};
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
 use muster_shared::queue::{Next, Queue, until};
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 
 use super::decide::{Home, Rule, Verdict, homes, is_due, record, unhealthy};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
+use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::rebalance::decide;
 use crate::rebalance::request::{Requested, Requests};
@@ -222,9 +223,9 @@ impl Controller {
             .await;
         match written {
             Ok(_) => Ok(Next::Done),
-            Err(error) if is_conflict(&error) => Ok(Next::Again),
-            Err(error) if is_not_found(&error) => Ok(Next::Done),
-            Err(error) => Err(ApiError::of("record the health of", &name)(error)),
+            Err(error) => {
+                overtaken(&error).ok_or_else(|| ApiError::of("record the health of", &name)(error))
+            }
         }
     }
 
@@ -232,9 +233,8 @@ impl Controller {
     /// the last conditions of clusters that have been silent since.
     fn untrusted(&self, fleet: &Fleet) -> Option<Duration> {
         let began = *self.began.get_or_init(Instant::now);
-        let trusted = began + *fleet.settings.cluster_monitor_grace_period * 2;
-        let rest = trusted.saturating_duration_since(Instant::now());
-        (!rest.is_zero()).then_some(rest)
+        let grace = *fleet.settings.cluster_monitor_grace_period;
+        untrusted(began, grace, Instant::now())
     }
 
     async fn look<B: BindingKind>(
@@ -253,12 +253,7 @@ impl Controller {
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
         }
-        // The end of each of these changes the binding.
-        if binding.meta().deletion_timestamp.is_some()
-            || is_reschedule_requested(spec, binding.status())
-            || is_moving(spec)
-            || spec.scheduling_suspended()
-        {
+        if !is_settled(binding.as_ref()) {
             return Ok(Next::Done);
         }
         let now = fleet.clock.now();
@@ -297,10 +292,9 @@ impl Controller {
             return Ok(Next::After(AGAIN));
         }
         // The end of a pause is told, and all are looked at again.
-        let mut leaves = spec.clusters.iter().map(|it| it.name.as_str());
-        if leaves.any(|it| fleet.pauses.of(it, now).is_some())
-            || brought.iter().any(|it| fleet.pauses.of(it, now).is_some())
-        {
+        let targets = spec.clusters.iter().map(|it| it.name.as_str());
+        let mut touched = targets.chain(brought.iter().copied());
+        if touched.any(|it| fleet.pauses.of(it, now).is_some()) {
             return Ok(later);
         }
         let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
@@ -331,6 +325,25 @@ impl Controller {
             })),
         }
     }
+}
+
+/// What is left of the time in which what is read of clusters is not trusted; `None` if it is over.
+fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> {
+    let rest = (began + grace * 2).saturating_duration_since(now);
+    (!rest.is_zero()).then_some(rest)
+}
+
+/// Whether nothing is under way that a failback would have to wait for. The end of each of these
+/// changes the binding.
+fn is_settled<B: Binding>(binding: &B) -> bool {
+    let (spec, status) = (binding.spec(), binding.status());
+    let is_busy = [
+        binding.meta().deletion_timestamp.is_some(),
+        is_reschedule_requested(spec, status),
+        is_moving(spec),
+        spec.scheduling_suspended(),
+    ];
+    !is_busy.contains(&true)
 }
 
 /// Whether an old copy waits for new ones. One that is kept for ever holds nothing up.
@@ -370,8 +383,11 @@ async fn forget<B: BindingKind>(
         .await;
     match written {
         Ok(_) => Ok(Next::Done),
-        Err(error) if is_conflict(&error) => Ok(Next::Again),
-        Err(error) if is_not_found(&error) => Ok(Next::Done),
-        Err(error) => Err(ApiError::of("record the return of", key)(error)),
+        Err(error) => {
+            overtaken(&error).ok_or_else(|| ApiError::of("record the return of", key)(error))
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -527,3 +527,42 @@ fn an_empty_list_of_the_proposed_form_always_matches() {
     assert_eq!(story.look(69), NONE);
     assert_eq!(story.look(70), ["drain"]);
 }
+
+#[test]
+fn an_outcome_is_written_if_taints_or_the_record_change() {
+    for (taints, record, expected) in [
+        (None, None, true),
+        (Some(Vec::new()), None, false),
+        (None, Some(Record::default()), false),
+        (Some(Vec::new()), Some(Record::default()), false),
+    ] {
+        let outcome = Outcome {
+            taints,
+            record,
+            again: Some(at(5)),
+            ..Outcome::default()
+        };
+        assert_eq!(outcome.is_settled(), expected, "{outcome:?}");
+    }
+}
+
+#[test]
+fn policies_that_are_not_followed_are_told_of_when_there_are_more_or_fewer() {
+    for (left_out, told, expected) in [
+        (&[][..], None, false),
+        (&[], Some(0), false),
+        (&[], Some(1), false),
+        (&["a"], None, true),
+        (&["a"], Some(0), true),
+        (&["a"], Some(1), false),
+        (&["a", "b"], Some(1), true),
+        (&["a"], Some(2), true),
+    ] {
+        let outcome = Outcome {
+            left_out: left_out.iter().map(|it| (*it).to_owned()).collect(),
+            ..Outcome::default()
+        };
+        let news = outcome.leaves_out_others(told);
+        assert_eq!(news, expected, "{left_out:?} {told:?}");
+    }
+}

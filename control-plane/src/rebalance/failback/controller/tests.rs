@@ -1,0 +1,123 @@
+use super::*;
+
+fn key(name: &str) -> BindingKey {
+    BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+#[test]
+fn workloads_are_found_by_each_cluster_that_they_left_until_they_leave_it_no_more() {
+    let homes = Homes::default();
+    let names = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    homes.change(&key("a"), &[], &names(&["m1", "m2"]));
+    homes.change(&key("b"), &[], &names(&["m2"]));
+    let of = |cluster: &str| {
+        let mut of: Vec<String> = homes.of(cluster).into_iter().map(|it| it.name).collect();
+        of.sort();
+        of
+    };
+    assert_eq!((of("m1"), of("m2")), (names(&["a"]), names(&["a", "b"])));
+    assert_eq!(homes.all(), HashSet::from([key("a"), key("b")]));
+    homes.change(&key("a"), &names(&["m1", "m2"]), &names(&["m1"]));
+    assert_eq!((of("m1"), of("m2")), (names(&["a"]), names(&["b"])));
+    homes.change(&key("a"), &names(&["m1"]), &[]);
+    assert_eq!((of("m1"), of("m3")), (names(&[]), names(&[])));
+    assert_eq!(homes.all(), HashSet::from([key("b")]));
+    homes.change(&key("b"), &names(&["m2"]), &[]);
+    assert!(homes.lock().is_empty(), "nothing is kept of what came home");
+}
+
+#[test]
+fn a_process_trusts_what_it_reads_of_clusters_after_two_graces() {
+    let (began, grace) = (Instant::now(), Duration::from_secs(40));
+    for (second, rest) in [(0, Some(80)), (79, Some(1)), (80, None), (200, None)] {
+        let now = began + Duration::from_secs(second);
+        let expected = rest.map(Duration::from_secs);
+        assert_eq!(untrusted(began, grace, now), expected, "{second}");
+    }
+}
+
+#[test]
+fn nothing_returns_while_something_else_is_under_way() {
+    let task = |more: Value| {
+        let mut task = json!({ "fromCluster": "m1", "reason": "r", "producer": "p" });
+        let fields = more.as_object().unwrap().clone();
+        task.as_object_mut().unwrap().extend(fields);
+        json!({ "gracefulEvictionTasks": [task] })
+    };
+    let asked = json!({ "rescheduleTriggeredAt": "2026-01-01T00:00:10Z" });
+    let scheduled = json!({ "lastScheduledTime": "2026-01-01T00:00:09Z" });
+    let deleted = json!({ "name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let none = json!({});
+    for (what, metadata, spec, status, expected) in [
+        ("nothing", &none, none.clone(), &none, true),
+        ("deletion", &deleted, none.clone(), &none, false),
+        ("a request", &none, asked.clone(), &scheduled, false),
+        (
+            "a request that was answered",
+            &none,
+            asked.clone(),
+            &json!({ "lastScheduledTime": "2026-01-01T00:00:11Z" }),
+            true,
+        ),
+        ("an eviction", &none, task(json!({})), &none, false),
+        (
+            "an eviction that deletes",
+            &none,
+            task(json!({ "suppressDeletion": false })),
+            &none,
+            false,
+        ),
+        (
+            "a copy that is kept for ever",
+            &none,
+            task(json!({ "suppressDeletion": true })),
+            &none,
+            true,
+        ),
+        (
+            "a suspension",
+            &none,
+            json!({ "suspension": { "scheduling": true } }),
+            &none,
+            false,
+        ),
+    ] {
+        let mut spec = spec;
+        spec["resource"] = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a" });
+        let binding = json!({ "metadata": metadata, "spec": spec, "status": status });
+        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        assert_eq!(is_settled(&binding), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
+    let since = Timestamp::UNIX_EPOCH;
+    let due = BTreeMap::from(["m1", "m2", "m3", "m4"].map(|it| (it.to_owned(), since)));
+    let targets = |list: &[(&str, i32)]| -> Vec<_> {
+        let list = list
+            .iter()
+            .map(|(name, replicas)| json!({ "name": name, "replicas": replicas }));
+        serde_json::from_value(list.collect()).unwrap()
+    };
+    let spec = ResourceBindingSpec {
+        clusters: targets(&[("m1", 1), ("m2", 2), ("m3", 2), ("away", 1)]),
+        ..ResourceBindingSpec::default()
+    };
+    for (after, expected) in [
+        (&[][..], &[][..]),
+        (&[("m1", 1), ("m2", 2), ("away", 1)], &[]),
+        (&[("m1", 2), ("m2", 1), ("away", 9)], &["m1"]),
+        (&[("m4", 0)], &["m4"]),
+        (&[("m4", 5), ("m3", 3), ("m2", 2)], &["m3", "m4"]),
+    ] {
+        let decision = Decision {
+            clusters: targets(after),
+            ..Decision::default()
+        };
+        assert_eq!(gaining(&spec, &decision, &due), expected, "{after:?}");
+    }
+}
