@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
@@ -165,11 +167,8 @@ fn follow<B: BindingKind>(
     let (controller, queue) = (Arc::clone(controller), queue.clone());
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
-            let concerns_us = |binding: &B| {
-                application(binding.spec()).is_some()
-                    || binding.annotations().contains_key(history::ANNOTATION)
-            };
-            if concerns_us(new) || old.as_ref().is_some_and(|old| concerns_us(old)) {
+            let mut states = [Some(new), old.as_ref()].into_iter().flatten();
+            if states.any(|it| concerns_us(it.as_ref())) {
                 queue.add(BindingKey::of(new.as_ref()));
             }
         }
@@ -183,11 +182,23 @@ fn follow<B: BindingKind>(
     });
 }
 
+/// Whether a policy asks for the failover of an application, or something is written down of one.
+fn concerns_us<B: Binding>(binding: &B) -> bool {
+    application(binding.spec()).is_some() || binding.annotations().contains_key(history::ANNOTATION)
+}
+
+impl Known {
+    /// Whether it found no place when it was to leave last.
+    fn found_no_place(&self) -> bool {
+        self.attempts > 0
+    }
+}
+
 impl Controller {
     /// Applications that found no place when they were to leave last.
     fn held(&self) -> Vec<BindingKey> {
         let known = self.known();
-        let held = known.iter().filter(|(_, known)| known.attempts > 0);
+        let held = known.iter().filter(|(_, known)| known.found_no_place());
         held.map(|(key, _)| key.clone()).collect()
     }
 
@@ -342,8 +353,7 @@ impl Controller {
             }
             Outcome::Held { why, pause } => {
                 // A cluster that opened meanwhile was not waited for yet.
-                let is_outdated = self.openings.count() != openings;
-                let pause = if is_outdated { pause.min(SOON) } else { pause };
+                let pause = pause_after(pause, openings, self.openings.count());
                 known.attempts = known.attempts.saturating_add(1);
                 self.known().insert(key.clone(), known);
                 progress.held.push((cluster, why, Some(pause)));
@@ -365,7 +375,7 @@ impl Controller {
         let since = known.history.since.get(&cluster).copied();
         let rank = backlog::Rank::new(priority, since.unwrap_or(case.now));
         let stood_there = self.turns.wait(case.key, &cluster, rank);
-        if known.attempts > 0 {
+        if known.found_no_place() {
             // What held it the last time is said already.
             progress.is_said = true;
         } else if stood_there {
@@ -435,6 +445,16 @@ fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option
         since: *since,
         until,
     })
+}
+
+/// The pause of an application that found no place: short where a cluster has opened since its
+/// attempt began.
+fn pause_after(pause: Duration, before: u64, now: u64) -> Duration {
+    if before == now {
+        pause
+    } else {
+        pause.min(SOON)
+    }
 }
 
 /// The time until just after a moment: what is tolerated until then is not any more.

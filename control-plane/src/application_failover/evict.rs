@@ -13,7 +13,7 @@ use super::explain::Obstacle;
 use super::hearing::Heard;
 use super::history::{self, History, Move};
 use super::turns::Paid;
-use crate::eviction::execute::{carry_out, may_be_written};
+use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
 use crate::fencing;
@@ -210,7 +210,7 @@ impl Exit {
             }
         };
         let is_paused = fleet.pauses.of(cluster, fleet.clock.now()).is_some();
-        if is_paused || !fleet.leadership.is_current() {
+        if !may_carry_out(is_paused, fleet.leadership.is_current()) {
             return Outcome::Overtaken;
         }
         let moved = Move {

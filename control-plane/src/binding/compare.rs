@@ -166,7 +166,7 @@ mod tests {
             (
                 "a label with the name of an override",
                 held(&now, |work| {
-                    work["metadata"]["labels"][OVERRIDES[0]] = json!("x")
+                    work["metadata"]["labels"][OVERRIDES[0]] = json!("x");
                 }),
                 None,
             ),

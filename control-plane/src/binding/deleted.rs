@@ -35,3 +35,30 @@ impl Deleted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(uid: Option<&str>) -> Arc<CachedWork> {
+        let work = json!({ "metadata": { "name": "web", "uid": uid }, "spec": {} });
+        Arc::new(serde_json::from_value(work).unwrap())
+    }
+
+    #[test]
+    fn a_work_is_to_go_from_the_request_until_it_has_gone() {
+        let deleted = Deleted::default();
+        let (going, staying, unknown) = (work(Some("1")), work(Some("2")), work(None));
+        assert!(!deleted.contains(&going));
+        deleted.add([&going, &unknown].into_iter());
+        assert!(deleted.contains(&going));
+        assert!(!deleted.contains(&staying) && !deleted.contains(&unknown));
+        deleted.forget(&staying);
+        assert!(deleted.contains(&going), "another one has gone");
+        deleted.forget(&going);
+        assert!(!deleted.contains(&going));
+        assert!(deleted.lock().is_empty(), "nothing is kept of it");
+    }
+}

@@ -11,7 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
 use muster_shared::conditions;
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, ObjectMeta};
 use muster_shared::names::{self, CLUSTER_NAMESPACE};
 use tokio::time::Instant;
 
@@ -81,13 +81,25 @@ pub async fn held<B: BindingKind>(
         let Some(cluster) = cluster_of(work).filter(|cluster| !is_target(cluster)) else {
             continue;
         };
-        let goes = removed && !scope.expected.contains(cluster)
-            || work.metadata.deletion_timestamp.is_some();
+        let is_expected = scope.expected.contains(cluster);
+        let goes = goes(removed, is_expected, &work.metadata);
         if let Some(held) = judge(fleet, client, cluster, work, after, goes).await? {
             return Ok(Some(held));
         }
     }
     Ok(None)
+}
+
+/// Whether a Work outside the targets has been deleted; `removed` says whether those were that are
+/// not expected any more.
+fn goes(removed: bool, is_expected: bool, work: &ObjectMeta) -> bool {
+    removed && !is_expected || work.deletion_timestamp.is_some()
+}
+
+/// Whether people are told that a copy holds new ones back: one in a ready cluster may take a while.
+fn is_told(is_ready: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
+    let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
+    !is_ready || waits.is_some_and(|waits| waits >= UNTOLD)
 }
 
 /// Judges the copy of a Work; `goes` says whether the Work has been deleted.
@@ -128,15 +140,13 @@ async fn judge(
         }
         Verdict::Unfenced(why) => (why.to_string(), LOOK),
     };
-    let deleted = work.metadata.deletion_timestamp.as_ref();
-    let waits = deleted.map(|at| fleet.clock.now().duration_since(at.0));
-    let is_long = waits.is_some_and(|waits| waits.unsigned_abs() >= UNTOLD);
+    let deleted = work.metadata.deletion_timestamp.as_ref().map(|at| at.0);
     Ok(Some(Held {
         message: format!(
             "its copy in {cluster} may still run, and two copies must not (failover.cluster.fencing): \
              no other is made until that one is removed; {why}"
         ),
-        is_told: !is_ready || is_long,
+        is_told: is_told(is_ready, deleted, fleet.clock.now()),
         pause: pause.max(Duration::from_millis(100)),
     }))
 }
@@ -147,5 +157,70 @@ impl Held {
         let (kind, message) = (hold::CONDITION, &self.message);
         self.is_told
             .then(|| conditions::new(kind, conditions::TRUE, FENCED, message, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_work_is_deleted_if_it_says_so_or_is_among_those_that_were_removed() {
+        for (removed, is_expected, is_deleted, expected) in [
+            (false, false, false, false),
+            (true, false, false, true),
+            (true, true, false, false),
+            (false, true, false, false),
+            (false, true, true, true),
+            (true, true, true, true),
+            (false, false, true, true),
+        ] {
+            let deletion = is_deleted.then_some("2024-01-01T00:00:00Z");
+            let work = serde_json::from_value(json!({ "deletionTimestamp": deletion })).unwrap();
+            let goes = goes(removed, is_expected, &work);
+            assert_eq!(goes, expected, "{removed} {is_expected} {is_deleted}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_told_of_at_once_in_a_silent_cluster_and_after_a_while_in_a_ready_one() {
+        for (is_ready, deleted, now, expected) in [
+            (false, None, 0, true),
+            (false, Some(0), 0, true),
+            (true, None, 100, false),
+            (true, Some(0), 14, false),
+            (true, Some(0), 15, true),
+            // The clock of the API may be ahead.
+            (true, Some(20), 0, true),
+        ] {
+            let told = is_told(is_ready, deleted.map(at), at(now));
+            assert_eq!(told, expected, "{is_ready} {deleted:?} {now}");
+        }
+    }
+
+    #[test]
+    fn the_condition_says_what_is_waited_for_once_people_are_told() {
+        for told in [true, false] {
+            let held = Held {
+                message: "its copy in m1 may still run".to_owned(),
+                is_told: told,
+                pause: LOOK,
+            };
+            let condition = held.condition(at(0));
+            let said = condition.map(|it| (it.type_, it.status, it.reason, it.message));
+            let expected = (
+                hold::CONDITION.to_owned(),
+                "True".to_owned(),
+                FENCED.to_owned(),
+                held.message.clone(),
+            );
+            assert_eq!(said, told.then_some(expected));
+        }
     }
 }

@@ -6,6 +6,7 @@ use futures::future::join_all;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use muster_shared::api::work::Work;
+use muster_shared::k8s::ObjectMeta;
 use muster_shared::names;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
@@ -148,14 +149,24 @@ async fn create(
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
     let key = origin.key();
-    let named = binding_named(|key| held.annotations().get(key).map(String::as_str));
-    match named {
-        Some(other) if other != key => Err(Error::Foreign {
+    match named(&held.metadata).filter(|_| is_of_another(&held.metadata, &key)) {
+        Some(other) => Err(Error::Foreign {
             work: subject(),
             owner: format!("belongs to {other}"),
         }),
-        _ => Ok(Ensured::Raced),
+        None => Ok(Ensured::Raced),
     }
+}
+
+/// The binding that a Work names.
+fn named(work: &ObjectMeta) -> Option<BindingKey> {
+    let annotations = work.annotations.as_ref();
+    binding_named(|key| annotations?.get(key).map(String::as_str))
+}
+
+/// Whether a Work names another binding, whatever its labels say.
+fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
+    named(work).is_some_and(|named| named != *key)
 }
 
 /// Deletes Works; the agents then remove the objects from the members. Only those in execution
@@ -190,20 +201,16 @@ pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) ->
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
     let removals = works.into_iter().filter(in_members).map(|work| async move {
         let api: Api<Work> = Api::namespaced(client.clone(), &work.namespace);
-        let this_one = Preconditions {
+        let this_one = DeleteParams::default().preconditions(Preconditions {
             uid: work.uid,
             resource_version: None,
-        };
-        let parameters = DeleteParams {
-            preconditions: Some(this_one),
-            ..DeleteParams::default()
-        };
+        });
         tracing::info!(
             namespace = work.namespace,
             work = work.name,
             "removing a work that is not wanted any more"
         );
-        match api.delete(&work.name, &parameters).await {
+        match api.delete(&work.name, &this_one).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
                 Ok(())
@@ -228,13 +235,9 @@ pub async fn listed(
         .list_metadata(&parameters)
         .await
         .map_err(ApiError::of("list the works of", key))?;
-    let names_us = |work: &&kube::core::PartialObjectMeta<Work>| {
-        binding_named(|key| work.annotations().get(key).map(String::as_str))
-            .is_none_or(|named| named == *key)
-    };
     let mut works: Vec<Doomed> = listed
         .iter()
-        .filter(names_us)
+        .filter(|work| !is_of_another(&work.metadata, key))
         .map(|work| Doomed {
             namespace: work.namespace().unwrap_or_default(),
             name: work.name_any(),
@@ -249,4 +252,39 @@ pub async fn listed(
     works.sort();
     works.dedup();
     Ok(works)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation;
+
+    use super::*;
+
+    #[test]
+    fn a_work_is_of_another_binding_only_if_it_names_one() {
+        let key = BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: "web".to_owned(),
+        };
+        let by = |namespace: &str, name: &str| {
+            json!({
+                annotation::RESOURCE_BINDING_NAMESPACE: namespace,
+                annotation::RESOURCE_BINDING_NAME: name,
+            })
+        };
+        for (annotations, expected) in [
+            (by("shop", "web"), false),
+            (by("shop", "other"), true),
+            (by("other", "web"), true),
+            (
+                json!({ annotation::CLUSTER_RESOURCE_BINDING_NAME: "web" }),
+                true,
+            ),
+            (json!({}), false),
+            (json!(null), false),
+        ] {
+            let work = serde_json::from_value(json!({ "annotations": annotations })).unwrap();
+            assert_eq!(is_of_another(&work, &key), expected, "{annotations}");
+        }
+    }
 }

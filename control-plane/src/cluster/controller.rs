@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::work::Work;
 use muster_shared::client;
@@ -223,7 +224,7 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error>
 async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
-    let works = works(fleet, &namespace);
+    let works = within(fleet.works.list(), &namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
     let deletion = DeletionState {
@@ -234,7 +235,11 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
             .map(|it| it.metadata.deletion_timestamp.is_some()),
         has_works: !works.is_empty(),
         has_held_works: !held.is_empty(),
-        is_named: is_named(fleet, &name),
+        is_named: {
+            let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
+            let specs = bindings.iter().map(|it| &it.spec);
+            is_named(specs.chain(wide.iter().map(|it| &it.spec)), &name)
+        },
     };
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
@@ -334,13 +339,9 @@ async fn delete_works(
     cluster: &Cluster,
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
-    let staying = works
-        .iter()
-        .filter(|work| work.metadata.deletion_timestamp.is_none());
-    for work in staying {
+    for work in works.iter().filter(|work| stays(work)) {
         let (name, params) = (work.name_any(), DeleteParams::default());
-        let preserved = work.preserve_resources_on_deletion == Some(true);
-        if is_of_namespace(&work.metadata) && !preserved {
+        if has_to_preserve(work) {
             let patch = Patch::Merge(json!({"spec": {"preserveResourcesOnDeletion": true}}));
             let patched = works_of(fleet, cluster)
                 .patch(&name, &PatchParams::default(), &patch)
@@ -361,22 +362,24 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Work> {
 }
 
 /// The Works of a namespace.
-fn works(fleet: &Fleet, namespace: &str) -> Vec<Arc<CachedWork>> {
+fn within(works: Vec<Arc<CachedWork>>, namespace: &str) -> Vec<Arc<CachedWork>> {
     let here = |work: &Arc<CachedWork>| work.metadata.namespace.as_deref() == Some(namespace);
-    fleet.works.list().into_iter().filter(here).collect()
+    works.into_iter().filter(here).collect()
 }
 
-fn is_named(fleet: &Fleet, cluster: &str) -> bool {
-    fleet
-        .bindings
-        .list()
-        .iter()
-        .any(|binding| binding.spec.target(cluster).is_some())
-        || fleet
-            .cluster_bindings
-            .list()
-            .iter()
-            .any(|binding| binding.spec.target(cluster).is_some())
+/// Whether what a Work placed has still to be preserved before the Work is deleted.
+fn has_to_preserve(work: &CachedWork) -> bool {
+    is_of_namespace(&work.metadata) && work.preserve_resources_on_deletion != Some(true)
+}
+
+/// Whether a Work is still to be deleted.
+fn stays(work: &CachedWork) -> bool {
+    work.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether a binding names a cluster as its target.
+fn is_named<'a>(mut specs: impl Iterator<Item = &'a ResourceBindingSpec>, cluster: &str) -> bool {
+    specs.any(|spec| spec.target(cluster).is_some())
 }
 
 async fn write(fleet: &Fleet, cluster: &Cluster, patch: &Value) -> Result<(), kube::Error> {

@@ -76,6 +76,11 @@ impl State {
     }
 }
 
+/// The token of the page that follows; an empty one is none.
+fn following(token: Option<String>) -> Option<String> {
+    token.filter(|token| !token.is_empty())
+}
+
 /// Whether a cluster renews a lease that is missed when it falls silent.
 fn is_listened_to(cluster: &Cluster) -> bool {
     cluster.spec.sync_mode == ClusterSyncMode::Pull && cluster.metadata.deletion_timestamp.is_none()
@@ -285,7 +290,7 @@ impl RollCall {
                     for lease in &list.items {
                         self.renewed(lease);
                     }
-                    page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+                    page.continue_token = following(list.metadata.continue_);
                     if page.continue_token.is_none() {
                         break;
                     }
@@ -411,6 +416,14 @@ mod tests {
             }
             let found = state.believes_silence("m", now);
             assert_eq!(found, expected, "{in_reach} {asked}");
+        }
+    }
+
+    #[test]
+    fn leases_are_read_to_the_last_page() {
+        for (token, expected) in [(None, None), (Some(""), None), (Some("next"), Some("next"))] {
+            let found = following(token.map(str::to_owned));
+            assert_eq!(found.as_deref(), expected);
         }
     }
 

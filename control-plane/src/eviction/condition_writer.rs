@@ -181,11 +181,8 @@ impl ConditionWriter {
     /// Forgets what was to be told of bindings that are gone: others of their names have nothing to
     /// do with it.
     pub fn forget(&self, gone: &[Key]) {
-        if !gone.is_empty() {
-            let mut books = self.lock();
-            for key in gone {
-                books.remove(key);
-            }
+        for key in gone {
+            self.lock().remove(key);
         }
     }
 
@@ -327,5 +324,29 @@ mod tests {
         book.take(note("m2", Turn::Moved), now);
         book.told(&book.notes(), now);
         assert!(book.0.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {
+        let writer = ConditionWriter {
+            books: Arc::default(),
+            urgent: Queue::new("urgent"),
+            patient: Queue::new("patient"),
+        };
+        let key = |name: &str| {
+            Key::new(BindingKey {
+                namespace: Some("default".to_owned()),
+                name: name.to_owned(),
+            })
+        };
+        writer.tell(vec![
+            (key("a"), nowhere("m1", "full")),
+            (key("b"), nowhere("m1", "full")),
+        ]);
+        writer.forget(&[]);
+        assert_eq!(writer.lock().len(), 2);
+        writer.forget(&[key("a"), key("unknown")]);
+        let books = writer.lock();
+        assert_eq!(books.keys().collect::<Vec<_>>(), [&key("b")]);
     }
 }

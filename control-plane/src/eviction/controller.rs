@@ -23,7 +23,7 @@ use super::plan::{Departure, Nowhere, plan};
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::condition_writer::ConditionWriter;
 use crate::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
-use crate::eviction::execute::{carry_out, may_be_written};
+use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::reason::EvictionReason;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
@@ -239,7 +239,7 @@ where
         .pauses
         .of(&eviction.cluster, fleet.clock.now())
         .is_some();
-    if is_paused || !fleet.leadership.is_current() {
+    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
         return Outcome::Conflict;
     }
     let to = plan.destination();

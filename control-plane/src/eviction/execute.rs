@@ -37,6 +37,11 @@ pub async fn carry_out<B: BindingKind>(
     Ok(binding)
 }
 
+/// Whether a planned eviction may be written: while nothing pauses it, and by the leader alone.
+pub fn may_carry_out(is_paused: bool, leads: bool) -> bool {
+    !is_paused && leads
+}
+
 /// Whether a write that failed may have been carried out all the same. Only an answer that refuses
 /// it says that it was not: a deadline that passed, an error within the server and a connection
 /// that broke leave it open.
@@ -52,6 +57,19 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn only_a_leader_evicts_and_only_while_nothing_is_paused() {
+        for (is_paused, leads, expected) in [
+            (false, true, true),
+            (true, true, false),
+            (false, false, false),
+            (true, false, false),
+        ] {
+            let may = may_carry_out(is_paused, leads);
+            assert_eq!(may, expected, "{is_paused} {leads}");
+        }
+    }
 
     #[test]
     fn only_an_answer_that_refuses_says_that_nothing_was_written() {

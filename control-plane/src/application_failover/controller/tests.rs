@@ -94,3 +94,43 @@ fn the_first_cluster_that_nothing_holds_an_application_in_is_left() {
         assert!(before.iter().all(|(_, _, wait)| *wait == Some(pause)));
     }
 }
+
+#[test]
+fn a_binding_concerns_us_by_its_policy_or_by_what_is_written_down() {
+    let asks = json!({"application": {"decisionConditions": {"tolerationSeconds": 5}}});
+    for (failover, annotation, expected) in [
+        (json!(null), None, false),
+        (asks.clone(), None, true),
+        (json!(null), Some(history::ANNOTATION), true),
+        (asks, Some(history::ANNOTATION), true),
+        (json!(null), Some("other"), false),
+    ] {
+        let annotations: HashMap<_, _> = annotation.map(|it| (it, "{}")).into_iter().collect();
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"name": "a", "annotations": annotations},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "name": "a"}, "failover": failover},
+        }))
+        .unwrap();
+        assert_eq!(concerns_us(&binding), expected, "{failover} {annotation:?}");
+    }
+}
+
+#[test]
+fn an_application_that_tried_in_vain_is_held_and_tries_soon_once_a_cluster_opens() {
+    for (attempts, expected) in [(0, false), (1, true), (9, true)] {
+        let known = Known {
+            attempts,
+            ..Known::default()
+        };
+        assert_eq!(known.found_no_place(), expected, "{attempts}");
+    }
+    let (long, short) = (SOON * 10, SOON / 2);
+    for (pause, before, now, expected) in [
+        (long, 3, 3, long),
+        (long, 3, 4, SOON),
+        (short, 3, 4, short),
+        (short, 3, 3, short),
+    ] {
+        assert_eq!(pause_after(pause, before, now), expected, "{before} {now}");
+    }
+}
