@@ -492,7 +492,7 @@ impl Episode {
     }
 }
 
-fn add_all(known: &mut Vec<String>, new: &[String]) {
+pub(super) fn add_all(known: &mut Vec<String>, new: &[String]) {
     for it in new {
         if known.len() < LONGEST_LIST && !known.contains(it) {
             known.push(it.clone());

@@ -1,3 +1,5 @@
+mod counts;
+
 use muster_shared::api::failover_record::{FailoverWorkload, State};
 use serde_json::{Value, json};
 
