@@ -96,7 +96,8 @@ fn goes(removed: bool, is_expected: bool, work: &ObjectMeta) -> bool {
     removed && !is_expected || work.deletion_timestamp.is_some()
 }
 
-/// Whether people are told that a copy holds new ones back: one in a ready cluster may take a while.
+/// Whether people are told that a copy holds new ones back: one in a ready cluster may take a
+/// while.
 fn is_told(is_ready: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
     !is_ready || waits.is_some_and(|waits| waits >= UNTOLD)
