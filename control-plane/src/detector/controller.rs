@@ -162,9 +162,9 @@ fn listen(detector: &Arc<Detector>) {
     fleet.templates.on_change(move |news| {
         if news.event == TemplateEvent::Gone {
             let refused = to.memory().forget(&news.key);
-            refused
-                .into_iter()
-                .for_each(|policy| to.reports.add(policy));
+            if let Some(policy) = refused {
+                to.reports.add(policy);
+            }
             return;
         }
         if to.scope.admits(&news.key) {

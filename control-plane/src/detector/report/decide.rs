@@ -112,17 +112,16 @@ impl Tally {
     }
 
     fn group(&mut self, reason: &str, message: &str, example: impl FnOnce() -> String) {
-        match self.groups.get_mut(reason) {
-            Some(group) => group.resources += 1,
-            None => {
-                let group = Group {
-                    resources: 1,
-                    example: example(),
-                    message: bounded(message, LONGEST_MESSAGE),
-                };
-                self.groups.insert(reason.to_owned(), group);
-            }
+        if let Some(group) = self.groups.get_mut(reason) {
+            group.resources += 1;
+            return;
         }
+        let group = Group {
+            resources: 1,
+            example: example(),
+            message: bounded(message, LONGEST_MESSAGE),
+        };
+        self.groups.insert(reason.to_owned(), group);
     }
 
     fn reasons(&self) -> Vec<PropagationReason> {
