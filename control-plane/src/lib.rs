@@ -15,6 +15,8 @@
 //!   taints and the finalizer of Clusters, and execution namespaces.
 //! * `clustertaintpolicy` watches ClusterTaintPolicies and Clusters; decides in [`taint`]
 //!   (`decide`); writes taints of Clusters, and the annotation that records them.
+//! * `policyStatus` watches ClusterTaintPolicies and Clusters; decides in [`policy_status`]
+//!   (`decide`); writes the status of ClusterTaintPolicies.
 //! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`,
 //!   `rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and the
 //!   condition `EvictionPending`.
@@ -113,6 +115,7 @@ mod interpreter_webhooks;
 pub mod kubectl;
 mod overrides;
 pub mod pause;
+mod policy_status;
 mod push;
 mod rebalance;
 mod registration;

@@ -83,6 +83,7 @@ const CONTROL_PLANE: Floors = &[
     &["fencing"],
     &["scheduler"],
     &["taint"],
+    &["policy_status"],
     &["cluster"],
     &["push"],
     &["eviction"],

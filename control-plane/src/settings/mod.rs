@@ -88,12 +88,13 @@ pub const GATES: [Gate; 8] = [
 ];
 
 /// Names that `--controllers` accepts, with the task of each.
-pub const CONTROLLERS: [(&str, &str); 16] = [
+pub const CONTROLLERS: [(&str, &str); 17] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
     ),
     ("clustertaintpolicy", "taints by ClusterTaintPolicy"),
+    ("policyStatus", "status of ClusterTaintPolicies"),
     (
         "taintmanager",
         "eviction of workloads from tainted clusters",

@@ -57,7 +57,10 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
         move |change| {
             let Some(fleet) = fleet.upgrade() else { return };
-            if let Change::Applied { new, .. } = change {
+            if let Change::Applied { old, new } = change {
+                if old.as_ref().is_some_and(|old| !is_other_policy(old, new)) {
+                    return;
+                }
                 report_faults(&fleet, new);
             }
             for cluster in fleet.clusters.list() {
@@ -78,8 +81,18 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
+/// Whether a policy says something else than before. A change of its status does not.
+pub(crate) fn is_other_policy(old: &ClusterTaintPolicy, new: &ClusterTaintPolicy) -> bool {
+    let (was, is) = (&old.metadata, &new.metadata);
+    old.spec != new.spec
+        || was.uid != is.uid
+        || was.generation != is.generation
+        || was.creation_timestamp != is.creation_timestamp
+        || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
+}
+
 /// Whether a change can change a decision: heartbeats and resource counts cannot.
-fn matters(old: &Cluster, new: &Cluster) -> bool {
+pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
     let conditions = [old, new].map(|it| it.status.as_ref().map(|status| &status.conditions));
     old.spec != new.spec
         || old.metadata.labels != new.metadata.labels

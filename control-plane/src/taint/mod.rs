@@ -13,3 +13,4 @@ pub mod window;
 mod conformance;
 
 pub use controller::start;
+pub(crate) use controller::{is_other_policy, matters};

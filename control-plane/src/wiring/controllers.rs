@@ -14,8 +14,8 @@ use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
     application_failover, binding, cluster, customizations, detector, eviction, failovers,
-    graceful_eviction, interpreter_webhooks, push, rebalance, registration, scheduler, status,
-    taint,
+    graceful_eviction, interpreter_webhooks, policy_status, push, rebalance, registration,
+    scheduler, status, taint,
 };
 
 /// What a controller needs to start.
@@ -46,6 +46,9 @@ type Starter = fn(&mut Start<'_>);
 const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("cluster", |it| cluster::start(it.fleet, it.tasks)),
     ("clustertaintpolicy", |it| taint::start(it.fleet, it.tasks)),
+    ("policyStatus", |it| {
+        policy_status::start(it.fleet, it.tasks)
+    }),
     ("taintmanager", |it| {
         let budget = it.budget();
         eviction::start(it.fleet, &budget, it.tasks);

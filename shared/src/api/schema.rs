@@ -266,7 +266,7 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "type": "integer",
                     "format": "int64",
                     "description": "The `metadata.generation` that the condition was set for. \
-                                    Muster does not set it.",
+                                    Set on policies only.",
                     "minimum": 0,
                 },
                 "lastTransitionTime": {

@@ -10,6 +10,7 @@
 //!   time, and removed after they have not matched for a time.
 
 use k8s_openapi::api::core::v1::Taint as ClusterTaint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,13 +35,20 @@ resource! {
         plural: "clustertaintpolicies",
         scope: Cluster,
         spec: ClusterTaintPolicySpec,
+        status: ClusterTaintPolicyStatus,
         short_names: ["ctp"],
         categories: ["karmada-io"],
         columns: [
-            Column::text("CONDITIONS", ".spec.matchConditions[*].conditionType"),
-            Column::text("TAINTS", ".spec.taintsToAdd[*].key"),
-            Column::text("EFFECTS", ".spec.taintsToAdd[*].effect"),
+            Column::text("CONDITIONS", ".spec['addOnConditions','matchConditions'][*].conditionType"),
+            Column::text("TAINTS", ".spec['taints','taintsToAdd'][*].key"),
+            Column::text("EFFECTS", ".spec['taints','taintsToAdd'][*].effect"),
+            Column::text("READY", r#".status.conditions[?(@.type=="Ready")].status"#),
+            Column::integer("SELECTED", ".status.selected"),
+            Column::integer("MATCHING", ".status.matching"),
+            Column::integer("TAINTED", ".status.tainted"),
+            Column::text("REASON", r#".status.conditions[?(@.type=="Ready")].reason"#),
             Column::age("AGE"),
+            Column::text("WHY", r#".status.conditions[?(@.type=="Ready")].message"#).wide(),
         ],
     }
 }
@@ -107,6 +115,65 @@ impl ClusterTaintPolicySpec {
             .as_ref()
             .or(self.target_cluster.as_ref())
     }
+}
+
+/// Effect of a policy on the fleet. Written by Muster's control plane; Karmada's policies have no
+/// status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["selected", "matching", "tainted"]))]
+pub struct ClusterTaintPolicyStatus {
+    /// Generation of the policy that the status is about.
+    #[serde(skip_serializing_if = "absent")]
+    #[schemars(extend("minimum" = 0))]
+    pub observed_generation: Option<i64>,
+
+    /// Number of clusters that the policy applies to.
+    #[schemars(extend("minimum" = 0))]
+    pub selected: u32,
+
+    /// Number of clusters of `selected` that match `addOnConditions` or `matchConditions` now,
+    /// whether or not the time in `addOnMatchSeconds` has passed.
+    #[schemars(extend("minimum" = 0))]
+    pub matching: u32,
+
+    /// Number of clusters that have a taint of the policy. A taint that a person added, or that
+    /// only another policy holds, does not count. `taints` that several policies add count for
+    /// each of them.
+    #[schemars(extend("minimum" = 0))]
+    pub tainted: u32,
+
+    /// Types of conditions in the policy that none of the selected clusters has, such as a
+    /// misspelt one; at most 10. Conditions that Muster itself sets only in case of trouble are
+    /// not listed.
+    #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
+    #[schemars(length(max = 10))]
+    pub unknown_conditions: Vec<UnknownCondition>,
+
+    /// Conditions of the policy.
+    ///
+    /// - `Ready`: the policy can act on clusters. True with reason `NoClusterMatches`, `Matching`
+    ///   (a cluster matches and has no taint of the policy: a delay runs, or a person removed the
+    ///   taint) or `Tainting`. False with reason `Invalid`, `NoClusterSelected`, `NoConditions` or
+    ///   `UnknownCondition`; the message names the part of the policy.
+    #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Type of a condition that no selected cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["conditionType"]))]
+pub struct UnknownCondition {
+    /// Type as written in the policy, cut after 64 bytes.
+    pub condition_type: String,
+
+    /// Time at which the control plane first missed the condition. It starts anew when a cluster
+    /// with the condition has been seen.
+    #[serde(skip_serializing_if = "absent")]
+    #[schemars(schema_with = "schema::time")]
+    pub since: Option<Time>,
 }
 
 open_enum! {

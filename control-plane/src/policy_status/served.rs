@@ -1,0 +1,66 @@
+//! Whether the fleet API takes a status of policies. Karmada's definition has no such subresource.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time until the first next attempt: definitions may be upgraded a little after this process.
+const FIRST: Duration = Duration::from_mins(1);
+/// Longest time until the next attempt, which it doubles up to.
+const LONGEST: Duration = Duration::from_hours(1);
+
+/// What the last write of a status found.
+#[derive(Debug, Default)]
+pub struct Served(Mutex<Option<Refused>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    at: Instant,
+    wait: Duration,
+}
+
+impl Served {
+    /// Time until a status may be written; `None` if it may be written now.
+    pub fn wait(&self) -> Option<Duration> {
+        let refused = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = refused.map(|it| it.wait.saturating_sub(it.at.elapsed()));
+        left.filter(|left| !left.is_zero())
+    }
+
+    /// Notes that no status is taken. Returns whether that is news.
+    pub fn refuse(&self) -> bool {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = refused.map_or(FIRST, |it| (it.wait * 2).min(LONGEST));
+        let at = Instant::now();
+        refused.replace(Refused { at, wait }).is_none()
+    }
+
+    /// Notes that a status was taken. Returns whether none was taken before.
+    pub fn accept(&self) -> bool {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_takes_no_status_is_told_once_and_asked_ever_less_often() {
+        let served = Served::default();
+        assert_eq!(served.wait(), None);
+        assert!(served.refuse(), "the first time is news");
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let wait = Duration::from_mins(minutes);
+            assert_eq!(served.wait(), Some(wait));
+            tokio::time::advance(wait).await;
+            assert_eq!(served.wait(), None);
+            assert!(!served.refuse());
+        }
+        assert!(served.accept());
+        assert_eq!(served.wait(), None);
+        assert!(!served.accept() && served.refuse());
+    }
+}
