@@ -222,7 +222,11 @@ impl Counted {
             )
         };
         if !self.tainted.is_empty() {
-            let mut message = format!("{} clusters have its taints: {tainted}", self.tainted.len());
+            let have = match self.tainted.len() {
+                1 => "1 cluster has".to_owned(),
+                several => format!("{several} clusters have"),
+            };
+            let mut message = format!("{have} its taints: {tainted}");
             if !waits.is_empty() {
                 message = format!("{message}; {waits}");
             }

@@ -20,6 +20,7 @@ mod jobs;
 mod overrides;
 mod policy_status;
 mod silence;
+mod taint_policy_status;
 
 use std::collections::BTreeMap;
 

@@ -39,9 +39,6 @@ resource! {
         short_names: ["ctp"],
         categories: ["karmada-io"],
         columns: [
-            Column::text("CONDITIONS", ".spec['addOnConditions','matchConditions'][*].conditionType"),
-            Column::text("TAINTS", ".spec['taints','taintsToAdd'][*].key"),
-            Column::text("EFFECTS", ".spec['taints','taintsToAdd'][*].effect"),
             Column::text("READY", r#".status.conditions[?(@.type=="Ready")].status"#),
             Column::integer("SELECTED", ".status.selected"),
             Column::integer("MATCHING", ".status.matching"),
@@ -49,6 +46,11 @@ resource! {
             Column::text("REASON", r#".status.conditions[?(@.type=="Ready")].reason"#),
             Column::age("AGE"),
             Column::text("WHY", r#".status.conditions[?(@.type=="Ready")].message"#).wide(),
+            // Whole lists: of a path to parts of them the API server shows the first alone.
+            Column::text("MATCH-CONDITIONS", ".spec.matchConditions").wide(),
+            Column::text("TAINTS-TO-ADD", ".spec.taintsToAdd").wide(),
+            Column::text("ADD-ON-CONDITIONS", ".spec.addOnConditions").wide(),
+            Column::text("TAINTS", ".spec.taints").wide(),
         ],
     }
 }
