@@ -3,7 +3,8 @@
 //! A template is any object of the fleet API that a policy selects. The policy claims it, with
 //! labels and annotations on the template, and a binding is created from both. `select` chooses the
 //! policy, `claims` writes the claim, `build` makes the binding, `audit` finds parts of policies
-//! without effect, `report` decides the status of policies; `controller` and `policies` gather and write.
+//! without effect, `report` decides the status of policies; `controller` and `policies` gather and
+//! write.
 
 mod arrivals;
 pub mod audit;

@@ -12,6 +12,7 @@ pub mod parked;
 pub mod policy;
 pub mod scope;
 pub mod selection;
+pub mod served;
 pub mod signs;
 pub mod template;
 pub mod template_event;

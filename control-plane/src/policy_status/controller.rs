@@ -19,10 +19,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide::{Sight, status};
-use super::served::Served;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
+use crate::fleet::served::Served;
 use crate::taint::{is_other_policy, matters};
 
 const NAME: &str = "policy status";

@@ -3,6 +3,5 @@
 
 mod controller;
 mod decide;
-mod served;
 
 pub use controller::start;

@@ -56,7 +56,7 @@ impl<'a> State<'a> {
                 Self::Refused(NOT_SCHEDULED, "the scheduler has not placed it")
             }
             (_, Some(pending)) => Self::Waiting(&pending.reason, &pending.message),
-            // A placement that needs no cluster, as of a Duplicated workload of no replicas, is one.
+            // A Duplicated workload of no replicas needs no cluster.
             _ => Self::Placed,
         }
     }
@@ -157,8 +157,8 @@ pub enum Nothing {
     NotListed,
 }
 
-/// Returns the status of a policy of this generation; equal to `known` if there is nothing to write.
-/// `nothing` is asked for if nothing was counted.
+/// Returns the status of a policy of this generation; equal to `known` if there is nothing to
+/// write. `nothing` is asked for if nothing was counted.
 pub fn status(
     known: Option<&PropagationStatus>,
     generation: Option<i64>,

@@ -6,16 +6,19 @@
 
 mod decide;
 
+use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::api::{Api, Patch};
-use kube::core::Status;
+use kube::{Resource, ResourceExt as _};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::merge;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use self::decide::{Nothing, State, Tally};
@@ -28,13 +31,11 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
+use crate::fleet::served::Served;
 use crate::fleet::template::{Template, TemplateKey};
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
-/// Time until a definition without the subresource is tried again: definitions may be upgraded
-/// after this process.
-const UNSERVED: Duration = Duration::from_mins(5);
 /// Time until a policy that has no resource is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Policies whose status is written at a time.
@@ -43,15 +44,18 @@ const WORKERS: usize = 2;
 /// Policies whose status may have changed.
 pub(super) struct Reports {
     queue: Queue<PolicyKey>,
-    /// Whether it was told that the definitions have no status.
-    told: AtomicBool,
+    /// Whether the API takes a status of PropagationPolicies.
+    namespaced: Served,
+    /// The same of ClusterPropagationPolicies.
+    cluster: Served,
 }
 
 impl Default for Reports {
     fn default() -> Self {
         Self {
             queue: Queue::new("policy status"),
-            told: AtomicBool::new(false),
+            namespaced: Served::default(),
+            cluster: Served::default(),
         }
     }
 }
@@ -187,85 +191,72 @@ impl Detector {
         status: &PropagationStatus,
     ) -> Result<Next, Error> {
         let (client, key) = (self.fleet.client.clone(), policy.key());
-        // Fields that are absent now are removed; lists are replaced whole.
-        let patch = Patch::Merge(json!({
-            "metadata": { "resourceVersion": policy.metadata().resource_version },
-            "status": {
-                "observedGeneration": status.observed_generation,
-                "selected": status.selected,
-                "placed": status.placed,
-                "refused": status.refused,
-                "waiting": status.waiting,
-                "reasons": (!status.reasons.is_empty()).then_some(&status.reasons),
-                "conditions": status.conditions,
-            },
-        }));
-        let params = patch_params();
-        let outcome = match policy {
-            Policy::Namespaced(_) => {
-                let api: Api<PropagationPolicy> =
-                    Api::namespaced(client, key.namespace().unwrap_or_default());
-                let answer = api.patch_status(key.name(), &params, &patch).await;
-                answer.map(drop)
+        match policy {
+            Policy::Namespaced(held) => {
+                let api = Api::namespaced(client, key.namespace().unwrap_or_default());
+                let read = |it: &PropagationPolicy| it.status.clone();
+                write(&api, held.as_ref(), status, &self.reports.namespaced, read).await
             }
-            Policy::Cluster(_) => {
-                let api: Api<ClusterPropagationPolicy> = Api::all(client);
-                let answer = api.patch_status(key.name(), &params, &patch).await;
-                answer.map(drop)
+            Policy::Cluster(held) => {
+                let api = Api::all(client);
+                let read = |it: &ClusterPropagationPolicy| it.status.clone();
+                write(&api, held.as_ref(), status, &self.reports.cluster, read).await
             }
-        };
-        match outcome {
-            Ok(()) => Ok(Next::Done),
-            Err(kube::Error::Api(answer)) if is_unserved(&answer, key.name()) => {
-                if !self.reports.told.swap(true, Ordering::Relaxed) {
-                    let kind = "the definitions of policies have no status: it is not written; events about the policies tell the same";
-                    tracing::info!(policy = %key, "{kind}");
-                }
-                Ok(Next::After(UNSERVED))
-            }
-            Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(Next::Done),
-            // The next version of the policy comes by itself, and may be on its way already.
-            Err(kube::Error::Api(answer)) if answer.is_conflict() => Ok(Next::After(BATCH)),
-            Err(error) => Err(ApiError::of("write the status of", &key)(error).into()),
         }
+        .map_err(|error| ApiError::of("write the status of", &key)(error).into())
     }
 }
 
-/// Whether an answer says that the kind has no status, as of Karmada's definitions, rather than
-/// that this object is not there: that one names the object.
-fn is_unserved(answer: &Status, name: &str) -> bool {
-    let names_it = answer
-        .details
-        .as_ref()
-        .is_some_and(|details| details.name == name);
-    answer.code == 405 || (answer.is_not_found() && !names_it)
+/// Writes a status, unless the API takes none of this kind, as with Karmada's definitions.
+async fn write<K>(
+    api: &Api<K>,
+    policy: &K,
+    status: &PropagationStatus,
+    served: &Served,
+    read: impl Fn(&K) -> Option<PropagationStatus>,
+) -> Result<Next, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    if let Some(wait) = served.wait() {
+        return Ok(Next::After(wait));
+    }
+    let name = policy.name_any();
+    let Some(difference) = merge::difference(&json!(read(policy)), &json!(status)) else {
+        return Ok(Next::Done);
+    };
+    let patch = Patch::Merge(json!({
+        "metadata": { "resourceVersion": policy.resource_version() },
+        "status": difference,
+    }));
+    match api.patch_status(&name, &patch_params(), &patch).await {
+        Ok(written) if read(&written).is_some() => {
+            served.accept();
+            Ok(Next::Done)
+        }
+        Ok(_) => Ok(refused::<K>(served, "drops it")),
+        // The next version of the policy comes by itself, and may be on its way already.
+        Err(error) if is_conflict(&error) => Ok(Next::After(BATCH)),
+        // The answer names the policy whether the policy or its subresource is missing.
+        Err(error) if is_not_found(&error) => {
+            let there = api.get_metadata_opt(&name).await?;
+            Ok(there.map_or(Next::Done, |_| refused::<K>(served, "does not serve it")))
+        }
+        Err(kube::Error::Api(answer)) if answer.code == 405 => {
+            Ok(refused::<K>(served, "does not serve it"))
+        }
+        Err(error) => Err(error),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kind_without_a_status_is_told_from_a_policy_that_is_gone() {
-        let answer = |value| serde_json::from_value::<Status>(value).unwrap();
-        for (given, expected) in [
-            (
-                json!({"code": 404, "reason": "NotFound", "details": {}}),
-                true,
-            ),
-            (json!({"code": 404, "reason": "NotFound"}), true),
-            (
-                json!({"code": 404, "reason": "NotFound", "details": {"name": "p"}}),
-                false,
-            ),
-            (json!({"code": 405, "reason": "MethodNotAllowed"}), true),
-            (json!({"code": 409, "reason": "Conflict"}), false),
-        ] {
-            assert_eq!(
-                is_unserved(&answer(given.clone()), "p"),
-                expected,
-                "{given}"
-            );
-        }
+/// Notes that the API takes no status of a kind, and says so once.
+fn refused<K: Resource<DynamicType = ()>>(served: &Served, what: &str) -> Next {
+    if served.refuse() {
+        tracing::info!(
+            "{} get no status, because the fleet API {what}: apply the definitions of this version, unless they are Karmada's. \
+             What has no effect in a policy is told by events all the same",
+            K::plural(&())
+        );
     }
+    served.wait().map_or(Next::Done, Next::After)
 }
