@@ -144,7 +144,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     let metrics = telemetry::metrics()?;
     measures::describe();
     let shutdown = CancellationToken::new();
-    tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
+    muster_shared::clock::spawn(tasks::stop_on_signal(shutdown.clone()));
     let (ports, signal) = (ports(&settings), shutdown.child_token());
     // The refusal cancels the token of the agent, and a signal that of both.
     let own = shutdown.child_token();

@@ -8,12 +8,18 @@
 //! them. A step of the machine's clock (NTP, an operator) would end all of them at once. The
 //! monotonic clock tells how much time has passed; the calendar is followed by at most a tenth of
 //! that.
+//!
+//! A simulation runs several programs in one process and gives each a calendar of its own
+//! ([`with_calendar`]). Tasks read the calendar of the task that starts them by [`spawn`] or
+//! [`inherited`].
 
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The calendar is approached by one part of so many of the time that passes.
@@ -26,13 +32,67 @@ thread_local! {
     static CALENDAR: Cell<Option<fn() -> Timestamp>> = const { Cell::new(None) };
 }
 
+tokio::task_local! {
+    /// Calendar of the program that the running task belongs to; `None` for that of the thread.
+    static PROGRAM: Option<Calendar>;
+}
+
+/// The calendar of one program, in place of the machine's.
+#[derive(Clone)]
+pub struct Calendar(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Calendar {
+    /// A calendar that a function reads.
+    pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The calendar of the program that the running task belongs to, if it has one of its own.
+    fn of_program() -> Option<Self> {
+        PROGRAM.try_with(Clone::clone).ok().flatten()
+    }
+}
+
+impl Debug for Calendar {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Calendar").field(&(self.0)()).finish()
+    }
+}
+
 /// The calendar of this machine as it is. It may leap at any time: what is decided by times asks a
 /// [`Clock`].
-#[allow(clippy::disallowed_methods)] // the one place
 pub fn calendar() -> Timestamp {
+    let of_program = PROGRAM.try_with(|own| own.as_ref().map(|own| (own.0)()));
+    of_program.ok().flatten().unwrap_or_else(of_thread)
+}
+
+#[allow(clippy::disallowed_methods)] // the one place
+fn of_thread() -> Timestamp {
     CALENDAR
         .get()
         .map_or_else(Timestamp::now, |calendar| calendar())
+}
+
+/// Runs a program that has a calendar of its own, as have the tasks that it starts.
+pub fn with_calendar<F: Future>(
+    calendar: Calendar,
+    program: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    PROGRAM.scope(Some(calendar), program)
+}
+
+/// A task that reads the calendar of the task which calls this.
+pub fn inherited<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
+    PROGRAM.scope(Calendar::of_program(), task)
+}
+
+/// Starts a task of the program that the running task belongs to. In place of `tokio::spawn`, so
+/// that the task reads the program's calendar.
+pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    tokio::spawn(inherited(task))
 }
 
 /// Gives all programs that run on this thread another calendar, until the thread ends. A simulation
@@ -41,9 +101,10 @@ pub fn set_calendar_of_thread(calendar: fn() -> Timestamp) {
     CALENDAR.set(Some(calendar));
 }
 
-/// The clock.
+/// The clock. It follows the calendar of the program that makes it.
 #[derive(Debug)]
 pub struct Clock {
+    program: Option<Calendar>,
     last: Mutex<Reading>,
 }
 
@@ -59,6 +120,7 @@ struct Reading {
 impl Default for Clock {
     fn default() -> Self {
         Self {
+            program: Calendar::of_program(),
             last: Mutex::new(Reading {
                 wall: calendar(),
                 tick: Instant::now(),
@@ -72,7 +134,11 @@ impl Clock {
     /// This moment.
     pub fn now(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = last.next(calendar(), Instant::now());
+        let wall = self
+            .program
+            .as_ref()
+            .map_or_else(of_thread, |own| (own.0)());
+        let next = last.next(wall, Instant::now());
         if next.is_off && !last.is_off {
             tracing::warn!(
                 decided_by = %next.wall,
@@ -144,6 +210,20 @@ mod tests {
         });
         assert_eq!(told.join().unwrap(), at(1_000));
         assert!(calendar() > at(1_000));
+    }
+
+    #[tokio::test]
+    async fn tasks_and_clocks_of_a_program_read_its_calendar() {
+        let program = async {
+            let clock = Clock::default();
+            let task = spawn(async { (calendar(), spawn(async { calendar() }).await) });
+            let (outer, inner) = task.await.unwrap();
+            [calendar(), outer, inner.unwrap(), clock.now()].map(|time| time.as_second())
+        };
+        let own = Calendar::new(|| at(1_000));
+        assert_eq!(with_calendar(own, program).await, [1_000; 4]);
+        let plain = spawn(async { calendar() }).await.unwrap();
+        assert!(plain > at(1_000), "others read the machine's");
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
-use crate::clock::calendar;
+use crate::clock::{calendar, inherited};
 
 /// How many events may wait: what ten thousand workloads that move at once leave over, at two
 /// events each. About 4 MB when full.
@@ -200,7 +200,7 @@ impl Delivery {
         let known = known.filter(|known| known.at.elapsed() < REPEAT_WINDOW);
         self.under_way.insert(sameness, None);
         let (client, component) = (self.client.clone(), Arc::clone(&self.component));
-        self.writes.spawn(async move {
+        self.writes.spawn(inherited(async move {
             let reason = letter.reason.clone();
             let write = write(&client, &component, known, letter, times);
             let error = match timeout(DEADLINE, write).await {
@@ -211,7 +211,7 @@ impl Delivery {
             metrics::counter!("muster_events_dropped_total").increment(1);
             tracing::debug!(reason, error, "could not write an event");
             (sameness, None)
-        });
+        }));
     }
 
     /// A write came to its end.

@@ -8,6 +8,8 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::inherited;
+
 /// Error: a task ended before shutdown.
 #[derive(Debug, thiserror::Error)]
 #[error("task {name} ended: {reason}")]
@@ -46,7 +48,7 @@ impl Tasks {
 
     /// Starts a task that runs until shutdown.
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let id = self.set.spawn(task).id();
+        let id = self.set.spawn(inherited(task)).id();
         self.names.insert(id, name);
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
@@ -59,7 +61,7 @@ impl Tasks {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let id = self.last.spawn(task).id();
+        let id = self.last.spawn(inherited(task)).id();
         self.names.insert(id, name);
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }

@@ -81,7 +81,7 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let task = self.tasks.spawn(task).id();
+        let task = self.tasks.spawn(muster_shared::clock::inherited(task)).id();
         self.keys.insert(task, key.clone());
         let since = Instant::now();
         self.running.insert(key, Running { task, stop, since });

@@ -117,7 +117,7 @@ impl RollCall {
                 () = changed => continue,
                 _ = probe.tick() => {
                     let call = Arc::clone(&self);
-                    tokio::spawn(async move { call.probe().await });
+                    muster_shared::clock::spawn(async move { call.probe().await });
                     continue;
                 }
                 () = timer => {}
@@ -127,7 +127,7 @@ impl RollCall {
                 .unwrap_or_default();
             if confirm.len() >= MANY {
                 let call = Arc::clone(&self);
-                tokio::spawn(async move { call.ask_about_all(confirm).await });
+                muster_shared::clock::spawn(async move { call.ask_about_all(confirm).await });
             } else {
                 for name in confirm {
                     self.spawn(|call| async move {
@@ -146,7 +146,7 @@ impl RollCall {
         act: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) {
         let call = Arc::clone(self);
-        tokio::spawn(async move {
+        muster_shared::clock::spawn(async move {
             let _permit = Arc::clone(&call.reporters).acquire_owned().await;
             act(call).await;
         });

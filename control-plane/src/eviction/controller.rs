@@ -151,14 +151,14 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
         let wait = match controller.next() {
             Step::Evict(eviction) => {
                 let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
-                tokio::spawn(async move {
+                muster_shared::clock::spawn(async move {
                     let eviction = Arc::new(*eviction);
                     let work = evict(
                         Arc::clone(&controller),
                         Arc::clone(&fleet),
                         Arc::clone(&eviction),
                     );
-                    let outcome = settle(tokio::spawn(work)).await;
+                    let outcome = settle(muster_shared::clock::spawn(work)).await;
                     let mut meter = controller
                         .meter
                         .lock()

@@ -368,7 +368,7 @@ impl Templates {
             stop: stop.clone(),
         };
         if self.put(&kind, following) {
-            tokio::spawn(self.clone().attend(kind, informer, stop));
+            muster_shared::clock::spawn(self.clone().attend(kind, informer, stop));
         }
     }
 
@@ -376,7 +376,7 @@ impl Templates {
     /// started anew if it ends by itself, or whoever listens to it panics.
     async fn attend(self, kind: Arc<Kind>, informer: Informer<Template>, stop: CancellationToken) {
         let (templates, known, stopped) = (self.clone(), Arc::clone(&kind), stop.clone());
-        let running = tokio::spawn(async move {
+        let running = muster_shared::clock::spawn(async move {
             let listed = async {
                 informer.synced().await;
                 templates.tell_known(&known);

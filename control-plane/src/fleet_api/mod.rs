@@ -182,7 +182,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
     let metrics = telemetry::metrics()?;
     let shutdown = CancellationToken::new();
-    tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
+    muster_shared::clock::spawn(tasks::stop_on_signal(shutdown.clone()));
     let health = Health::default();
     let mut tasks = Tasks::new(shutdown.clone());
     if !settings.once {
@@ -243,7 +243,7 @@ pub async fn run(
     }
     health.expect(CERTIFICATES);
     health.expect(FLEET);
-    let following = tokio::spawn(gateway.follow(shutdown.clone()));
+    let following = muster_shared::clock::spawn(gateway.follow(shutdown.clone()));
     let mut program = Program {
         settings,
         keeper,

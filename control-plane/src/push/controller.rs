@@ -193,7 +193,7 @@ fn host(
     // Another server may be another cluster: its identity is compared before anything is applied.
     let gateway = fleet.gateway.beside("member", config.clone());
     let stop = fleet.shutdown.child_token();
-    let task = tokio::spawn(run(
+    let task = muster_shared::clock::spawn(run(
         Arc::clone(fleet),
         name.clone(),
         Arc::clone(&gateway),
@@ -351,7 +351,7 @@ fn renew(
         return;
     }
     let (fleet, cluster) = (Arc::clone(fleet), Arc::clone(cluster));
-    host.renewal = Some(tokio::spawn(async move {
+    host.renewal = Some(muster_shared::clock::spawn(async move {
         let renewed = timeout(RENEWAL, renewed(&fleet, &secret, &token, &member)).await;
         let problem = match renewed {
             Ok(Ok(())) => return,

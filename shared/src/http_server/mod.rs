@@ -82,7 +82,7 @@ pub(crate) async fn serve<H, F>(
                 }
             },
         };
-        tokio::spawn(server.clone().accept(stream, Arc::new(connections.enter())));
+        crate::clock::spawn(server.clone().accept(stream, Arc::new(connections.enter())));
     }
 }
 

@@ -177,7 +177,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         loop {
             while running.len() < workers.max(1) {
                 let Some(key) = self.take_due() else { break };
-                let handle = running.spawn(reconcile(key.clone()));
+                let handle = running.spawn(crate::clock::inherited(reconcile(key.clone())));
                 keys.insert(handle.id(), key);
             }
             let changed = self.inner.changed.notified();

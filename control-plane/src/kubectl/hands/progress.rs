@@ -274,7 +274,7 @@ pub(in crate::kubectl) fn watch<K: Followed>(
     let informer = Informer::new(api, Selection::everything());
     let changed = Arc::clone(changed);
     informer.on_change(move |_| changed.notify_one());
-    tokio::spawn(informer.clone().run(stop.clone()));
+    muster_shared::clock::spawn(informer.clone().run(stop.clone()));
     informer
 }
 

@@ -97,7 +97,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     ))?;
     let shutdown = CancellationToken::new();
     let until = shutdown.clone();
-    tokio::spawn(async move {
+    muster_shared::clock::spawn(async move {
         // Without the signal the program is ended by the system.
         if tokio::signal::ctrl_c().await.is_ok() {
             until.cancel();

@@ -245,14 +245,14 @@ impl Webhooks {
             for (lane, request, gone) in self.lock().due(Instant::now()) {
                 let of = Sent::new(lane, &request);
                 let sending = send(request);
-                let task = running.spawn(async move {
+                let task = running.spawn(crate::clock::inherited(async move {
                     tokio::select! {
                         () = gone.cancelled() => {
                             (Err(Fault::Connection("it is gone".to_owned())), 0)
                         }
                         outcome = sending => outcome,
                     }
-                });
+                }));
                 on_the_way.insert(task.id(), of);
             }
             let (id, outcome, weight) = tokio::select! {
