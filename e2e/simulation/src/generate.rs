@@ -158,7 +158,9 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
     let (process, api) = way(random, &site, replicas);
     let actor = Actor::Process(process.clone());
     let share = u16::try_from(random.between(20, 500)).unwrap_or(100);
-    match random.share(&[4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 2, 2, 1, 2, 2, 1]) {
+    match random.share(&[
+        4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 3, 1,
+    ]) {
         0 => FaultKind::Partition {
             actor,
             api,
@@ -208,6 +210,7 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
         14 => FaultKind::Short { actor, api, share },
         15 => FaultKind::Quota {
             api: Api::Member(site.name),
+            evicted: usize::try_from(random.between(1, 3)).unwrap_or(1),
         },
         16 => {
             let at_fleet = random.percent(50);
@@ -230,14 +233,33 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
             count: usize::try_from(random.between(1, 3)).unwrap_or(1),
             member: site.name,
         },
-        _ => {
-            let seconds = i64::try_from(random.between(1, 3_600)).unwrap_or(60);
-            let is_ahead = random.percent(50);
-            FaultKind::Clock {
-                offset: if is_ahead { seconds } else { -seconds },
-            }
-        }
+        18 => FaultKind::Clock {
+            offset: signed(random, 3_600),
+        },
+        19 => FaultKind::Skew {
+            process,
+            jump: signed(random, 3_600),
+            drift: if random.percent(50) {
+                signed(random, 100)
+            } else {
+                0
+            },
+        },
+        _ => FaultKind::ServerClock {
+            jump: signed(random, 3_600),
+            api: if random.percent(70) {
+                Api::Fleet
+            } else {
+                Api::Member(site.name)
+            },
+        },
     }
+}
+
+/// A number from 1 to `most`, or the negative of one.
+fn signed(random: &mut Random, most: u64) -> i64 {
+    let number = i64::try_from(random.between(1, most)).unwrap_or(1);
+    if random.percent(50) { number } else { -number }
 }
 
 /// A process and an API that it talks to.
@@ -273,6 +295,6 @@ mod tests {
             .flat_map(|seed| plan(seed, Scale::SMALL).faults)
             .map(|fault| fault.kind.name())
             .collect();
-        assert_eq!(kinds.len(), 19, "{kinds:?}");
+        assert_eq!(kinds.len(), 21, "{kinds:?}");
     }
 }

@@ -20,12 +20,13 @@
 //! cargo build --release -p muster-simulation
 //! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
 //! simulate sieve --jobs 2 # each write of a failover with a crash, each watch with a stale view
+//! simulate run --seed 7 # the digest of its history, by which two machines can be compared
 //! simulate draw --seed 7 | simulate plan --story # who did what
 //! ```
 //!
 //! # What the same history depends on
 //!
-//! One thread, tokio's paused clock, calendars that follow it ([`clock`]), and random numbers from
+//! One thread, tokio's paused clock, calendars that follow it ([`clock`]; each process has its own), and random numbers from
 //! the seed ([`random`]): `mad-turmoil` answers `getrandom` in place of the operating system, and
 //! with it the keys of hash maps and the order in which `select!` polls. It answers the clocks of
 //! the system as well, with 0, so that [`std::time::Instant`] stands still in these programs. Some
@@ -34,8 +35,6 @@
 //!
 //! # Where the world is kinder than the real one
 //!
-//! * All programs of the product read one calendar, which a fault of kind `clock` makes wrong for
-//!   all of them at once.
 //! * Requests have users and roles, and no TLS, certificates or tokens.
 //! * Admission webhooks are not asked; the policies that confine agents are.
 

@@ -1,7 +1,9 @@
 //! Runs one plan in this process, on a thread of its own, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,21 @@ pub struct Report {
     pub coverage: Coverage,
     /// Virtual milliseconds that passed.
     pub lasted: u64,
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hours = Duration::from_millis(self.lasted).as_secs_f64() / 3600.0;
+        writeln!(f, "digest {}", self.digest)?;
+        writeln!(f, "{} entries in {hours:.2} virtual hours", self.entries)?;
+        for (kind, count) in &self.faults {
+            writeln!(f, "  {kind}: {count}")?;
+        }
+        for violation in &self.violations {
+            writeln!(f, "violated: {}", violation.text)?;
+        }
+        Ok(())
+    }
 }
 
 /// A promise that was not kept.

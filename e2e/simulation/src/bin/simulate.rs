@@ -62,6 +62,15 @@ enum Task {
         #[arg(long)]
         story: bool,
     },
+    /// Runs one seed, and prints the digest of its history: the same on every machine.
+    Run {
+        /// The seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How large the plan is.
+        #[arg(long, default_value = "small")]
+        size: Named,
+    },
     /// Prints the plan of a seed.
     Draw {
         /// The seed.
@@ -160,6 +169,13 @@ fn main() -> anyhow::Result<ExitCode> {
                 out.flush()?;
             }
             println!("{}", serde_json::to_string(&report)?);
+        }
+        Task::Run { seed, size } => {
+            let (report, _) = run::run(plan_of(seed, size.scale()))?;
+            print!("{report}");
+            if !report.violations.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
         }
         Task::Draw { seed, size } => {
             let plan = plan_of(seed, size.scale());

@@ -1,6 +1,7 @@
 //! The world: API servers, members with kubelets, and the processes of the product, on one thread
 //! in virtual time.
 
+mod faults;
 mod member;
 mod process;
 mod rules;
@@ -10,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use jiff::SignedDuration;
 use kube::Client;
 use muster_shared::client::Profile;
 use muster_test_apiserver::{ApiServer, Options, Running, User};
@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::process::Supervised;
 use self::rules::rules;
 use crate::clock;
-use crate::faults::{Fault, FaultKind, Faults};
+use crate::faults::{Fault, Faults};
 use crate::history::{Actor, Api, Phase, Process, World as WorldEvent};
 use crate::network::{Line, Network, Users};
 use crate::oracle::{End, Suite};
@@ -169,79 +169,12 @@ impl World {
         self.wait(busy).await;
     }
 
-    fn begin(&self, fault: &Fault) {
-        self.recorder.world(WorldEvent::FaultBegins {
-            id: fault.id,
-            kind: fault.kind.name(),
-            detail: serde_json::to_value(&fault.kind).unwrap_or_default(),
-        });
-        if let FaultKind::Clock { offset } = fault.kind {
-            clock::set_offset(SignedDuration::from_secs(offset));
-        }
-        self.fail_nodes(&fault.kind, true);
-        self.network.faults().begin(self.plan.seed, fault);
-        if let Some(member) = separated(&fault.kind) {
-            self.recorder.world(WorldEvent::CutOff(member));
-        } else if let FaultKind::Down { member } = &fault.kind {
-            self.recorder.world(WorldEvent::Down(member.clone()));
-        }
-        self.network.changed();
-    }
-
-    /// Lets nodes fail, or work again.
-    fn fail_nodes(&self, kind: &FaultKind, fails: bool) {
-        let FaultKind::Nodes { member, count } = kind else {
-            return;
-        };
-        let Some(hands) = self.hands.get(member) else {
-            return;
-        };
-        for number in 1..=*count {
-            let (hands, node) = (hands.clone(), format!("{member}-node-{number}"));
-            // A node that the site does not have cannot fail.
-            tokio::spawn(async move {
-                let _ = if fails {
-                    hands.fail(&node).await
-                } else {
-                    hands.revive(&node).await
-                };
-            });
-        }
-    }
-
-    fn cease(&self, fault: &Fault) {
-        self.network.faults().end(fault.id);
-        self.fail_nodes(&fault.kind, false);
-        if matches!(fault.kind, FaultKind::Clock { .. }) {
-            clock::set_offset(SignedDuration::ZERO);
-        }
-        self.recorder.world(WorldEvent::FaultEnds { id: fault.id });
-        if let Some(member) = separated(&fault.kind) {
-            self.recorder.world(WorldEvent::Healed(member));
-        } else if let FaultKind::Down { member } = &fault.kind {
-            self.recorder.world(WorldEvent::Up(member.clone()));
-        }
-        self.network.changed();
-    }
-
     fn end(&self) -> End {
         End {
             at: clock::now(),
             objects: self.recorder.objects(),
             reachable: self.plan.sites.iter().map(|it| it.name.clone()).collect(),
         }
-    }
-}
-
-/// The member whose agent a fault separates from the fleet API.
-fn separated(kind: &FaultKind) -> Option<String> {
-    match kind {
-        FaultKind::Partition {
-            actor: Actor::Process(Process::Agent(name)),
-            api: Api::Fleet,
-            ..
-        } => Some(name.clone()),
-        _ => None,
     }
 }
 

@@ -8,12 +8,14 @@ use clap::{Args as _, FromArgMatches as _};
 use futures::future::BoxFuture;
 use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::settings::Settings;
+use muster_shared::clock::with_calendar;
 use muster_shared::settings::BindAddress;
 use muster_test_apiserver::User;
 use muster_test_fleet::harness::access::Account;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::history::{Actor, Api, Process, World};
 use crate::network::{Line, Network, Users};
 use crate::people::Site;
@@ -148,7 +150,8 @@ fn supervise(
             let line = Line::new(&network, Actor::Process(process.clone()), users);
             let recorder = network.recorder();
             recorder.world(World::Started(process.clone()));
-            let running = tokio::spawn(program(line.clone()));
+            let calendar = clock::calendar(&process);
+            let running = tokio::spawn(with_calendar(calendar, program(line.clone())));
             let abort = running.abort_handle();
             let mut pause = RESTART;
             let killed = tokio::select! {

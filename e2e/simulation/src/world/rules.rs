@@ -15,7 +15,7 @@ use crate::plan::Plan;
 pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
     let settings = parsed(&plan.flags)?;
     let (lag, clock_error) = plan.faults.iter().fold((0, 0), |(lag, error), fault| {
-        (lag.max(delay(fault)), error.max(offset(fault)))
+        (lag.max(delay(fault)), error.max(clock_error(fault)))
     });
     let default = Rules::default();
     Ok(Rules {
@@ -54,10 +54,14 @@ fn delay(fault: &Fault) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Seconds by which a fault makes a clock wrong.
-const fn offset(fault: &Fault) -> i64 {
-    match fault.kind {
-        FaultKind::Clock { offset } => offset.abs(),
-        _ => 0,
-    }
+/// Seconds by which a fault makes the calendar of a process wrong.
+fn clock_error(fault: &Fault) -> i64 {
+    let (jump, drift) = match &fault.kind {
+        FaultKind::Clock { offset } => (*offset, 0),
+        FaultKind::Skew { jump, drift, .. } => (*jump, *drift),
+        _ => (0, 0),
+    };
+    let lasts = i64::try_from(fault.until.saturating_sub(fault.from) / 1_000).unwrap_or(i64::MAX);
+    let drifted = lasts.saturating_mul(drift.abs()) / 1_000 + i64::from(drift != 0);
+    jump.abs().saturating_add(drifted)
 }
