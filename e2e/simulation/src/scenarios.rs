@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::faults::{Fault, FaultKind};
+use crate::faults::{Fault, FaultKind, Moment};
 use crate::history::{Actor, Api, Process};
-use crate::people::Site;
+use crate::people::{Act, Site, Step};
 use crate::plan::{Phases, Plan};
 
 /// One workload in one of two members, and the member that has it is cut off for ten minutes.
@@ -44,6 +44,170 @@ pub fn short_failover(seed: u64) -> Plan {
         fresh: 60_000,
     };
     plan
+}
+
+/// A workload in two members, which is scaled again and again, and every kind of fault, one after
+/// the other.
+pub fn every_fault(seed: u64) -> Plan {
+    let mut plan = quiet(seed, 2, 1);
+    let mut scaled = Value::Null;
+    for object in &mut plan.objects {
+        if object["kind"] == "PropagationPolicy" {
+            object["spec"]["placement"] =
+                json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
+        } else if object["kind"] == "Deployment" {
+            scaled = object.clone();
+        }
+    }
+    for (kind, number) in kinds().into_iter().zip(1_u64..) {
+        // Lists are read when a process begins.
+        let is_of_lists = matches!(kind, FaultKind::Short { .. } | FaultKind::Stale { .. });
+        plan.faults.push(fault(number, number, kind));
+        if is_of_lists {
+            plan.faults.push(fault(100 + number, number, crash()));
+        }
+        scaled["spec"]["replicas"] = json!(2 + number % 2);
+        plan.steps.push(Step {
+            id: number,
+            at: number * EACH + 5_000,
+            api: Api::Fleet,
+            act: Act::Apply {
+                object: scaled.clone(),
+            },
+        });
+    }
+    plan.phases = Phases {
+        busy: (kinds().len() as u64 + 2) * EACH,
+        calm: 400_000,
+        rest: 20_000,
+        fresh: 20_000,
+    };
+    plan
+}
+
+/// Milliseconds after which the next fault begins.
+const EACH: u64 = 25_000;
+
+/// A fault of the window with a number.
+const fn fault(id: u64, window: u64, kind: FaultKind) -> Fault {
+    Fault {
+        id,
+        from: window * EACH,
+        until: (window + 1) * EACH - 1_000,
+        kind,
+    }
+}
+
+/// Kills the control plane at its next write that is no lease.
+const fn crash() -> FaultKind {
+    FaultKind::Crash {
+        process: Process::ControlPlane(0),
+        nth: 1,
+        moment: Moment::BeforeSending,
+        of_all: false,
+    }
+}
+
+/// A fault of every kind.
+fn kinds() -> Vec<FaultKind> {
+    let actor = Actor::Process(Process::ControlPlane(0));
+    let agent = Process::Agent("m1".to_owned());
+    let (api, m1) = (Api::Fleet, Api::Member("m1".to_owned()));
+    let (share, plural) = (300, None);
+    vec![
+        FaultKind::Quota {
+            api: m1.clone(),
+            evicted: 2,
+        },
+        FaultKind::Skew {
+            process: agent.clone(),
+            jump: 60,
+            drift: 50,
+        },
+        FaultKind::ServerClock {
+            api: api.clone(),
+            jump: -60,
+        },
+        FaultKind::Clock { offset: 30 },
+        FaultKind::Refuse {
+            actor: actor.clone(),
+            api: api.clone(),
+            code: 500,
+            share,
+        },
+        FaultKind::LoseRequests {
+            actor: actor.clone(),
+            api: api.clone(),
+            share,
+        },
+        FaultKind::LoseAnswers {
+            actor: actor.clone(),
+            api: api.clone(),
+            share,
+        },
+        FaultKind::Slow {
+            actor: actor.clone(),
+            api: api.clone(),
+            delay: 500,
+        },
+        FaultKind::Lag {
+            actor: actor.clone(),
+            api: api.clone(),
+            lag: 2_000,
+            plural: plural.clone(),
+        },
+        FaultKind::Break {
+            actor: actor.clone(),
+            api: api.clone(),
+        },
+        FaultKind::Miss {
+            actor: actor.clone(),
+            api: api.clone(),
+            pause: 2_000,
+            plural,
+        },
+        FaultKind::Repeat {
+            actor: actor.clone(),
+            api: api.clone(),
+        },
+        FaultKind::Stale {
+            actor: actor.clone(),
+            api: api.clone(),
+        },
+        FaultKind::Garble {
+            actor: actor.clone(),
+            api: api.clone(),
+            share,
+        },
+        FaultKind::Short {
+            actor: actor.clone(),
+            api: api.clone(),
+            share,
+        },
+        FaultKind::Nonsense {
+            actor: Actor::Process(agent),
+            api: m1,
+            share,
+        },
+        FaultKind::Deny {
+            api: api.clone(),
+            plural: "works".to_owned(),
+            fails: true,
+        },
+        crash(),
+        FaultKind::Nodes {
+            member: "m2".to_owned(),
+            count: 1,
+        },
+        FaultKind::Down {
+            member: "m2".to_owned(),
+        },
+        FaultKind::Partition {
+            actor,
+            api,
+            silent: true,
+        },
+    ]
 }
 
 /// Workloads in members in which nothing goes wrong.

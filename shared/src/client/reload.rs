@@ -225,7 +225,7 @@ impl Gateway {
         };
         let mut changes = self.config.subscribe();
         let api = self.api;
-        tokio::spawn(async move {
+        crate::clock::spawn(async move {
             // Ends with the gateway, or with the last clone of the client.
             loop {
                 tokio::select! {

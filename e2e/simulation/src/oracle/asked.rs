@@ -132,7 +132,7 @@ fn early(scene: &Scene, since: Timestamp, seconds: i64) -> Option<String> {
         .saturating_add(SignedDuration::from_secs(seconds))
         .ok()?;
     // Times in objects are whole seconds.
-    let slack = scene.rules.clock_error + SignedDuration::from_secs(1);
+    let slack = scene.clock_error() + SignedDuration::from_secs(1);
     (scene.now + slack < due).then(|| format!("{:#} too early", due.duration_since(scene.now)))
 }
 

@@ -8,6 +8,7 @@
 //! ([`scene`]) that they ask.
 
 pub mod asked;
+mod clocks;
 pub mod copies;
 pub mod last_good;
 mod moves;

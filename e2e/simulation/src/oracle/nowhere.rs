@@ -132,7 +132,7 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
     }
     let late = objects::number(task.0, "/gracePeriodSeconds").is_some_and(|seconds| {
         objects::time(task.0, "/creationTimestamp").is_some_and(|created| {
-            scene.now + scene.rules.clock_error >= created + SignedDuration::from_secs(seconds)
+            scene.now + scene.clock_error() >= created + SignedDuration::from_secs(seconds)
         })
     });
     let sent = || {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::clocks::Clocks;
 use super::objects::{self, Binding, Cluster};
 use super::{End, Rules, Violation};
 use crate::history::{Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
@@ -41,6 +42,8 @@ pub struct Scene {
     recent: BTreeMap<Key, VecDeque<Former>>,
     /// Since when clusters have taints that evict.
     evicting: BTreeMap<String, Timestamp>,
+    /// How wrong clocks can be.
+    clocks: Clocks,
     /// When a person last changed something that placements depend on.
     wishes: BTreeMap<Wish, Timestamp>,
 }
@@ -97,6 +100,7 @@ impl Scene {
             disturbed: Timestamp::UNIX_EPOCH,
             recent: BTreeMap::new(),
             evicting: BTreeMap::new(),
+            clocks: Clocks::default(),
             wishes: BTreeMap::new(),
         }
     }
@@ -104,6 +108,7 @@ impl Scene {
     /// Takes note of an entry. Oracles see the state after it.
     pub fn apply(&mut self, entry: &Entry) {
         self.now = entry.at;
+        self.clocks.pass(entry.at);
         match &entry.event {
             Event::Request(request) => {
                 let is_refused = matches!(request.outcome, Outcome::Refused(403 | 422));
@@ -173,6 +178,7 @@ impl Scene {
 
     fn happen(&mut self, world: &World) {
         let now = self.now;
+        self.clocks.happen(world, now);
         match world {
             World::FaultBegins { id, .. } => {
                 self.faults.insert(*id);
@@ -234,6 +240,11 @@ impl Scene {
     pub fn is_refused(&self, key: &Key) -> bool {
         let at = self.refused.get(key);
         at.is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
+    }
+
+    /// The furthest that any clock of the control plane was ever wrong.
+    pub fn clock_error(&self) -> SignedDuration {
+        self.rules.clock_error.min(self.clocks.error())
     }
 
     /// A violation that the last entry completed.
