@@ -21,13 +21,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::decide::{Home, Rule, Verdict, homes, is_due, record, unhealthy};
+use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::rebalance::decide;
 use crate::rebalance::request::{Requested, Requests};
-use crate::scheduler::core::Decision;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::settings::FAILOVER;
 
@@ -257,7 +256,7 @@ impl Controller {
             return Ok(Next::Done);
         }
         let now = fleet.clock.now();
-        let mut due = BTreeMap::new();
+        let (mut due, mut waits) = (BTreeMap::new(), Vec::new());
         let (mut over, mut next) = (Vec::new(), None);
         for (name, left) in homes(binding.as_ref()) {
             let cluster = fleet.clusters.get(None, &name);
@@ -273,6 +272,7 @@ impl Controller {
                 }
                 Verdict::NotBefore(time, _) => {
                     next = next.into_iter().chain(time).min();
+                    waits.push(name);
                 }
                 Verdict::Over => over.push(name),
             }
@@ -284,13 +284,15 @@ impl Controller {
         if due.is_empty() {
             return Ok(later);
         }
-        let brought = match self.requests.anew(spec, binding.status()) {
-            Ok(Some(decision)) => gaining(spec, &decision, &due),
-            Ok(None) | Err(_) => Vec::new(),
+        let anew = self.requests.anew(spec, binding.status());
+        let brought = match anew
+            .as_ref()
+            .map(|it| course(spec, it.as_ref(), &due, &waits))
+        {
+            Ok(Course::Returns(names)) => names,
+            Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
+            Ok(Course::Stays) | Err(_) => return Ok(Next::After(AGAIN)),
         };
-        if brought.is_empty() {
-            return Ok(Next::After(AGAIN));
-        }
         // The end of a pause is told, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
         let mut touched = targets.chain(brought.iter().copied());
@@ -350,20 +352,6 @@ fn is_settled<B: Binding>(binding: &B) -> bool {
 fn is_moving(spec: &ResourceBindingSpec) -> bool {
     let mut tasks = spec.graceful_eviction_tasks.iter();
     tasks.any(|task| task.suppress_deletion != Some(true))
-}
-
-/// The clusters of `due` to which a new placement brings something.
-fn gaining<'a>(
-    spec: &ResourceBindingSpec,
-    decision: &Decision,
-    due: &'a BTreeMap<String, Timestamp>,
-) -> Vec<&'a str> {
-    let gains = |name: &&String| {
-        let mut after = decision.clusters.iter();
-        let after = after.find(|it| it.name == **name).map(|it| it.replicas);
-        after > spec.target(name).map(|it| it.replicas)
-    };
-    due.keys().filter(gains).map(String::as_str).collect()
 }
 
 /// Removes the record that a workload left clusters.

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::window::{Opening, opening};
 use crate::eviction::fleet_view::evicts;
+use crate::scheduler::core::Decision;
 use crate::settings::Settings;
 
 /// Rule by which a workload returns.
@@ -153,6 +154,51 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
         Some(Opening::At(time)) => Verdict::NotBefore(Some(time), Why::Closed),
         Some(Opening::Never) => Verdict::NotBefore(None, Why::NeverOpens),
     }
+}
+
+/// What a new placement would do for a workload that may return.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Course<'a> {
+    /// It brings something to these clusters.
+    Returns(Vec<&'a str>),
+    /// The workload has in these clusters what a new placement would give them.
+    IsHome(Vec<String>),
+    /// It brings nothing home.
+    Stays,
+}
+
+/// Judges a new placement; `decision` is `None` if it changes nothing. `due` are the clusters that
+/// the workload may return to, and `waits` those that it left and may not return to yet.
+pub fn course<'a>(
+    spec: &ResourceBindingSpec,
+    decision: Option<&Decision>,
+    due: &'a BTreeMap<String, Timestamp>,
+    waits: &[String],
+) -> Course<'a> {
+    let Some(decision) = decision else {
+        let there = due.keys().filter(|it| spec.target(it).is_some());
+        let there: Vec<String> = there.cloned().collect();
+        return if there.is_empty() {
+            Course::Stays
+        } else {
+            Course::IsHome(there)
+        };
+    };
+    let gains = |name: &str| {
+        let mut after = decision.clusters.iter();
+        let after = after.find(|it| it.name == name).map(|it| it.replicas);
+        after > spec.target(name).map(|it| it.replicas)
+    };
+    let brought: Vec<&str> = due
+        .keys()
+        .map(String::as_str)
+        .filter(|it| gains(it))
+        .collect();
+    // A new placement may use each cluster: one that has just come back gets nothing by the way.
+    if brought.is_empty() || waits.iter().any(|it| gains(it)) {
+        return Course::Stays;
+    }
+    Course::Returns(brought)
 }
 
 /// Returns why workloads do not return to a cluster now; `None` if it is healthy.

@@ -286,3 +286,75 @@ fn homes_are_read_from_the_annotations_of_a_binding() {
     .unwrap();
     assert_eq!(homes(&binding), BTreeMap::from([("m1".to_owned(), at(7))]));
 }
+
+#[test]
+fn a_return_brings_nothing_to_a_home_that_still_waits_and_ends_once_nothing_would_change() {
+    let placed = |clusters: &[(&str, i32)]| -> ResourceBindingSpec {
+        let clusters: Vec<_> = clusters
+            .iter()
+            .map(|(name, replicas)| json!({"name": name, "replicas": replicas}))
+            .collect();
+        let mut spec = spec("away", None);
+        spec.clusters = serde_json::from_value(json!(clusters)).unwrap();
+        spec
+    };
+    let returns = || Course::Returns(vec!["a"]);
+    let is_home = || Course::IsHome(vec!["a".to_owned()]);
+    for (what, before, after, waits, expected) in [
+        (
+            "home",
+            &[("away", 4)][..],
+            Some(&[("a", 4)][..]),
+            &["b"][..],
+            returns(),
+        ),
+        (
+            "home and elsewhere",
+            &[("away", 4)],
+            Some(&[("a", 2), ("c", 2)]),
+            &["b"],
+            returns(),
+        ),
+        (
+            "to both",
+            &[("away", 4)],
+            Some(&[("a", 2), ("b", 2)]),
+            &[],
+            returns(),
+        ),
+        // A cluster that has just come back gets nothing by the way.
+        (
+            "to one that waits",
+            &[("away", 4)],
+            Some(&[("a", 2), ("b", 2)]),
+            &["b"],
+            Course::Stays,
+        ),
+        (
+            "less of one that waits",
+            &[("b", 4)],
+            Some(&[("a", 2), ("b", 2)]),
+            &["b"],
+            returns(),
+        ),
+        (
+            "elsewhere",
+            &[("away", 4)],
+            Some(&[("c", 4)]),
+            &[],
+            Course::Stays,
+        ),
+        // Otherwise it would be placed in thought every minute, for ever.
+        ("at home already", &[("a", 4)], None, &["b"], is_home()),
+        ("away for good", &[("away", 4)], None, &[], Course::Stays),
+    ] {
+        let after = after.map(|it| Decision {
+            clusters: placed(it).clusters,
+            affinity_name: None,
+        });
+        let due = BTreeMap::from([("a".to_owned(), at(100))]);
+        let waits: Vec<String> = waits.iter().map(|it| (*it).to_owned()).collect();
+        let found = course(&placed(before), after.as_ref(), &due, &waits);
+        assert_eq!(found, expected, "{what}");
+    }
+}
