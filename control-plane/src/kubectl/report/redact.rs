@@ -87,7 +87,10 @@ fn walk(value: &mut Value) {
         Value::String(text) => {
             if text.contains("-----BEGIN") || holds_token(text) {
                 REDACTED.clone_into(text);
-            } else if text.len() > LONGEST {
+                return;
+            }
+            *text = without_users(text);
+            if text.len() > LONGEST {
                 text.truncate(text.floor_char_boundary(LONGEST));
                 text.push('…');
             }
@@ -103,6 +106,25 @@ fn is_number_like(value: &Value) -> bool {
 fn is_secret(key: &str) -> bool {
     let lower = key.to_lowercase();
     BODIES.contains(&key) || CREDENTIALS.iter().any(|it| lower.contains(it))
+}
+
+/// A text without the users and passwords of the addresses in it, such as that of a proxy.
+fn without_users(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        clean.push_str("://");
+        let ends = |it: char| it.is_whitespace() || matches!(it, '/' | '?' | '#' | '"' | '\'');
+        let host = part.find(ends).unwrap_or(part.len());
+        match part[..host].rfind('@') {
+            Some(at) => {
+                clean.push_str(REDACTED);
+                clean.push_str(&part[at..]);
+            }
+            None => clean.push_str(part),
+        }
+    }
+    clean
 }
 
 /// Whether somewhere in a text stands a JSON Web Token.
@@ -164,5 +186,23 @@ mod tests {
     fn a_text_as_long_as_a_file_is_cut() {
         let text = redact(json!({"message": "é".repeat(LONGEST)})).to_string();
         assert!(text.len() < LONGEST + 40, "{}", text.len());
+    }
+
+    #[test]
+    fn the_user_of_an_address_is_taken_out_and_the_address_stays() {
+        let text = redact(json!({
+            "spec": {"proxyURL": "http://muster:SECRET@proxy.example:3128/a@b"},
+            "message": "dial https://SECRET@one and http://a:SECRET@two: refused; ask x@example.com",
+        }))
+        .to_string();
+        assert!(!text.contains("SECRET"), "{text}");
+        for kept in [
+            "@proxy.example:3128/a@b",
+            "@one",
+            "@two: refused",
+            "ask x@example.com",
+        ] {
+            assert!(text.contains(kept), "{kept} in {text}");
+        }
     }
 }
