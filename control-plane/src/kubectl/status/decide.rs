@@ -91,6 +91,9 @@ pub(super) struct Report {
     /// Whether the clusters or the workloads are among that.
     #[serde(skip)]
     pub is_blind: bool,
+    /// Whether the record of a pause is among that.
+    #[serde(skip)]
+    pub may_be_paused: bool,
 }
 
 /// The control plane's leader.
@@ -164,12 +167,13 @@ pub(super) struct Expiry {
 
 impl Report {
     /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
-    /// is not well, else 0.
+    /// is not well or a pause of the fleet could not be read, else 0.
     pub(super) fn code(&self) -> u8 {
         let is_well = self.leader.acts
             && self.not_well.is_empty()
             && self.unknown == 0
             && self.paused.is_empty()
+            && !self.may_be_paused
             && self.expires.is_empty()
             && self.waiting.is_empty()
             && self.stranded.is_empty()
@@ -219,6 +223,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unplaced: Vec::new(),
         expires: expires(snapshot),
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
+        may_be_paused: snapshot.pause.is_err(),
         unread,
         pace,
     };

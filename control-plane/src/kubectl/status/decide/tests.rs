@@ -437,3 +437,11 @@ Deployment default/web   StoppedByThreshold   4m0s    -         m1 has a taint
 "
     );
 }
+
+#[test]
+fn a_pause_that_cannot_be_read_is_not_all_well() {
+    let mut snapshot = snapshot(well(), Vec::new());
+    assert_eq!(decide(&snapshot).code(), 0);
+    snapshot.pause = Err("get configmap: forbidden".to_owned());
+    assert_eq!(decide(&snapshot).code(), 1);
+}
