@@ -29,9 +29,9 @@
 //! One thread, tokio's paused clock, calendars that follow it ([`clock`]; each process has its
 //! own), and random numbers from the seed ([`random`]): `mad-turmoil` answers `getrandom` in place
 //! of the operating system, and with it the keys of hash maps and the order in which `select!`
-//! polls. It answers the clocks of the system as well, with 0, so that [`std::time::Instant`] stands still in these programs. Some
-//! libraries number what they make by counters of the process, so that each plan runs in a process
-//! of its own.
+//! polls. It answers the clocks of the system as well, with 0, so that [`std::time::Instant`]
+//! stands still in these programs. Some libraries number what they make by counters of the process,
+//! so that each plan runs in a process of its own.
 //!
 //! # Where the world is kinder than the real one
 //!
