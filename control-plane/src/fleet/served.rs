@@ -1,18 +1,18 @@
-//! Whether the fleet API takes a status of policies. Karmada's definition has no such subresource.
+//! Whether the fleet API takes the status of policies, and when it is asked again after it did not.
+//! Karmada's definition has no such subresource.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time until the first next attempt: definitions may be upgraded a little after this process.
-const FIRST: Duration = Duration::from_mins(1);
-/// Longest time until the next attempt, which it doubles up to.
-const LONGEST: Duration = Duration::from_hours(1);
-
 /// What the last write of a status found.
-#[derive(Debug, Default)]
-pub struct Served(Mutex<Option<Refused>>);
+#[derive(Debug)]
+pub struct Served {
+    first: Duration,
+    longest: Duration,
+    refused: Mutex<Option<Refused>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
@@ -20,25 +20,43 @@ struct Refused {
     wait: Duration,
 }
 
+impl Default for Served {
+    /// Asks again after a minute, then ever later, up to an hour: definitions may be upgraded a
+    /// little after this process.
+    fn default() -> Self {
+        Self::retrying(Duration::from_mins(1), Duration::from_hours(1))
+    }
+}
+
 impl Served {
+    /// Makes one that waits for `first` after a refusal, and twice as long after each further one,
+    /// up to `longest`.
+    pub const fn retrying(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            refused: Mutex::new(None),
+        }
+    }
+
     /// Time until a status may be written; `None` if it may be written now.
     pub fn wait(&self) -> Option<Duration> {
-        let refused = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let left = refused.map(|it| it.wait.saturating_sub(it.at.elapsed()));
         left.filter(|left| !left.is_zero())
     }
 
     /// Notes that no status is taken. Returns whether that is news.
     pub fn refuse(&self) -> bool {
-        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = refused.map_or(FIRST, |it| (it.wait * 2).min(LONGEST));
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = refused.map_or(self.first, |it| (it.wait * 2).min(self.longest));
         let at = Instant::now();
         refused.replace(Refused { at, wait }).is_none()
     }
 
     /// Notes that a status was taken. Returns whether none was taken before.
     pub fn accept(&self) -> bool {
-        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.take().is_some()
     }
 }

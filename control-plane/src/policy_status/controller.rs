@@ -3,7 +3,9 @@
 //! A change only has everything counted anew after a pause, so that a fleet in trouble costs each
 //! policy one write per pause at most, and the last state is always written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -34,13 +36,18 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// 5 s.
 const SHARE: u32 = 50;
 
+/// Shortest and longest back-off of a policy whose status cannot be written.
+const FAILED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+
 /// The one key of the queue: policies are counted together, since they see the same clusters.
 type All = ();
 
 /// State of the controller. All of it may be lost.
-#[derive(Default)]
 struct Statuses {
+    /// Whether the definition has a status. It may be upgraded a little after this process.
     served: Served,
+    /// Policies whose status could not be written, each with a back-off of its own.
+    failing: Mutex<HashMap<String, Served>>,
     /// Time before which nothing is counted.
     earliest: Mutex<Option<Instant>>,
 }
@@ -73,42 +80,95 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    let statuses = Arc::new(Statuses::default());
+    let statuses = Arc::new(Statuses {
+        served: Served::default(),
+        failing: Mutex::default(),
+        earliest: Mutex::default(),
+    });
     fleet.work(tasks, NAME, queue, 1, move |fleet, ()| {
         let statuses = Arc::clone(&statuses);
-        async move { statuses.update(&fleet).await }
+        async move { Ok::<_, Infallible>(statuses.update(&fleet).await) }
     });
 }
 
 impl Statuses {
-    async fn update(&self, fleet: &Fleet) -> Result<Next, ApiError> {
+    async fn update(&self, fleet: &Fleet) -> Next {
         if let Some(wait) = self.wait() {
-            return Ok(Next::After(wait));
+            return Next::After(wait);
         }
         let client = fleet.status_writer.turn().await;
-        let began = Instant::now();
-        let wanted = count(fleet);
-        let earliest = Instant::now() + (began.elapsed() * SHARE).max(PAUSE);
-        *self.earliest.lock().unwrap_or_else(PoisonError::into_inner) = Some(earliest);
         let api: Api<ClusterTaintPolicy> = Api::all(client);
+        let mut counting = Duration::ZERO;
         let mut next = Next::Done;
-        let mut failed = None;
-        for (policy, wanted) in wanted {
+        let began = Instant::now();
+        let mut clusters: Vec<Arc<Cluster>> = fleet.clusters.list();
+        clusters.sort_by_cached_key(|cluster| cluster.name_any());
+        let clusters: Vec<Sight<'_>> = clusters.iter().map(|it| Sight::of(it)).collect();
+        counting += began.elapsed();
+        let policies = fleet.taint_policies.list();
+        self.forget_all_but(&policies);
+        for policy in policies {
             // Another process may lead by now, or the API may take no status.
             if !fleet.leadership.is_current() || self.served.wait().is_some() {
                 break;
             }
-            match self.write(&api, &policy, &wanted).await {
-                Ok(Next::Done) => {}
-                Ok(other) => next = other,
-                // One that cannot be written keeps no other.
-                Err(error) => _ = failed.get_or_insert(error),
+            // Policies that are going away keep what they say.
+            if policy.metadata.deletion_timestamp.is_some() {
+                continue;
             }
+            let began = Instant::now();
+            let wanted = status(&policy, &clusters, fleet.clock.now());
+            counting += began.elapsed();
+            let other = self.write(&api, &policy, &wanted).await;
+            next = sooner(next, other);
+            // Counting thousands of clusters keeps no other task waiting.
+            tokio::task::yield_now().await;
         }
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(self.served.wait().map_or(next, Next::After)),
+        let earliest = Instant::now() + (counting * SHARE).max(PAUSE);
+        *self.earliest.lock().unwrap_or_else(PoisonError::into_inner) = Some(earliest);
+        self.served.wait().map_or(next, Next::After)
+    }
+
+    fn failing(&self) -> MutexGuard<'_, HashMap<String, Served>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_all_but(&self, policies: &[Arc<ClusterTaintPolicy>]) {
+        let mut failing = self.failing();
+        if !failing.is_empty() {
+            let names: HashSet<String> = policies.iter().map(|it| it.name_any()).collect();
+            failing.retain(|name, _| names.contains(name));
         }
+    }
+
+    /// Writes the status of a policy that can be written. One that cannot keeps no other.
+    async fn write(
+        &self,
+        api: &Api<ClusterTaintPolicy>,
+        policy: &ClusterTaintPolicy,
+        wanted: &ClusterTaintPolicyStatus,
+    ) -> Next {
+        let name = policy.name_any();
+        let wait = self.failing().get(&name).and_then(Served::wait);
+        if let Some(wait) = wait {
+            return Next::After(wait);
+        }
+        let error = match self.try_to_write(api, policy, wanted).await {
+            Ok(next) => {
+                self.failing().remove(&name);
+                return next;
+            }
+            Err(error) => error,
+        };
+        let mut failing = self.failing();
+        let (first, longest) = FAILED;
+        let failed = failing
+            .entry(name)
+            .or_insert_with(|| Served::retrying(first, longest));
+        if failed.refuse() {
+            tracing::warn!(%error, "a policy keeps an old status");
+        }
+        failed.wait().map_or(Next::Done, Next::After)
     }
 
     fn wait(&self) -> Option<Duration> {
@@ -118,7 +178,7 @@ impl Statuses {
         self.served.wait().max(pause)
     }
 
-    async fn write(
+    async fn try_to_write(
         &self,
         api: &Api<ClusterTaintPolicy>,
         policy: &ClusterTaintPolicy,
@@ -175,17 +235,15 @@ fn is_kept(stored: Option<&ClusterTaintPolicyStatus>, wanted: &ClusterTaintPolic
     })
 }
 
-/// Every policy with the status that it should have. Policies that are going away keep theirs.
-fn count(fleet: &Fleet) -> Vec<(Arc<ClusterTaintPolicy>, ClusterTaintPolicyStatus)> {
-    let mut clusters: Vec<Arc<Cluster>> = fleet.clusters.list();
-    clusters.sort_by_cached_key(|cluster| cluster.name_any());
-    let clusters: Vec<Sight<'_>> = clusters.iter().map(|it| Sight::of(it)).collect();
-    let now = fleet.clock.now();
-    let policies = fleet.taint_policies.list().into_iter();
-    let policies = policies.filter(|policy| policy.metadata.deletion_timestamp.is_none());
-    let decided = policies.map(|policy| {
-        let wanted = status(&policy, &clusters, now);
-        (policy, wanted)
-    });
-    decided.collect()
+/// The earlier of two times to come again. After a conflict the pause between two counts is long
+/// enough for the cache.
+fn sooner(one: Next, other: Next) -> Next {
+    let wait = |next| match next {
+        Next::Done => None,
+        Next::After(wait) => Some(wait),
+        Next::Again => Some(PAUSE),
+    };
+    let waits = [wait(one), wait(other)];
+    let soonest = waits.into_iter().flatten().min();
+    soonest.map_or(Next::Done, Next::After)
 }

@@ -91,8 +91,8 @@ pub fn status(
     let missing = missing(spec, &counted.types);
     let since = |kind: &str| {
         let known = known.unknown_conditions.iter();
-        let known = known.filter(|it| it.condition_type == kind);
-        known.filter_map(|it| it.since.clone()).next()
+        let mut known = known.filter(|it| it.condition_type == kind);
+        known.find_map(|it| it.since.clone())
     };
     let unknown_conditions = missing.iter().take(MOST_UNKNOWN).map(|kind| {
         let condition_type = cut(kind, MOST_BYTES).to_owned();

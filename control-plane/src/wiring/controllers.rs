@@ -47,7 +47,7 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("cluster", |it| cluster::start(it.fleet, it.tasks)),
     ("clustertaintpolicy", |it| taint::start(it.fleet, it.tasks)),
     ("policyStatus", |it| {
-        policy_status::start(it.fleet, it.tasks)
+        policy_status::start(it.fleet, it.tasks);
     }),
     ("taintmanager", |it| {
         let budget = it.budget();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus};
@@ -36,15 +36,12 @@ async fn taints_on(bench: &Bench, kind: &str) {
 /// Writes the condition Ready of a cluster, as its agent does.
 async fn is_ready(bench: &Bench, cluster: &str, status: &str) {
     let clusters: Api<Cluster> = bench.all();
-    let mut held = clusters.get_status(cluster).await.unwrap();
-    let known = held.status.get_or_insert_default();
-    let now = known.conditions[0].last_transition_time.0;
-    let ready = conditions::new("Ready", status, "Test", "", now);
-    conditions::set(&mut known.conditions, ready);
-    held.metadata.managed_fields = None;
-    held.metadata.resource_version = None;
+    let patch = json!({ "status": { "conditions": [{
+        "type": "Ready", "status": status, "reason": "Test", "message": "",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }] } });
     clusters
-        .replace_status(cluster, &PostParams::default(), &held)
+        .patch_status(cluster, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .unwrap();
 }

@@ -45,6 +45,7 @@ fn down() -> Value {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a table of cases
 fn a_policy_says_what_it_selects_what_matches_and_what_it_has_tainted() {
     let none = json!([]);
     let held = json!({ "taints": [{ "key": "down", "effect": "NoExecute", "heldBy": ["p"] }] });
