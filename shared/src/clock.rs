@@ -218,7 +218,7 @@ mod tests {
             let clock = Clock::default();
             let task = spawn(async { (calendar(), spawn(async { calendar() }).await) });
             let (outer, inner) = task.await.unwrap();
-            [calendar(), outer, inner.unwrap(), clock.now()].map(|time| time.as_second())
+            [calendar(), outer, inner.unwrap(), clock.now()].map(jiff::Timestamp::as_second)
         };
         let own = Calendar::new(|| at(1_000));
         assert_eq!(with_calendar(own, program).await, [1_000; 4]);
