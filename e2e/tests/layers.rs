@@ -106,8 +106,9 @@ const CONTROL_PLANE: Floors = &[
 
 /// Oracles know the history alone; faults and the network need each other's words.
 const SIMULATION: Floors = &[
-    &["clock"],
     &["history"],
+    &["clock"],
+    &["fault_kind"],
     &["oracle"],
     &["coverage"],
     &["people"],

@@ -3,7 +3,6 @@
 //! A fault is a part of the plan, with a number of its own and a generator of its own: leaving one
 //! out of a plan leaves the decisions of all others as they were.
 
-mod kind;
 mod refusal;
 mod verdict;
 
@@ -13,9 +12,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::kind::{FaultKind, Moment};
 pub use self::refusal::Refusal;
 pub use self::verdict::{Piece, Verdict, Way};
+pub use crate::fault_kind::{FaultKind, Moment};
 use crate::history::{Actor, Api, Verb};
 use crate::network::{Call, Kind};
 use crate::random::Random;

@@ -41,6 +41,7 @@
 pub mod child;
 pub mod clock;
 pub mod coverage;
+pub mod fault_kind;
 pub mod faults;
 pub mod found;
 pub mod generate;

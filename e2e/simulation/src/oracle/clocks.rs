@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::clock::Skew;
-use crate::faults::FaultKind;
+use crate::fault_kind::FaultKind;
 use crate::history::{Process, World};
 
 /// One part of so many of the time that passes is how far a clock follows a calendar that jumped.

@@ -219,7 +219,7 @@ impl FaultKind {
     }
 
     /// Whether it concerns watches of a kind.
-    pub(super) fn is_about(&self, kind: &str) -> bool {
+    pub(crate) fn is_about(&self, kind: &str) -> bool {
         match self {
             Self::Lag { plural, .. } | Self::Miss { plural, .. } => {
                 plural.as_ref().is_none_or(|plural| plural == kind)
@@ -229,7 +229,7 @@ impl FaultKind {
     }
 
     /// Whether it concerns the requests of a party to a server.
-    pub(super) fn concerns(&self, who: &Actor, server: &Api) -> bool {
+    pub(crate) fn concerns(&self, who: &Actor, server: &Api) -> bool {
         match self {
             Self::Partition { actor, api, .. }
             | Self::Refuse { actor, api, .. }
@@ -261,7 +261,7 @@ impl FaultKind {
     }
 
     /// Whether objects that are read may be others than there are.
-    pub(super) const fn distorts(&self) -> bool {
+    pub(crate) const fn distorts(&self) -> bool {
         matches!(
             self,
             Self::Garble { .. } | Self::Nonsense { .. } | Self::Short { .. }
@@ -289,7 +289,7 @@ impl FaultKind {
     }
 
     /// Whether it acts by its beginning alone, whatever is asked meanwhile.
-    pub(super) const fn acts_at_once(&self) -> bool {
+    pub(crate) const fn acts_at_once(&self) -> bool {
         matches!(
             self,
             Self::Partition { .. }
