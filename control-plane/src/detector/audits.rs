@@ -41,6 +41,8 @@ struct State {
     /// How often it was looked at in vain for the reason why a kind cannot be listed.
     looks: u32,
     told: BTreeSet<Finding>,
+    /// Whether the fleet was compared with the policy as it is now.
+    is_complete: bool,
 }
 
 impl Default for Audits {
@@ -61,17 +63,21 @@ impl Audits {
             changed,
             looks: 0,
             told: BTreeSet::new(),
+            is_complete: false,
         });
-        (state.changed, state.looks) = (changed, 0);
+        (state.changed, state.looks, state.is_complete) = (changed, 0, false);
         drop(states);
         self.queue.add(key);
     }
 
-    /// Returns the parts of a policy that had no effect when it was looked through last.
-    pub(super) fn findings(&self, key: &PolicyKey) -> Vec<Finding> {
+    /// Returns the parts of a policy that had no effect when it was looked through last, and
+    /// whether the fleet was looked at as well: it is not right after a change or a start.
+    pub(super) fn findings(&self, key: &PolicyKey) -> (Vec<Finding>, bool) {
         let states = self.lock();
-        let told = states.get(key).map(|state| &state.told);
-        told.into_iter().flatten().cloned().collect()
+        let Some(state) = states.get(key) else {
+            return (Vec::new(), false);
+        };
+        (state.told.iter().cloned().collect(), state.is_complete)
     }
 
     /// Forgets a policy that is gone.
@@ -116,12 +122,13 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
             policy: &policy,
         };
         found.extend(audit::missing(spec, scope, &facts));
-        let before = state.told.len();
+        let before = (state.told.len(), state.is_complete);
         state.told.retain(|finding| found.contains(finding));
-        if state.told.len() != before {
+        state.is_complete = !audit::is_unexplained(spec, scope, &facts);
+        if (state.told.len(), state.is_complete) != before {
             detector.reports.add(key.clone());
         }
-        if audit::is_unexplained(spec, scope, &facts) {
+        if !state.is_complete {
             next = Next::After(again(state.looks));
             state.looks = state.looks.saturating_add(1);
         } else if !found.is_empty() {

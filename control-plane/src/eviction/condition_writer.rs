@@ -11,11 +11,13 @@ use std::time::Duration;
 use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::client;
+use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::book::Book;
 use super::evictor::Key;
 use super::explain::{self, Note, Turn};
 use crate::fleet::Fleet;
@@ -29,89 +31,12 @@ const PATIENT: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause of a patient writer after each note: 100 a second, a tenth of what an API server takes.
 const PACE: Duration = Duration::from_millis(20);
-/// How long the reason why no cluster takes a workload may be out of date, while that there is none
-/// stays true: the numbers in it change with every report of any cluster.
-const STALE: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot explain the eviction of {key}: {}", client::brief(error))]
 struct Error {
     key: Key,
     error: Box<kube::Error>,
-}
-
-/// What is known of one workload: what is pending, and what came to an end and was not told yet.
-/// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
-/// and most have one entry.
-#[derive(Clone, Debug, Default)]
-struct Book(Vec<Entry>);
-
-#[derive(Clone, Debug)]
-struct Entry {
-    note: Note,
-    /// When it was written.
-    told: Option<Instant>,
-}
-
-impl Book {
-    /// Takes a note; says whether it is news.
-    fn take(&mut self, note: Note, now: Instant) -> bool {
-        match self.place(&note.cluster) {
-            Ok(at) => {
-                let known = &mut self.0[at];
-                let both_nowhere = matches!(
-                    (&known.note.turn, &note.turn),
-                    (Turn::Nowhere { .. }, Turn::Nowhere { .. })
-                );
-                let is_known = known.told.is_some_and(|told| {
-                    known.note == note || both_nowhere && now.duration_since(told) < STALE
-                });
-                if !is_known {
-                    *known = Entry { note, told: None };
-                }
-                !is_known
-            }
-            Err(at) => {
-                self.0.reserve_exact(1);
-                self.0.insert(at, Entry { note, told: None });
-                true
-            }
-        }
-    }
-
-    /// All notes.
-    fn notes(&self) -> Vec<Note> {
-        self.0.iter().map(|entry| entry.note.clone()).collect()
-    }
-
-    /// The notes that were not written yet.
-    fn untold(&self) -> impl Iterator<Item = &Note> {
-        let untold = self.0.iter().filter(|entry| entry.told.is_none());
-        untold.map(|entry| &entry.note)
-    }
-
-    /// These notes were written: what came to an end is forgotten.
-    fn told(&mut self, notes: &[Note], now: Instant) {
-        for note in notes {
-            let Ok(at) = self.place(&note.cluster) else {
-                continue;
-            };
-            if self.0[at].note != *note {
-                // There has been news since.
-                continue;
-            }
-            if note.is_pending() {
-                self.0[at].told.get_or_insert(now);
-            } else {
-                self.0.remove(at);
-            }
-        }
-    }
-
-    fn place(&self, cluster: &str) -> Result<usize, usize> {
-        self.0
-            .binary_search_by(|entry| entry.note.cluster.as_str().cmp(cluster))
-    }
 }
 
 /// Takes notes. Cheap to clone.
@@ -202,6 +127,10 @@ impl ConditionWriter {
         };
         let notes = book.notes();
         let before = &binding.status().conditions;
+        let known = conditions::get(before, explain::CONDITION);
+        if let Some(wait) = book.wait(known, Instant::now()) {
+            return Ok(Next::After(wait));
+        }
         if let Some(list) = explain::merge(before, &notes, fleet.clock.now()) {
             let patch = json!({
                 "metadata": {"resourceVersion": binding.meta().resource_version},
@@ -228,7 +157,7 @@ impl ConditionWriter {
         let mut books = self.lock();
         if let Some(book) = books.get_mut(&key) {
             book.told(&notes, Instant::now());
-            if book.0.is_empty() {
+            if book.is_empty() {
                 books.remove(&key);
             }
         }
@@ -277,53 +206,6 @@ mod tests {
     fn nowhere(cluster: &str, why: &str) -> Note {
         let (cause, why) = ("taint x:NoExecute".into(), why.into());
         note(cluster, Turn::Nowhere { cause, why })
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
-        let start = Instant::now();
-        let mut book = Book::default();
-        assert!(book.take(nowhere("m1", "3 are full"), start));
-        book.told(&book.notes(), start);
-        let mut written = Vec::new();
-        for second in 0..3_600 {
-            let now = start + Duration::from_secs(second);
-            if book.take(nowhere("m1", &format!("{second} are full")), now) {
-                written.push(second);
-                book.told(&book.notes(), now);
-            }
-        }
-        let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
-        assert_eq!(written, expected, "one every five minutes");
-        let queued = note("m1", Turn::Queued { cause: "x".into() });
-        assert!(book.take(queued.clone(), start), "another turn is news");
-        book.told(&book.notes(), start);
-        assert!(!book.take(queued, start), "the same is none");
-    }
-
-    #[test]
-    fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
-        let now = Instant::now();
-        let mut book = Book::default();
-        book.take(nowhere("m1", "full"), now);
-        book.take(nowhere("m2", "full"), now);
-        book.told(&book.notes(), now);
-        book.take(note("m1", Turn::Recovered), now);
-        let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&note("m1", Turn::Recovered)]);
-        assert_eq!(book.notes().len(), 2, "the condition speaks of both");
-        let written = book.notes();
-        book.take(nowhere("m1", "full"), now);
-        book.told(&written, now);
-        assert_eq!(
-            book.untold().count(),
-            1,
-            "what came meanwhile is written, too"
-        );
-        book.take(note("m1", Turn::Moved), now);
-        book.take(note("m2", Turn::Moved), now);
-        book.told(&book.notes(), now);
-        assert!(book.0.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -239,6 +239,14 @@ pub fn left(cluster: &str) -> String {
     format!("{LEFT}{cluster} for ")
 }
 
+/// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
+pub fn names_cluster(message: &str, cluster: &str) -> bool {
+    let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
+    message
+        .split(|symbol| !is_part(symbol))
+        .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
+}
+
 /// Clusters that a condition speaks of at most.
 const LONGEST_LIST: usize = 5;
 /// A condition's message may not be longer, in bytes (the schema's rule).

@@ -2,6 +2,7 @@
 
 pub mod any_binding;
 pub mod backlog;
+mod book;
 pub mod condition_writer;
 mod controller;
 pub mod drain;

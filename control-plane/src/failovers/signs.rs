@@ -9,7 +9,7 @@ use muster_shared::conditions;
 use super::cause::bounded;
 use crate::application_failover::history::History;
 use crate::eviction::any_binding::AnyBinding;
-use crate::eviction::explain::CONDITION;
+use crate::eviction::explain::{CONDITION, names_cluster};
 use crate::eviction::record::{Record, whole};
 use crate::fleet::binding::BindingKey;
 use crate::graceful_eviction::assess::runs_all;
@@ -167,14 +167,6 @@ fn stranding(binding: &AnyBinding) -> Option<Stranding> {
         reason: condition.reason.clone(),
         message: bounded(condition.message.clone(), LONGEST_MESSAGE),
     })
-}
-
-/// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
-fn names_cluster(message: &str, cluster: &str) -> bool {
-    let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
-    message
-        .split(|symbol| !is_part(symbol))
-        .any(|word| word.trim_end_matches('.') == cluster)
 }
 
 #[cfg(test)]

@@ -158,17 +158,25 @@ pub enum Nothing {
 }
 
 /// Returns the status of a policy of this generation; equal to `known` if there is nothing to
-/// write. `nothing` is asked for if nothing was counted.
+/// write. `nothing` is asked for if nothing was counted. `findings` are the parts without effect,
+/// and whether the fleet was looked at as well. As long as it was not, what is known of the same
+/// generation counts on: a process that has just started knows less than the one before it.
 pub fn status(
     known: Option<&PropagationStatus>,
     generation: Option<i64>,
     tally: &Tally,
     nothing: impl FnOnce() -> Nothing,
-    findings: &[Finding],
+    findings: (&[Finding], bool),
     now: Timestamp,
 ) -> PropagationStatus {
     let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
-    let observations = [ready(tally, nothing, now), effective(findings, now)];
+    let judged = conditions::get(known_conditions, EFFECTIVE)
+        .filter(|it| it.observed_generation == generation);
+    let effective = match (findings, judged) {
+        ((_, false), Some(judged)) => judged.clone(),
+        ((found, is_complete), _) => effective(found, is_complete, now),
+    };
+    let observations = [ready(tally, nothing, now), effective];
     let observations = observations.map(|it| Condition {
         observed_generation: generation,
         ..it
@@ -243,8 +251,13 @@ impl Tally {
     }
 }
 
-fn effective(findings: &[Finding], now: Timestamp) -> Condition {
+fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Condition {
     let Some(first) = findings.first() else {
+        if !is_complete {
+            let message = "what it names is compared with the fleet half a minute after a change";
+            let (status, reason) = (conditions::UNKNOWN, "NotJudgedYet");
+            return conditions::new(EFFECTIVE, status, reason, message, now);
+        }
         let (status, reason) = (conditions::TRUE, "AllPartsHaveEffect");
         return conditions::new(EFFECTIVE, status, reason, "", now);
     };

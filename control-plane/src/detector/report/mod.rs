@@ -7,7 +7,7 @@
 mod decide;
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::api::{Api, Patch};
@@ -20,6 +20,7 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::time::Instant;
 
 use self::decide::{Nothing, State, Tally};
 use super::controller::Detector;
@@ -32,12 +33,16 @@ use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
-use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::Standing;
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
 /// Time until a policy that has no resource is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// Longest time after a start in which a status that says something is left alone: some templates
+/// are tried again and again, and some kinds are never listed.
+const LONGEST_START: Duration = Duration::from_mins(1);
 /// Policies whose status is written at a time.
 const WORKERS: usize = 2;
 
@@ -48,6 +53,31 @@ pub(super) struct Reports {
     namespaced: Served,
     /// The same of ClusterPropagationPolicies.
     cluster: Served,
+    start: Mutex<Start>,
+}
+
+/// The time in which a process that has just begun to act looks at all templates.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    began: Option<Instant>,
+    quiet_since: Option<Instant>,
+    is_over: bool,
+}
+
+impl Start {
+    /// Takes in whether nothing waits to be looked at, and returns whether the start is over: when
+    /// nothing has waited for a while, or after [`LONGEST_START`].
+    fn see(&mut self, is_quiet: bool, now: Instant) -> bool {
+        let began = *self.began.get_or_insert(now);
+        if is_quiet {
+            self.quiet_since.get_or_insert(now);
+        } else {
+            self.quiet_since = None;
+        }
+        let is_quiet = self.quiet_since.is_some_and(|since| now - since >= BATCH);
+        self.is_over |= is_quiet || now - began >= LONGEST_START;
+        self.is_over
+    }
 }
 
 impl Default for Reports {
@@ -56,11 +86,16 @@ impl Default for Reports {
             queue: Queue::new("policy status"),
             namespaced: Served::default(),
             cluster: Served::default(),
+            start: Mutex::default(),
         }
     }
 }
 
 impl Reports {
+    fn start(&self) -> MutexGuard<'_, Start> {
+        self.start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has the status of a policy written soon.
     pub(super) fn add(&self, policy: PolicyKey) {
         self.queue.add_after(policy, BATCH);
@@ -101,11 +136,23 @@ impl Detector {
         let tally = self.tally(key);
         let known = policy.status();
         let generation = policy.metadata().generation;
-        let findings = self.audits.findings(key);
+        // What a process that has just started does not know yet is no news.
+        let is_told = known.is_some_and(|it| it.observed_generation == generation);
+        if is_told && !self.has_looked_at_all() {
+            return Ok(Next::After(BATCH));
+        }
+        let (findings, is_complete) = self.audits.findings(key);
         let nothing = || self.nothing(&policy);
         let is_empty = tally.is_empty();
         let now = self.fleet.clock.now();
-        let wanted = decide::status(known, generation, &tally, nothing, &findings, now);
+        let wanted = decide::status(
+            known,
+            generation,
+            &tally,
+            nothing,
+            (&findings, is_complete),
+            now,
+        );
         let next = if known == Some(&wanted) {
             Next::Done
         } else {
@@ -118,6 +165,22 @@ impl Detector {
         } else {
             next
         })
+    }
+
+    /// Whether each template was looked at since this process began to act, as far as can be told:
+    /// before that it is not known of which no binding can be made.
+    fn has_looked_at_all(&self) -> bool {
+        let mut start = self.reports.start();
+        let now = Instant::now();
+        let pending = |kind: &Arc<Kind>| {
+            matches!(
+                self.fleet.templates.standing(kind),
+                Standing::Sought | Standing::Unlisted
+            )
+        };
+        let is_quiet =
+            self.templates.is_empty() && !self.fleet.templates.kinds().iter().any(pending);
+        start.see(is_quiet, now)
     }
 
     /// Counts the resources of a policy.
@@ -158,10 +221,11 @@ impl Detector {
                 is_listed = false;
                 continue;
             };
-            let mut selected = templates
+            let selected = templates
                 .into_iter()
                 .filter(|(key, template)| selects(policy, Subject::of(key, template)));
-            if let Some((key, template)) = selected.next() {
+            // The first by name, so that each process tells the same one.
+            if let Some((key, template)) = selected.min_by(|(a, _), (b, _)| a.cmp(b)) {
                 return self.why_not(policy, &key, &template);
             }
         }
@@ -259,4 +323,37 @@ fn refused<K: Resource<DynamicType = ()>>(served: &Served, what: &str) -> Next {
         );
     }
     served.wait().map_or(Next::Done, Next::After)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_over_when_nothing_has_waited_for_a_while_or_at_the_latest_after_a_minute() {
+        let began = Instant::now();
+        let seconds = |it| began + Duration::from_secs(it);
+        for (what, seen, expected) in [
+            ("at once", &[(true, 0)][..], false),
+            ("quiet for long enough", &[(true, 0), (true, 2)], true),
+            ("something came", &[(true, 0), (false, 1), (true, 2)], false),
+            (
+                "it was over before",
+                &[(true, 0), (true, 2), (false, 3)],
+                true,
+            ),
+            ("never quiet", &[(false, 0), (false, 59)], false),
+            (
+                "never quiet, for a minute",
+                &[(false, 0), (false, 60)],
+                true,
+            ),
+        ] {
+            let mut start = Start::default();
+            let found = seen
+                .iter()
+                .map(|(quiet, at)| start.see(*quiet, seconds(*at)));
+            assert_eq!(found.last(), Some(expected), "{what}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use muster_shared::taints::{self, is_drain};
 use super::{ClusterNote, Evictor, Key, Now};
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::{Depth, Slot};
-use crate::eviction::explain::{CONDITION, Note, Turn};
+use crate::eviction::explain::{CONDITION, Note, Turn, names_cluster};
 use crate::eviction::fleet_view::evicts;
 use crate::eviction::judge::{Cause, Judgement};
 use crate::eviction::rate::Band;
@@ -296,12 +296,4 @@ fn untold(binding: &AnyBinding) -> Option<Note> {
     let record = Record::read(binding.meta().annotations.as_ref())?;
     let told = record.is_told(&binding.status().conditions);
     (!told).then(|| record.note())
-}
-
-/// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
-pub(super) fn names_cluster(message: &str, cluster: &str) -> bool {
-    let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
-    message
-        .split(|symbol| !is_part(symbol))
-        .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
 }

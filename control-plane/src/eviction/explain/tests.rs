@@ -249,3 +249,17 @@ fn a_condition_names_five_clusters_and_counts_the_others() {
         assert!(condition.message.ends_with(ending), "{}", condition.message);
     }
 }
+
+#[test]
+fn a_message_names_a_cluster_and_not_one_whose_name_begins_or_ends_with_it() {
+    for (message, expected) in [
+        ("left m1 for m2 (Directly)", true),
+        ("it stays on m1.", true),
+        ("left m1, m3", true),
+        ("left eu.m1 for m10", false),
+        ("left m1.eu for m-m1", false),
+    ] {
+        let found = names_cluster(message, "m1");
+        assert_eq!(found, expected, "{message}");
+    }
+}

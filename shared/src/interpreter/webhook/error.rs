@@ -135,7 +135,7 @@ impl Pending {
         K: Clone + Eq + Hash + fmt::Debug + Send + 'static,
     {
         let queue = queue.clone();
-        tokio::spawn(async move {
+        crate::clock::spawn(async move {
             self.answered().await;
             queue.add(key);
         });

@@ -41,7 +41,14 @@ fn decide(
         tally.take(binding);
     }
     let nothing = || Nothing::NotThere;
-    status(known, Some(3), &tally, nothing, findings, at(second))
+    status(
+        known,
+        Some(3),
+        &tally,
+        nothing,
+        (findings, true),
+        at(second),
+    )
 }
 
 /// `Ready` and `Effective` of a status, as status and reason.
@@ -161,7 +168,14 @@ fn a_policy_without_resources_says_why() {
         ),
         (Nothing::NotListed, "Ready=Unknown NotListed", "listed"),
     ] {
-        let status = status(None, None, &Tally::default(), || nothing, &[], at(1));
+        let status = status(
+            None,
+            None,
+            &Tally::default(),
+            || nothing,
+            (&[], true),
+            at(1),
+        );
         assert_eq!(told(&status)[0], expected);
         assert!(status.conditions[0].message.contains(part));
         assert_eq!(status.selected, 0);
@@ -210,8 +224,43 @@ fn a_template_without_a_binding_counts_as_refused() {
         name: "settings".to_owned(),
     };
     tally.refuse(&template, "an override policy is missing");
-    let status = status(None, None, &tally, || Nothing::NotThere, &[], at(1));
+    let status = status(None, None, &tally, || Nothing::NotThere, (&[], true), at(1));
     assert_eq!((status.selected, status.refused), (1, 1));
     assert_eq!(status.reasons[0].reason, "NotPropagated");
     assert_eq!(status.reasons[0].example, "ConfigMap shop/settings");
+}
+
+#[test]
+fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
+    let finding = |note: &str| Finding {
+        reason: "NothingSelected",
+        note: note.to_owned(),
+    };
+    let (both, one) = ([finding("a"), finding("b")], [finding("a")]);
+    let well = [binding("a", &["m1"], &[])];
+    let mut tally = Tally::default();
+    tally.take(&well[0]);
+    let told = |known, generation, findings: (&[Finding], bool)| {
+        let nothing = || Nothing::NotThere;
+        let status = status(known, Some(generation), &tally, nothing, findings, at(9));
+        let effective = conditions::get(&status.conditions, EFFECTIVE).cloned();
+        effective.map(|it| format!("{} {}", it.status, it.message))
+    };
+    let known = decide(None, &well, &both, 1);
+    let known = Some(&known);
+    for (what, generation, findings, expected) in [
+        ("nothing is judged yet", 3, (&[][..], false), "False a; b"),
+        ("a part is judged", 3, (&one[..], false), "False a; b"),
+        ("all is judged", 3, (&one[..], true), "False a"),
+        ("and well", 3, (&[][..], true), "True "),
+        ("it was edited", 4, (&one[..], false), "False a"),
+    ] {
+        assert_eq!(
+            told(known, generation, findings).as_deref(),
+            Some(expected),
+            "{what}"
+        );
+    }
+    let edited = told(known, 4, (&[], false)).unwrap();
+    assert!(edited.starts_with("Unknown "), "{edited}");
 }

@@ -321,20 +321,6 @@ fn what_waits_is_told_when_too_many_clusters_fail() {
 }
 
 #[test]
-fn a_message_names_a_cluster_and_not_one_whose_name_begins_or_ends_with_it() {
-    for (message, expected) in [
-        ("left m1 for m2 (Directly)", true),
-        ("it stays on m1.", true),
-        ("left m1, m3", true),
-        ("left eu.m1 for m10", false),
-        ("left m1.eu for m-m1", false),
-    ] {
-        let found = super::super::explaining::names_cluster(message, "m1");
-        assert_eq!(found, expected, "{message}");
-    }
-}
-
-#[test]
 fn what_stops_evictions_is_a_warning_to_the_cluster() {
     for (reason, severity) in [
         ("EvictionStopped", EventType::Warning),

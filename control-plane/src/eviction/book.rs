@@ -1,0 +1,233 @@
+//! What is known of the evictions of one workload, and what of it was written.
+
+use std::time::Duration;
+
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use tokio::time::Instant;
+
+use super::explain::{self, Note, Turn};
+
+/// How long the reason why no cluster takes a workload may be out of date, while that there is none
+/// stays true: the numbers in it change with every report of any cluster.
+const STALE: Duration = Duration::from_mins(5);
+/// How long a process that has just begun to act leaves alone what was said of a workload before,
+/// when all it knows itself is that the workload waits for the rate.
+const LONGEST_START: Duration = Duration::from_mins(1);
+
+/// What is known of one workload: what is pending, and what came to an end and was not told yet.
+/// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
+/// and most have one entry.
+#[derive(Clone, Debug, Default)]
+pub struct Book(Vec<Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    note: Note,
+    /// When it was written.
+    told: Option<Instant>,
+    /// When it was taken, if this process knew nothing of the workload on the cluster before.
+    first: Option<Instant>,
+}
+
+impl Book {
+    /// Takes a note; says whether it is news.
+    pub fn take(&mut self, note: Note, now: Instant) -> bool {
+        match self.place(&note.cluster) {
+            Ok(at) => {
+                let known = &mut self.0[at];
+                let both_nowhere = matches!(
+                    (&known.note.turn, &note.turn),
+                    (Turn::Nowhere { .. }, Turn::Nowhere { .. })
+                );
+                let is_known = known.told.is_some_and(|told| {
+                    known.note == note || both_nowhere && now.duration_since(told) < STALE
+                });
+                if !is_known {
+                    *known = Entry {
+                        note,
+                        told: None,
+                        first: None,
+                    };
+                }
+                !is_known
+            }
+            Err(at) => {
+                self.0.reserve_exact(1);
+                let entry = Entry {
+                    note,
+                    told: None,
+                    first: Some(now),
+                };
+                self.0.insert(at, entry);
+                true
+            }
+        }
+    }
+
+    /// All notes.
+    pub fn notes(&self) -> Vec<Note> {
+        self.0.iter().map(|entry| entry.note.clone()).collect()
+    }
+
+    /// The notes that were not written yet.
+    pub fn untold(&self) -> impl Iterator<Item = &Note> {
+        let untold = self.0.iter().filter(|entry| entry.told.is_none());
+        untold.map(|entry| &entry.note)
+    }
+
+    /// How long what the condition says is left alone: a process that has just begun to act knows
+    /// that a workload waits for the rate before it knows what was known of it, and that is
+    /// written on the binding.
+    pub fn wait(&self, known: Option<&Condition>, now: Instant) -> Option<Duration> {
+        let known = known.filter(|it| it.status == conditions::TRUE)?;
+        let mut untold = self.0.iter().filter(|entry| entry.told.is_none());
+        let is_said = |entry: &Entry| {
+            let Note { cluster, turn } = &entry.note;
+            let is_new =
+                (entry.first).is_some_and(|since| now.duration_since(since) < LONGEST_START);
+            is_new
+                && matches!(turn, Turn::Queued { .. })
+                && explain::names_cluster(&known.message, cluster)
+        };
+        let since = self.0.iter().filter_map(|entry| entry.first).min()?;
+        let wait = LONGEST_START.checked_sub(now.duration_since(since))?;
+        untold.all(is_said).then_some(wait)
+    }
+
+    /// These notes were written: what came to an end is forgotten.
+    pub fn told(&mut self, notes: &[Note], now: Instant) {
+        for note in notes {
+            let Ok(at) = self.place(&note.cluster) else {
+                continue;
+            };
+            if self.0[at].note != *note {
+                // There has been news since.
+                continue;
+            }
+            if note.is_pending() {
+                self.0[at].told.get_or_insert(now);
+            } else {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn place(&self, cluster: &str) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|entry| entry.note.cluster.as_str().cmp(cluster))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(cluster: &str, turn: Turn) -> Note {
+        Note {
+            cluster: cluster.into(),
+            turn,
+        }
+    }
+
+    fn nowhere(cluster: &str, why: &str) -> Note {
+        let (cause, why) = ("taint x:NoExecute".into(), why.into());
+        note(cluster, Turn::Nowhere { cause, why })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
+        let start = Instant::now();
+        let mut book = Book::default();
+        assert!(book.take(nowhere("m1", "3 are full"), start));
+        book.told(&book.notes(), start);
+        let mut written = Vec::new();
+        for second in 0..3_600 {
+            let now = start + Duration::from_secs(second);
+            if book.take(nowhere("m1", &format!("{second} are full")), now) {
+                written.push(second);
+                book.told(&book.notes(), now);
+            }
+        }
+        let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
+        assert_eq!(written, expected, "one every five minutes");
+        let queued = note("m1", Turn::Queued { cause: "x".into() });
+        assert!(book.take(queued.clone(), start), "another turn is news");
+        book.told(&book.notes(), start);
+        assert!(!book.take(queued, start), "the same is none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fresh_process_leaves_what_was_said_until_it_has_judged_anew_or_a_minute_is_over() {
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let queued = |cluster| note(cluster, Turn::Queued { cause: "x".into() });
+        let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
+        let stranded = said(&[nowhere("m1", "full")]);
+        for (what, known, notes, second, expected) in [
+            ("it was said", &stranded, vec![queued("m1")], 1, Some(59)),
+            ("for long", &stranded, vec![queued("m1")], 60, None),
+            ("of another", &stranded, vec![queued("m2")], 1, None),
+            (
+                "of one",
+                &stranded,
+                vec![queued("m1"), queued("m2")],
+                1,
+                None,
+            ),
+            ("nothing", &None, vec![queued("m1")], 1, None),
+            (
+                "it is over",
+                &said(&[note("m1", Turn::Recovered)]),
+                vec![queued("m1")],
+                1,
+                None,
+            ),
+            ("judged", &stranded, vec![nowhere("m1", "gone")], 1, None),
+            (
+                "judged, then queued",
+                &stranded,
+                vec![nowhere("m1", "full"), queued("m1")],
+                1,
+                None,
+            ),
+        ] {
+            let mut book = Book::default();
+            for note in notes {
+                book.take(note, start);
+            }
+            let wait = book.wait(known.as_ref(), later(second));
+            assert_eq!(wait.map(|it| it.as_secs()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        book.take(nowhere("m1", "full"), now);
+        book.take(nowhere("m2", "full"), now);
+        book.told(&book.notes(), now);
+        book.take(note("m1", Turn::Recovered), now);
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&note("m1", Turn::Recovered)]);
+        assert_eq!(book.notes().len(), 2, "the condition speaks of both");
+        let written = book.notes();
+        book.take(nowhere("m1", "full"), now);
+        book.told(&written, now);
+        assert_eq!(
+            book.untold().count(),
+            1,
+            "what came meanwhile is written, too"
+        );
+        book.take(note("m1", Turn::Moved), now);
+        book.take(note("m2", Turn::Moved), now);
+        book.told(&book.notes(), now);
+        assert!(book.0.is_empty());
+    }
+}
