@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::stream;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
@@ -92,9 +92,8 @@ impl Carried {
                 _ = changes.changed() => continue,
             };
             let piece = frame.ok().and_then(|frame| frame.into_data().ok())?;
-            self.is_listing &= !contains(&piece, END_OF_LIST);
-            let faults = self.network.faults();
-            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api) {
+            let piece = self.shortened(piece);
+            if !piece.is_empty() {
                 break piece;
             }
         };
@@ -120,10 +119,29 @@ impl Carried {
     }
 }
 
+impl Carried {
+    /// Events of a watch without those objects of its list that a fault leaves out. Small lists are
+    /// one piece together with the event that ends them.
+    fn shortened(&mut self, piece: Bytes) -> Bytes {
+        if !self.is_listing {
+            return piece;
+        }
+        let faults = self.network.faults();
+        let mut kept = BytesMut::with_capacity(piece.len());
+        for event in piece.split_inclusive(|byte| *byte == b'\n') {
+            self.is_listing &= !contains(event, END_OF_LIST);
+            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api) {
+                kept.extend_from_slice(event);
+            }
+        }
+        kept.freeze()
+    }
+}
+
 /// In the event that ends the list of a watch.
 const END_OF_LIST: &[u8] = b"k8s.io/initial-events-end";
 
-fn contains(piece: &Bytes, part: &[u8]) -> bool {
+fn contains(piece: &[u8], part: &[u8]) -> bool {
     piece.windows(part.len()).any(|it| it == part)
 }
 
