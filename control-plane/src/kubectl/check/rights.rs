@@ -21,6 +21,8 @@ pub(super) struct Right {
     pub resource: &'static str,
     pub namespace: String,
     pub name: String,
+    /// Whether a patch can be replaced by an update of what was read.
+    is_replaceable: bool,
 }
 
 impl Right {
@@ -31,7 +33,35 @@ impl Right {
             resource,
             namespace: String::new(),
             name: String::new(),
+            is_replaceable: false,
         }
+    }
+
+    /// The right to patch, or to read and update instead: the roles that Karmada's own command
+    /// gives to an agent have only those two for some resources, and the agent makes do with them.
+    fn patch(group: &'static str, resource: &'static str) -> Self {
+        Self {
+            is_replaceable: true,
+            ..Self::new("patch", group, resource)
+        }
+    }
+
+    /// The rights that do for this one if it is missing; none if nothing does.
+    fn instead(&self) -> Vec<Self> {
+        if !self.is_replaceable {
+            return Vec::new();
+        }
+        let whole = self.resource.split_once('/');
+        let read = Self {
+            verb: "get",
+            resource: whole.map_or(self.resource, |(resource, _)| resource),
+            ..self.clone()
+        };
+        let write = Self {
+            verb: "update",
+            ..self.clone()
+        };
+        vec![read, write]
     }
 
     #[must_use]
@@ -119,10 +149,10 @@ pub(super) fn of_control_plane() -> Vec<Right> {
 pub(super) fn of_agent(cluster: &str) -> Vec<Right> {
     let namespace = execution_namespace(cluster);
     vec![
-        Right::new("patch", "cluster.karmada.io", "clusters/status").within("", cluster),
-        Right::new("patch", "coordination.k8s.io", "leases").within(CLUSTER_NAMESPACE, cluster),
+        Right::patch("cluster.karmada.io", "clusters/status").within("", cluster),
+        Right::patch("coordination.k8s.io", "leases").within(CLUSTER_NAMESPACE, cluster),
         Right::new("list", "work.karmada.io", "works").within(&namespace, ""),
-        Right::new("patch", "work.karmada.io", "works/status").within(&namespace, ""),
+        Right::patch("work.karmada.io", "works/status").within(&namespace, ""),
     ]
 }
 
@@ -130,20 +160,15 @@ pub(super) fn of_agent(cluster: &str) -> Vec<Right> {
 pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -> Findings {
     let mut found = Vec::new();
     for account in accounts {
-        let reviews = stream::iter(rights).map(|right| async move {
-            let review = json!({
+        let review = |right: &Right| {
+            let attributes = right.attributes();
+            json!({
                 "apiVersion": "authorization.k8s.io/v1",
                 "kind": "SubjectAccessReview",
-                "spec": {"user": account.user, "groups": account.groups, "resourceAttributes": right.attributes()},
-            });
-            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let answer = asker.post::<Value>(path, &review).await?;
-            Ok::<_, Refusal>((right, answer["status"]["allowed"] == true))
-        });
-        let answers: Vec<_> = reviews.buffered(AT_ONCE).collect().await;
-        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let lacking = answers.into_iter().filter(|(_, allowed)| !allowed);
-        let lacking = lacking.map(|(right, _)| right.clone()).collect();
+                "spec": {"user": account.user, "groups": account.groups, "resourceAttributes": attributes},
+            })
+        };
+        let lacking = lacking(asker, "subjectaccessreviews", rights, &review).await?;
         found.push((account.user.clone(), lacking));
     }
     Ok(found)
@@ -151,20 +176,44 @@ pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -
 
 /// Asks which of these rights the account lacks that asks.
 pub(super) async fn ask_own(asker: &Asker, rights: &[Right]) -> Answer<Vec<Right>> {
-    let reviews = stream::iter(rights).map(|right| async move {
-        let review = json!({
+    let review = |right: &Right| {
+        json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": right.attributes()},
-        });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = asker.post::<Value>(path, &review).await?;
-        Ok::<_, Refusal>((right, answer["status"]["allowed"] == true))
+        })
+    };
+    lacking(asker, "selfsubjectaccessreviews", rights, &review).await
+}
+
+/// Asks by reviews of a kind which rights are missing, with nothing that does instead.
+async fn lacking(
+    asker: &Asker,
+    kind: &str,
+    rights: &[Right],
+    review: &(impl Fn(&Right) -> Value + Sync),
+) -> Answer<Vec<Right>> {
+    let path = &format!("/apis/authorization.k8s.io/v1/{kind}");
+    let is_granted = async |right: &Right| {
+        let answer = asker.post::<Value>(path, &review(right)).await?;
+        Ok::<_, Refusal>(answer["status"]["allowed"] == true)
+    };
+    let is_granted = &is_granted;
+    let answers = stream::iter(rights).map(|right| async move {
+        if is_granted(right).await? {
+            return Ok::<_, Refusal>(None);
+        }
+        let instead = right.instead();
+        for other in &instead {
+            if !is_granted(other).await? {
+                return Ok(Some(right.clone()));
+            }
+        }
+        Ok(instead.is_empty().then(|| right.clone()))
     });
-    let answers: Vec<_> = reviews.buffered(AT_ONCE).collect().await;
+    let answers: Vec<_> = answers.buffered(AT_ONCE).collect().await;
     let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let lacking = answers.into_iter().filter(|(_, allowed)| !allowed);
-    Ok(lacking.map(|(right, _)| right.clone()).collect())
+    Ok(answers.into_iter().flatten().collect())
 }
 
 /// Judges the rights of a program. `lives` says whether it does its work now: a program that has
@@ -222,6 +271,33 @@ mod tests {
             "grant them",
         );
         category.into_verdicts().pop().unwrap()
+    }
+
+    #[test]
+    fn a_patch_of_an_agent_can_be_replaced_by_reading_and_updating() {
+        let told: Vec<Vec<String>> = of_agent("m1")
+            .iter()
+            .map(|it| it.instead().iter().map(Right::describe).collect())
+            .collect();
+        assert_eq!(
+            told,
+            [
+                vec![
+                    "get clusters.cluster.karmada.io",
+                    "update clusters/status.cluster.karmada.io",
+                ],
+                vec![
+                    "get leases.coordination.k8s.io in karmada-cluster",
+                    "update leases.coordination.k8s.io in karmada-cluster",
+                ],
+                vec![],
+                vec![
+                    "get works.work.karmada.io in karmada-es-m1",
+                    "update works/status.work.karmada.io in karmada-es-m1",
+                ],
+            ]
+        );
+        assert!(of_control_plane().iter().all(|it| it.instead().is_empty()));
     }
 
     #[test]

@@ -29,15 +29,29 @@ const BODIES: [&str; 14] = [
     "rawStatus",
     "proxyHeader",
 ];
-/// Parts of keys of credentials.
-const CREDENTIALS: [&str; 6] = [
+/// Parts of keys of credentials, without the signs between their words.
+const CREDENTIALS: [&str; 14] = [
     "token",
     "password",
     "passwd",
+    "passphrase",
     "kubeconfig",
     "privatekey",
-    "private-key",
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "authorization",
+    "credential",
+    "cookie",
+    "certificateauthoritydata",
+    "clientcertificatedata",
 ];
+/// How keys in the form of PEM begin, as they are and in base64.
+const KEYS: [&str; 2] = ["-----BEGIN", "LS0tLS1CRUdJTi"];
+/// Words before credentials in messages of servers and proxies.
+const SCHEMES: [&str; 2] = ["bearer", "basic"];
+/// A word of a message is no credential if it has fewer bytes.
+const SHORTEST: usize = 12;
 
 /// The object without managed fields, with everything redacted that may be a secret.
 pub(super) fn redact(mut object: Value) -> Value {
@@ -85,7 +99,7 @@ fn walk(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(walk),
         Value::String(text) => {
-            if text.contains("-----BEGIN") || holds_token(text) {
+            if KEYS.iter().any(|it| text.contains(it)) || holds_token(text) {
                 REDACTED.clone_into(text);
                 return;
             }
@@ -104,8 +118,12 @@ fn is_number_like(value: &Value) -> bool {
 }
 
 fn is_secret(key: &str) -> bool {
-    let lower = key.to_lowercase();
-    BODIES.contains(&key) || CREDENTIALS.iter().any(|it| lower.contains(it))
+    let letters = key.chars().filter(|it| it.is_ascii_alphanumeric());
+    let letters = letters.collect::<String>().to_lowercase();
+    // `secretRef` and `secretName` say where a secret is, which helps.
+    BODIES.contains(&key)
+        || letters.ends_with("secret")
+        || CREDENTIALS.iter().any(|it| letters.contains(it))
 }
 
 /// A text without the users and passwords of the addresses in it, such as that of a proxy.
@@ -127,8 +145,16 @@ fn without_users(text: &str) -> String {
     clean
 }
 
-/// Whether somewhere in a text stands a JSON Web Token.
+/// Whether somewhere in a text stands a JSON Web Token, or what follows the name of a scheme of
+/// authentication.
 fn holds_token(text: &str) -> bool {
+    let words = || text.split(|it: char| it.is_whitespace() || it == ':');
+    let follows = words().zip(words().skip(1)).any(|(scheme, word)| {
+        word.len() >= SHORTEST && SCHEMES.iter().any(|it| scheme.eq_ignore_ascii_case(it))
+    });
+    if follows {
+        return true;
+    }
     text.split(|it: char| it.is_whitespace() || matches!(it, '"' | '\'' | ':' | ',' | '='))
         .any(|word| word.starts_with("eyJ") && word.matches('.').count() >= 2)
 }
@@ -178,6 +204,31 @@ mod tests {
             "m1 is silent",
             "\"fromCluster\":\"m2\"",
         ] {
+            assert!(text.contains(kept), "{kept} in {text}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_known_by_many_names_and_what_only_names_a_secret_stays() {
+        let object = json!({
+            "spec": {
+                "apiKey": "SECRET", "api-key": "SECRET", "x_api_key": "SECRET",
+                "clientSecret": "SECRET", "oauth2": {"client_secret": {"inline": "SECRET"}},
+                "Authorization": "SECRET", "passphrase": "SECRET", "awsSecretAccessKey": "SECRET",
+                "setCookie": ["SECRET"], "credentials": {"user": "SECRET"},
+                "ca": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tSECRET",
+                "secretRef": {"namespace": "fleet", "name": "member1-keys"},
+                "secretName": "member2-keys",
+            },
+            "status": {"conditions": [
+                {"message": "401 for Authorization: Bearer SECRETSECRET"},
+                {"message": "proxy: Basic SECRETSECRETSECRET refused"},
+                {"message": "Basic checks of m1 passed"},
+            ]},
+        });
+        let text = redact(object).to_string();
+        assert!(!text.contains("SECRET"), "{text}");
+        for kept in ["member1-keys", "member2-keys", "Basic checks of m1 passed"] {
             assert!(text.contains(kept), "{kept} in {text}");
         }
     }

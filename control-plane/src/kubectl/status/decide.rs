@@ -1,10 +1,12 @@
 //! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
 //! what, what is stranded. Pure.
 
+mod leader;
+mod not_well;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::check::common::ends_soon;
 use muster_shared::client::Life;
@@ -14,12 +16,13 @@ use muster_shared::names::condition;
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
+use self::leader::{Leader, is_silent};
+use self::not_well::{NotWell, not_well};
 use super::UNREAD;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
-use crate::fleet::availability::concern;
 use crate::kubectl::running::Source;
 use crate::pause::Pause;
 use crate::registration::token::Entry;
@@ -96,16 +99,6 @@ pub(super) struct Report {
     pub may_be_paused: bool,
 }
 
-/// The control plane's leader.
-#[derive(Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Leader {
-    pub holder: Option<String>,
-    pub renewed: Option<Timestamp>,
-    /// Whether the lease has not run out.
-    pub acts: bool,
-}
-
 /// How fast workloads may move, and why.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -115,22 +108,6 @@ pub(super) struct Pace {
     pub counted: usize,
     /// `primary`, `secondary` or `stopped`.
     pub band: &'static str,
-}
-
-/// A cluster that needs attention.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct NotWell {
-    pub name: String,
-    pub ready: String,
-    pub reason: String,
-    pub since: Option<Timestamp>,
-    /// The last renewal of its lease, by the clock of the member.
-    pub last_heard: Option<Timestamp>,
-    pub taints: Vec<String>,
-    /// Seconds until the first toleration of a workload there has run out, and it may leave.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_leaves_seconds: Option<u64>,
 }
 
 /// A workload that is leaving a cluster.
@@ -202,18 +179,18 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let bindings = snapshot.bindings.as_deref().unwrap_or_default();
     let pace = pace(clusters, &snapshot.rates);
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
+    let leader = leader::of(&snapshot.leader, snapshot.now);
+    let is_judged = leader.acts || leader.is_unread;
+    let unheard = |lease: &Lease| !is_judged && is_silent(lease, snapshot.now);
     let mut report = Report {
-        leader: leader(
-            snapshot.leader.as_ref().ok().and_then(Option::as_ref),
-            snapshot.now,
-        ),
+        leader,
         failover: snapshot.failover,
         settings_from: snapshot.source,
         paused: paused(snapshot, clusters),
         clusters: clusters.len(),
         not_well: clusters
             .iter()
-            .filter_map(|it| not_well(it, lease))
+            .filter_map(|it| not_well(it, lease, unheard))
             .collect(),
         workloads: bindings.len(),
         unknown: 0,
@@ -330,24 +307,6 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-fn leader(lease: Option<&Lease>, now: Timestamp) -> Leader {
-    let Some(spec) = lease.and_then(|lease| lease.spec.as_ref()) else {
-        return Leader::default();
-    };
-    let renewed = spec.renew_time.as_ref().map(|time| time.0);
-    let seconds = spec.lease_duration_seconds.unwrap_or_default();
-    let ends = renewed.and_then(|at| {
-        at.checked_add(SignedDuration::from_secs(seconds.into()))
-            .ok()
-    });
-    let holder = spec.holder_identity.clone().filter(|it| !it.is_empty());
-    Leader {
-        acts: holder.is_some() && ends.is_some_and(|ends| now <= ends),
-        holder,
-        renewed,
-    }
-}
-
 fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
     let counted: Vec<&Cluster> = clusters.iter().filter(|it| is_counted(it)).collect();
     let health = FleetHealth {
@@ -365,36 +324,6 @@ fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
             Band::Stopped => "stopped",
         },
     }
-}
-
-/// A cluster that is not ready, that has a taint, or that something else is wrong with.
-fn not_well<'l>(cluster: &Cluster, lease: impl Fn(&str) -> Option<&'l Lease>) -> Option<NotWell> {
-    let name = cluster.name_any();
-    let ready = cluster.condition(condition::READY);
-    let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-    let concern = concern(cluster).filter(|_| is_ready);
-    if is_ready && concern.is_none() && cluster.spec.taints.is_empty() {
-        return None;
-    }
-    let told = concern.or(ready);
-    let taints = cluster.spec.taints.iter();
-    let renewed = lease(&name)
-        .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
-        .map(|time| time.0);
-    Some(NotWell {
-        ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
-        reason: concern.map_or_else(
-            || ready.map_or("NeverReported", |it| &it.reason).to_owned(),
-            |it| format!("{}={}", it.type_, it.status),
-        ),
-        since: told.map(|it| it.last_transition_time.0),
-        last_heard: renewed,
-        taints: taints
-            .map(|it| format!("{}:{}", it.key, it.effect))
-            .collect(),
-        first_leaves_seconds: None,
-        name,
-    })
 }
 
 /// Takes note of one workload.

@@ -35,6 +35,9 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
             "Leader:     NONE acts; the last was {holder}, renewed {} ago",
             ago(leader.renewed, now)
         ),
+        (None, _) if leader.is_unread => {
+            "Leader:     not known: its lease could not be read".to_owned()
+        }
         (None, _) => "Leader:     NONE".to_owned(),
     });
     let gate = match report.failover {

@@ -91,6 +91,47 @@ fn well() -> Vec<Cluster> {
 }
 
 #[test]
+fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
+    let told = |leader: Result<Option<Lease>, String>| {
+        let snapshot = Snapshot {
+            leader,
+            ..snapshot(well(), vec![])
+        };
+        let report = decide(&snapshot);
+        let not_well = report.not_well.iter();
+        let not_well: Vec<String> = not_well
+            .map(|it| format!("{} {} {}", it.name, it.ready, it.reason))
+            .collect();
+        let text = print::table(&report, snapshot.now);
+        let line = text.lines().find(|it| it.starts_with("Leader:"));
+        (not_well, line.unwrap().to_owned(), report.code())
+    };
+    // The lease of m1 has not been renewed for five minutes; m2 has none.
+    let silent = vec!["m1 Unknown SilentAndNotJudged".to_owned()];
+    for (what, leader, expected, words) in [
+        ("it acts", Ok(Some(lease("cp-0", NOW))), vec![], "cp-0"),
+        (
+            "it died",
+            Ok(Some(lease("cp-0", "2026-01-01T00:03:00Z"))),
+            silent.clone(),
+            "NONE acts",
+        ),
+        ("there was none", Ok(None), silent, "NONE"),
+        (
+            "its lease cannot be read",
+            Err("leases: forbidden".to_owned()),
+            vec![],
+            "could not be read",
+        ),
+    ] {
+        let (not_well, line, code) = told(leader);
+        assert_eq!(not_well, expected, "{what}");
+        assert!(line.contains(words), "{what}: {line}");
+        assert_eq!(code, u8::from(what != "it acts"), "{what}");
+    }
+}
+
+#[test]
 fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
     let pending = |reason| vec![binding("web", &[("EvictionPending", "True", reason)], None)];
     let with = |kind, status, reason| vec![binding("web", &[(kind, status, reason)], None)];

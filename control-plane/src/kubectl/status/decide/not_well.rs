@@ -1,0 +1,71 @@
+//! Clusters that need attention.
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Lease;
+use muster_shared::names::condition;
+use serde::Serialize;
+
+use crate::fleet::availability::concern;
+
+/// A cluster that needs attention.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct NotWell {
+    pub name: String,
+    pub ready: String,
+    pub reason: String,
+    pub since: Option<Timestamp>,
+    /// The last renewal of its lease, by the clock of the member.
+    pub last_heard: Option<Timestamp>,
+    pub taints: Vec<String>,
+    /// Seconds until the first toleration of a workload there has run out, and it may leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_leaves_seconds: Option<u64>,
+}
+
+/// A cluster that is not ready, that has a taint, that is silent and nobody says so, or that
+/// something else is wrong with.
+pub(super) fn not_well<'l>(
+    cluster: &Cluster,
+    lease: impl Fn(&str) -> Option<&'l Lease>,
+    is_unheard: impl Fn(&Lease) -> bool,
+) -> Option<NotWell> {
+    let name = cluster.name_any();
+    let ready = cluster.condition(condition::READY);
+    let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
+    let lease = lease(&name);
+    let is_unheard = is_ready && lease.is_some_and(is_unheard);
+    let concern = concern(cluster).filter(|_| is_ready);
+    if is_ready && !is_unheard && concern.is_none() && cluster.spec.taints.is_empty() {
+        return None;
+    }
+    let told = concern.or(ready);
+    let taints = cluster.spec.taints.iter();
+    let renewed = lease
+        .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
+        .map(|time| time.0);
+    let (ready, reason, since) = if is_unheard {
+        (conditions::UNKNOWN, "SilentAndNotJudged".to_owned(), None)
+    } else {
+        let reason = concern.map_or_else(
+            || ready.map_or("NeverReported", |it| &it.reason).to_owned(),
+            |it| format!("{}={}", it.type_, it.status),
+        );
+        let status = ready.map_or(conditions::UNKNOWN, |it| &it.status);
+        (status, reason, told.map(|it| it.last_transition_time.0))
+    };
+    Some(NotWell {
+        ready: ready.to_owned(),
+        reason,
+        since,
+        last_heard: renewed,
+        taints: taints
+            .map(|it| format!("{}:{}", it.key, it.effect))
+            .collect(),
+        first_leaves_seconds: None,
+        name,
+    })
+}
