@@ -227,4 +227,18 @@ mod tests {
         expired.write(agent("m1"), &member_key("m1"), Value::Null);
         assert_eq!(expired.told(), [""; 0]);
     }
+
+    #[test]
+    fn what_a_person_asks_of_another_workload_takes_no_copy_away() {
+        for (name, is_kept) in [("web", true), ("api", false)] {
+            let mut story = story(0);
+            let selector = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
+            let policy = json!({"spec": {"resourceSelectors": [selector]}});
+            let plural = "propagationpolicies";
+            let key = objects::key(&Api::Fleet, objects::POLICY, plural, "default", name);
+            story.write(person(), &key, policy);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            assert_eq!(story.told().is_empty(), is_kept, "{name}");
+        }
+    }
 }

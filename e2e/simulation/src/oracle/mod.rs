@@ -26,6 +26,7 @@ pub mod stale;
 #[cfg(test)]
 mod testing;
 pub mod told;
+mod wishes;
 pub mod works;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +144,7 @@ impl Suite {
                 Box::new(pace::Pace::default()),
                 Box::new(last_good::LastGood),
                 Box::new(silence::Silence::default()),
-                Box::new(rest::Rest),
+                Box::new(rest::Rest::default()),
                 Box::new(rights::Rights),
                 Box::new(told::Told::default()),
                 Box::new(orphans::Orphans::default()),

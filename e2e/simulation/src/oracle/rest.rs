@@ -5,18 +5,27 @@
 //! once more, and what it waits for is told. What has no effect in a policy is told once by each
 //! process that looks through it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::objects;
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Api, Entry, Outcome, Phase};
+use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, World};
 
 const NAME: &str = "rest";
 
+/// Refusals of one object that a process may bring on itself in a phase at rest: it asks again, ever
+/// more rarely.
+const REFUSALS: u32 = 8;
+
 /// The oracle.
 #[derive(Debug, Default)]
-pub struct Rest;
+pub struct Rest {
+    /// Writes of an object by a process that were refused in this phase.
+    refused: BTreeMap<(Actor, Key), u32>,
+}
 
 impl Oracle for Rest {
     fn name(&self) -> &'static str {
@@ -24,6 +33,9 @@ impl Oracle for Rest {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        if matches!(entry.world(), Some(World::Phase(_))) {
+            self.refused.clear();
+        }
         let Some(request) = entry.request() else {
             return Vec::new();
         };
@@ -39,7 +51,16 @@ impl Oracle for Rest {
         let what = match request.outcome {
             Outcome::Committed => "changes",
             Outcome::Unchanged => "writes without a change to",
-            Outcome::Refused(_) | Outcome::Lost => return Vec::new(),
+            Outcome::Refused(_) => {
+                let of = (request.actor.clone(), request.key());
+                let times = self.refused.entry(of).or_default();
+                *times += 1;
+                if *times != REFUSALS {
+                    return Vec::new();
+                }
+                "is refused again and again to change"
+            }
+            Outcome::Lost => return Vec::new(),
         };
         let when = if scene.phase == Phase::Rest {
             "at rest"
@@ -93,7 +114,6 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
-    use crate::history::World;
 
     #[test]
     fn who_waits_to_leave_is_tried_and_told_once_more_after_a_fresh_start() {
@@ -111,7 +131,7 @@ mod tests {
             (Phase::Fresh, "web", true),
             (Phase::Fresh, "api", false),
         ] {
-            let mut story = Story::new(Rest);
+            let mut story = Story::new(Rest::default());
             story.write(control_plane(), &binding_key("web"), waiting.clone());
             story.world(World::Phase(phase));
             story.write(control_plane(), &key, event(about));
@@ -127,7 +147,7 @@ mod tests {
             (Phase::Fresh, "PropagationPolicy", true),
             (Phase::Fresh, "Deployment", false),
         ] {
-            let mut story = Story::new(Rest);
+            let mut story = Story::new(Rest::default());
             story.world(World::Phase(phase));
             let event = json!({"kind": "Event", "involvedObject": {"kind": kind, "name": "a"}});
             story.write(control_plane(), &key, event);
@@ -148,10 +168,26 @@ mod tests {
             (Phase::Fresh, control_plane(), &web, false),
             (Phase::Fresh, agent("m1"), &lease, true),
         ] {
-            let mut story = Story::new(Rest);
+            let mut story = Story::new(Rest::default());
             story.world(World::Phase(phase));
             story.write(actor.clone(), key, json!({}));
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {actor}");
+        }
+    }
+
+    #[test]
+    fn who_is_refused_again_and_again_is_not_at_rest() {
+        for (phase, times, is_kept) in [
+            (Phase::Rest, 3, true),
+            (Phase::Rest, 20, false),
+            (Phase::Calm, 20, true),
+        ] {
+            let mut story = Story::new(Rest::default());
+            story.world(World::Phase(phase));
+            for _ in 0..times {
+                story.refuse(control_plane(), &binding_key("web"), 422);
+            }
+            assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {times}");
         }
     }
 }

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::clocks::Clocks;
 use super::objects::{self, Binding, Cluster};
+use super::wishes::Wishes;
 use super::{End, Rules, Violation};
-use crate::history::{Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
+use crate::history::{Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
 
 /// The state of the world after the last entry, with what was true shortly before.
 #[derive(Debug)]
@@ -45,22 +46,11 @@ pub struct Scene {
     /// How wrong clocks can be.
     clocks: Clocks,
     /// When a person last changed something that placements depend on.
-    wishes: BTreeMap<Wish, Timestamp>,
+    pub(super) wishes: Wishes,
 }
 
 /// A former state of an object, none if it did not exist, and when it ended.
 type Former = (Timestamp, Option<Arc<Value>>);
-
-/// What a person can change so that copies go, or move, because he wants it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
-    /// An object itself: a template, a binding, a Work.
-    Object(Key),
-    /// A policy of a namespace; empty for those of the whole fleet.
-    Policies(String),
-    /// Labels, place or existence of a cluster; its taints are no wish.
-    Clusters,
-}
 
 /// Kinds of the fleet API whose former states are remembered; and all of a member but what only
 /// its own controllers write.
@@ -71,17 +61,6 @@ const REMEMBERED: [&str; 4] = [
     "clusterresourcebindings",
 ];
 const FORGOTTEN: [&str; 4] = ["pods", "nodes", "replicasets", "events"];
-
-/// Kinds of which a change by a person may move any workload of their namespace.
-const POLICIES: [&str; 7] = [
-    "propagationpolicies",
-    "clusterpropagationpolicies",
-    "overridepolicies",
-    "clusteroverridepolicies",
-    "workloadrebalancers",
-    "resourceinterpretercustomizations",
-    "namespaces",
-];
 
 impl Scene {
     /// The world before its first entry.
@@ -101,7 +80,7 @@ impl Scene {
             recent: BTreeMap::new(),
             evicting: BTreeMap::new(),
             clocks: Clocks::default(),
-            wishes: BTreeMap::new(),
+            wishes: Wishes::default(),
         }
     }
 
@@ -125,7 +104,7 @@ impl Scene {
 
     fn commit(&mut self, request: &Request) {
         let key = request.key();
-        self.wish(request, &key);
+        self.wishes.note(request, &key, self.now);
         if let Api::Member(name) = &key.api
             && !self.members.contains(name)
         {
@@ -155,25 +134,6 @@ impl Scene {
             Some(after) => self.objects.insert(key, Arc::clone(after)),
             None => self.objects.remove(&key),
         };
-    }
-
-    fn wish(&mut self, request: &Request, key: &Key) {
-        // What the server does follows from what a person did: the end of a namespace, say.
-        if key.api != Api::Fleet || !matches!(request.actor, Actor::Person(_) | Actor::Server) {
-            return;
-        }
-        let wish = if POLICIES.contains(&key.plural.as_str()) {
-            Wish::Policies(key.namespace.clone())
-        } else if key.plural == "clusters" {
-            let shape = |state: &Option<Arc<Value>>| state.as_deref().map(Cluster::shape_of);
-            if shape(&request.before) == shape(&request.after) {
-                return;
-            }
-            Wish::Clusters
-        } else {
-            Wish::Object(key.clone())
-        };
-        self.wishes.insert(wish, self.now);
     }
 
     fn happen(&mut self, world: &World) {
@@ -339,29 +299,6 @@ impl Scene {
     ) -> bool {
         let key = objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name);
         self.recently(&key).any(|state| passes(state.map(Cluster)))
-    }
-
-    /// Whether a person recently changed what decides where the workload of a binding is.
-    pub fn is_wished(&self, key: &Key, binding: Binding<'_>) -> bool {
-        let asked = |wish: &Wish| {
-            self.wishes
-                .get(wish)
-                .is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
-        };
-        asked(&Wish::Clusters)
-            || asked(&Wish::Policies(String::new()))
-            || asked(&Wish::Policies(key.namespace.clone()))
-            || asked(&Wish::Object(key.clone()))
-            || binding
-                .template()
-                .is_some_and(|template| asked(&Wish::Object(template)))
-    }
-
-    /// Whether a person recently changed an object himself.
-    pub fn is_wished_of(&self, key: &Key) -> bool {
-        self.wishes
-            .get(&Wish::Object(key.clone()))
-            .is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
     }
 
     /// For how long a cluster has had taints that evict; zero if it has none.

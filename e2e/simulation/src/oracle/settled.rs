@@ -115,9 +115,17 @@ fn applied(
         let Some(there) = objects::referent(&api, manifest) else {
             continue;
         };
-        match scene.objects.get(&there) {
-            // Something else has the name, or the member refuses.
-            _ if is_told => {}
+        let object = scene.objects.get(&there);
+        // Something else has the name, or the member refuses.
+        let is_another = object.is_some_and(|object| {
+            objects::annotation(object, "work.karmada.io/name") != Some(&key.name)
+        });
+        match object {
+            _ if is_told && (is_another || scene.is_refused(&there)) => {}
+            _ if is_told => tell(
+                key,
+                format!("says that {there} is not applied, and nothing is in the way"),
+            ),
             None => tell(key, format!("{there} is not in the member")),
             Some(object) => {
                 let is_retained =
@@ -253,6 +261,28 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_work_that_is_not_applied_has_something_in_its_way() {
+        for (what, is_kept) in [("nothing", false), ("a refusal", true), ("another's", true)] {
+            let mut story = story();
+            let condition = json!([{"type": "Applied", "status": "False"}]);
+            let told = json!({"status": {"conditions": condition}});
+            story.patch(agent("m1"), &work_key("m1"), &told);
+            match what {
+                "a refusal" => {
+                    story.refuse(agent("m1"), &member_key("m1"), 422);
+                }
+                "another's" => {
+                    let other = json!({"metadata": {"annotations": null}});
+                    story.patch(person(), &member_key("m1"), &other);
+                }
+                _ => {}
+            }
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 

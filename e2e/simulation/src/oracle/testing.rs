@@ -100,6 +100,23 @@ impl<O: Oracle> Story<O> {
         }))
     }
 
+    /// Somebody is refused to write an object.
+    pub fn refuse(&mut self, actor: Actor, key: &Key, code: u16) -> &mut Self {
+        let held = self.objects.get(key).cloned();
+        self.tell(Event::Request(Request {
+            api: key.api.clone(),
+            actor,
+            verb: Verb::Patch,
+            resource: Resource::new(&key.group, &key.plural),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            name: key.name.clone(),
+            before: held.clone(),
+            after: held,
+            outcome: Outcome::Refused(code),
+            answered: true,
+        }))
+    }
+
     /// Merges into an object, as a merge patch does.
     pub fn patch(&mut self, actor: Actor, key: &Key, patch: &Value) -> &mut Self {
         let mut object = self

@@ -1,0 +1,201 @@
+//! What people wish: changes of theirs that may move a workload, and which one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::objects::{self, Binding, Cluster};
+use super::scene::Scene;
+use crate::history::{Actor, Api, Key, Request};
+
+/// Kinds by which a person may move workloads that they select.
+const POLICIES: [&str; 7] = [
+    "propagationpolicies",
+    "clusterpropagationpolicies",
+    "overridepolicies",
+    "clusteroverridepolicies",
+    "workloadrebalancers",
+    "resourceinterpretercustomizations",
+    "namespaces",
+];
+
+/// What a person can change so that copies go, or move, because he wants it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    /// An object itself: a template, a binding, a Work.
+    Object(Key),
+    /// Labels, place or existence of a cluster; its taints are no wish.
+    Clusters,
+}
+
+/// When people last wished what.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    times: BTreeMap<Wish, Timestamp>,
+    /// States of policies between which people changed them, and when.
+    policies: BTreeMap<Key, Vec<(Timestamp, Arc<Value>)>>,
+}
+
+impl Wishes {
+    /// Takes note of a committed write.
+    pub fn note(&mut self, request: &Request, key: &Key, now: Timestamp) {
+        // What the server does follows from what a person did: the end of a namespace, say.
+        if key.api != Api::Fleet || !matches!(request.actor, Actor::Person(_) | Actor::Server) {
+            return;
+        }
+        if POLICIES.contains(&key.plural.as_str()) {
+            let states = [request.before.clone(), request.after.clone()];
+            let states = states.into_iter().flatten().map(|state| (now, state));
+            let known = self.policies.entry(key.clone()).or_default();
+            known.extend(states);
+            return;
+        }
+        let wish = if key.plural == "clusters" {
+            let shape = |state: &Option<Arc<Value>>| state.as_deref().map(Cluster::shape_of);
+            if shape(&request.before) == shape(&request.after) {
+                return;
+            }
+            Wish::Clusters
+        } else {
+            Wish::Object(key.clone())
+        };
+        self.times.insert(wish, now);
+    }
+}
+
+impl Scene {
+    /// Whether a person recently changed what decides where the workload of a binding is.
+    pub fn is_wished(&self, key: &Key, binding: Binding<'_>) -> bool {
+        let template = binding.template();
+        // A dependency goes where the workloads go that need it, by policies of theirs.
+        let is_needed = !binding.0["spec"]["requiredBy"].is_null();
+        self.is_recent(&Wish::Clusters)
+            || self.is_recent(&Wish::Object(key.clone()))
+            || template.is_some_and(|template| {
+                self.is_recent(&Wish::Object(template.clone()))
+                    || self.wishes.policies.iter().any(|(policy, states)| {
+                        let mut states = states.iter().filter(|(at, _)| self.is_answered(*at));
+                        states.any(|(_, it)| is_needed || may_select(policy, it, &template))
+                    })
+            })
+    }
+
+    /// Whether a person recently changed an object himself.
+    pub fn is_wished_of(&self, key: &Key) -> bool {
+        self.is_recent(&Wish::Object(key.clone()))
+    }
+
+    fn is_recent(&self, wish: &Wish) -> bool {
+        let at = self.wishes.times.get(wish);
+        at.is_some_and(|at| self.is_answered(*at))
+    }
+
+    /// Whether what a person asked at a time may still be being answered.
+    fn is_answered(&self, at: Timestamp) -> bool {
+        self.now.duration_since(at) <= self.rules.answered
+    }
+}
+
+/// Whether a policy may concern a template, whatever its labels are.
+fn may_select(policy: &Key, object: &Value, template: &Key) -> bool {
+    let in_reach = policy.namespace.is_empty() || policy.namespace == template.namespace;
+    let fits = |selector: &Value| {
+        let is_same = |field: &str, value: &str| {
+            let asked = objects::text(selector, field);
+            asked.is_empty() || asked == value
+        };
+        let version = objects::text(selector, "/apiVersion");
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        version.is_empty()
+            || (group == template.group
+                && objects::plural(objects::text(selector, "/kind")) == template.plural
+                && is_same("/namespace", &template.namespace)
+                && is_same("/name", &template.name))
+    };
+    let any = |field: &str| {
+        let mut selectors = objects::items(object, field).peekable();
+        selectors.peek().is_none() || selectors.any(fits)
+    };
+    in_reach
+        && match policy.plural.as_str() {
+            "namespaces" => policy.name == template.namespace,
+            "workloadrebalancers" => any("/spec/workloads"),
+            "resourceinterpretercustomizations" => fits(&object["spec"]["target"]),
+            _ => any("/spec/resourceSelectors"),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn a_policy_concerns_what_it_selects() {
+        let web = deployment_key(&Api::Fleet);
+        let select = |name: &str, kind: &str| {
+            let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+            let mut selector = json!({"apiVersion": version, "kind": kind});
+            if !name.is_empty() {
+                selector["name"] = json!(name);
+            }
+            selector
+        };
+        let policy = |selector| json!({"spec": {"resourceSelectors": [selector]}});
+        let moved = |selector| json!({"spec": {"workloads": [selector]}});
+        let target = |selector| json!({"spec": {"target": selector}});
+        for (plural, namespace, object, expected) in [
+            (
+                "propagationpolicies",
+                "default",
+                policy(select("web", "Deployment")),
+                true,
+            ),
+            (
+                "propagationpolicies",
+                "default",
+                policy(select("api", "Deployment")),
+                false,
+            ),
+            (
+                "propagationpolicies",
+                "shop",
+                policy(select("web", "Deployment")),
+                false,
+            ),
+            (
+                "clusterpropagationpolicies",
+                "",
+                policy(select("", "Deployment")),
+                true,
+            ),
+            (
+                "clusterpropagationpolicies",
+                "",
+                policy(select("", "Job")),
+                false,
+            ),
+            ("overridepolicies", "default", json!({"spec": {}}), true),
+            (
+                "workloadrebalancers",
+                "",
+                moved(select("api", "Deployment")),
+                false,
+            ),
+            (
+                "resourceinterpretercustomizations",
+                "",
+                target(select("", "Deployment")),
+                true,
+            ),
+        ] {
+            let key = objects::key(&Api::Fleet, objects::POLICY, plural, namespace, "p");
+            let selects = may_select(&key, &object, &web);
+            assert_eq!(selects, expected, "{plural} {object}");
+        }
+    }
+}
