@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::scenarios::quiet;
 
 /// Their plans.
-pub(super) fn all() -> [Found; 5] {
+pub(super) fn all() -> [Found; 8] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
         found("job", "rest", restarted_job()),
@@ -18,6 +18,9 @@ pub(super) fn all() -> [Found; 5] {
         found("stays", "rest", tolerated_twice()),
         found("report", "settled", report_like_the_one_before()),
         found("none", "rest", scaled_to_zero()),
+        found("group", "nowhere", left_group()),
+        found("share", "copies", smaller_share()),
+        found("generation", "rest", changed_daemon_set()),
     ]
 }
 
@@ -129,5 +132,107 @@ fn scaled_to_zero() -> Plan {
         steps: vec![drain(1, 10, "m1")],
         phases: phases(40, 120),
         ..plan
+    }
+}
+
+/// One of the two clusters of an affinity group is drained, so that the workload goes to another
+/// group: the copy in the other cluster stays until the new ones are healthy.
+fn left_group() -> Plan {
+    let group =
+        |name: &str, members: [&str; 2]| json!({ "affinityName": name, "clusterNames": members });
+    let constraint = json!({ "spreadByField": "cluster", "minGroups": 2, "maxGroups": 2 });
+    let placement = json!({
+        "clusterAffinities": [group("first", ["m1", "m2"]), group("second", ["m3", "m4"])],
+        "spreadConstraints": [constraint],
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    Plan {
+        steps: vec![drain(1, 20, "m1")],
+        phases: phases(80, 120),
+        ..fleet(4, &json!({ "placement": placement }))
+    }
+}
+
+/// A cluster with few replicas by its weight is drained, and another one is open again that has a
+/// greater weight than the one that stays: that one lets no replica go before the new ones are
+/// ready. What a person did counts as his wish for a quarter of an hour.
+fn smaller_share() -> Plan {
+    let weights = [("m1", 1), ("m2", 1), ("m3", 5)].map(
+        |(name, weight)| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight }),
+    );
+    let placement = json!({
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": { "staticWeightList": weights },
+        },
+    });
+    let mut plan = fleet(3, &json!({ "placement": placement }));
+    for object in &mut plan.objects {
+        if object["kind"] == "Deployment" {
+            object["spec"]["replicas"] = json!(6);
+        }
+    }
+    let key = "example.com/closed".to_owned();
+    let cluster = "m3".to_owned();
+    let close = Act::Taint {
+        cluster: cluster.clone(),
+        key: key.clone(),
+        effect: "NoSchedule".to_owned(),
+    };
+    let objects = std::mem::take(&mut plan.objects);
+    plan.steps = (10..)
+        .zip(objects)
+        .map(|(id, object)| apply(id, 10, object))
+        .collect();
+    plan.steps.extend([
+        step(1, 1, Api::Fleet, close),
+        step(2, 40, Api::Fleet, Act::Untaint { cluster, key }),
+        drain(3, 960, "m1"),
+    ]);
+    plan.phases = phases(1_000, 120);
+    plan
+}
+
+/// The template of a DaemonSet is changed, of which each cluster counts the generation, and the
+/// agent is started anew: nothing is applied again.
+fn changed_daemon_set() -> Plan {
+    let labels = json!({ "app": "everywhere" });
+    let daemon_set = |image: &str| {
+        let container = json!({ "name": "main", "image": image });
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "namespace": "default", "name": "everywhere", "labels": labels },
+            "spec": {
+                "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "containers": [container] },
+                },
+            },
+        })
+    };
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": { "namespace": "default", "name": "everywhere" },
+        "spec": {
+            "resourceSelectors": [
+                { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "everywhere" },
+            ],
+            "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
+        },
+    });
+    let steps = [
+        (1, daemon_set("nginx:1")),
+        (10, daemon_set("nginx:2")),
+        (30, policy),
+        (50, daemon_set("nginx:3")),
+    ];
+    Plan {
+        steps: (1..)
+            .zip(steps)
+            .map(|(id, (at, object))| apply(id, at, object))
+            .collect(),
+        phases: phases(70, 60),
+        ..quiet(1, 1, 0)
     }
 }
