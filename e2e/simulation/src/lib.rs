@@ -36,6 +36,7 @@
 //! # Where the world is kinder than the real one
 //!
 //! * Requests have users and roles, and no TLS, certificates or tokens.
+//! * Calendars of servers jump and do not drift, and kubelets read the true one.
 //! * Admission webhooks are not asked; the policies that confine agents are.
 
 pub mod child;
