@@ -78,6 +78,9 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
+/// Workloads that are looked at in vain for each turn of the rate: thousands may wait for one.
+const MOST_REFUSED: usize = 16;
+
 async fn reconcile(
     fleet: &Fleet,
     requests: &Requests,
@@ -102,14 +105,20 @@ async fn reconcile(
     let mut results = Vec::new();
     let mut is_complete = true;
     let mut failure = None;
-    let mut turn = None;
+    let (mut turn, mut refused) = (None, 0);
     for workload in decide::pending(rebalancer) {
         match request(fleet, requests, &workload, time, now).await {
             Ok(Requested::Yes) => results.push((workload, Some(()))),
             Ok(Requested::NoBinding) => results.push((workload, None)),
             Ok(Requested::Later) => is_complete = false,
-            // Others may need no turn.
-            Ok(Requested::AtRate(when)) => turn = Some(when),
+            // Others may need no turn, which costs a placement in thought each time to find out.
+            Ok(Requested::AtRate(when)) => {
+                turn = Some(when);
+                refused += 1;
+                if refused == MOST_REFUSED {
+                    break;
+                }
+            }
             // The results of the others are recorded first, so that they are not asked again.
             Err(error) => failure = failure.or(Some(error)),
         }

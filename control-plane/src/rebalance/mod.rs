@@ -12,5 +12,6 @@ mod controller;
 mod decide;
 pub mod failback;
 pub mod request;
+mod turn;
 
 pub use controller::start;

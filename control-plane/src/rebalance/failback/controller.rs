@@ -27,6 +27,7 @@ use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::rebalance::decide;
 use crate::rebalance::request::{Requested, Requests};
+use crate::rebalance::turn;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::settings::FAILOVER;
 
@@ -322,9 +323,9 @@ impl Controller {
             }
             Requested::NoBinding => Ok(Next::Done),
             Requested::Later => Ok(Next::Again),
-            Requested::AtRate(when) => Ok(when.map_or(Next::Done, |when| {
-                Next::After(when.saturating_duration_since(Instant::now()))
-            })),
+            Requested::AtRate(Some(when)) => Ok(turn::wait(when).await),
+            // The end of the stop wakes all.
+            Requested::AtRate(None) => Ok(Next::Done),
         }
     }
 }
