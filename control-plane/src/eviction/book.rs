@@ -81,6 +81,10 @@ impl Book {
     /// written on the binding.
     pub fn wait(&self, known: Option<&Condition>, now: Instant) -> Option<Duration> {
         let known = known.filter(|it| it.status == conditions::TRUE)?;
+        if !explain::STRANDED.contains(&known.reason.as_str()) {
+            // A pause, say, may have ended meanwhile.
+            return None;
+        }
         let mut untold = self.0.iter().filter(|entry| entry.told.is_none());
         let is_said = |entry: &Entry| {
             let Note { cluster, turn } = &entry.note;
@@ -169,6 +173,8 @@ mod tests {
         let queued = |cluster| note(cluster, Turn::Queued { cause: "x".into() });
         let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
         let stranded = said(&[nowhere("m1", "full")]);
+        let (cause, why) = ("x".to_owned(), "of an upgrade".to_owned());
+        let paused = said(&[note("m1", Turn::Paused { cause, why })]);
         for (what, known, notes, second, expected) in [
             ("it was said", &stranded, vec![queued("m1")], 1, Some(59)),
             ("for long", &stranded, vec![queued("m1")], 60, None),
@@ -181,6 +187,7 @@ mod tests {
                 None,
             ),
             ("nothing", &None, vec![queued("m1")], 1, None),
+            ("a pause", &paused, vec![queued("m1")], 1, None),
             (
                 "it is over",
                 &said(&[note("m1", Turn::Recovered)]),

@@ -12,6 +12,10 @@ use super::rate::FleetHealth;
 /// left it.
 pub const CONDITION: &str = "EvictionPending";
 
+/// Reasons of the condition of a workload that has to leave a cluster and cannot, for reasons of
+/// its own.
+pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+
 /// A turn that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
