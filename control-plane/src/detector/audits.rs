@@ -124,11 +124,13 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         found.extend(audit::missing(spec, scope, &facts));
         let before = (state.told.len(), state.is_complete);
         state.told.retain(|finding| found.contains(finding));
-        state.is_complete = !audit::is_unexplained(spec, scope, &facts);
+        let is_unexplained = audit::is_unexplained(spec, scope, &facts);
+        // A reason that is never known does not keep back what else was found.
+        state.is_complete = !is_unexplained || state.looks >= LOOKS;
         if (state.told.len(), state.is_complete) != before {
             detector.reports.add(key.clone());
         }
-        if !state.is_complete {
+        if is_unexplained {
             next = Next::After(again(state.looks));
             state.looks = state.looks.saturating_add(1);
         } else if !found.is_empty() {
@@ -152,6 +154,10 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
 fn again(looks: u32) -> Duration {
     AGAIN.saturating_mul(1 << looks.min(6))
 }
+
+/// Looks after which a policy counts as compared with the fleet, although it is not known why a
+/// kind that it names cannot be listed.
+const LOOKS: u32 = 3;
 
 /// The fleet as the caches have it.
 struct Now<'a> {

@@ -44,10 +44,11 @@ impl Book {
                     known.note == note || both_nowhere && now.duration_since(told) < STALE
                 });
                 if !is_known {
+                    let is_same = known.note == note;
                     *known = Entry {
                         note,
                         told: None,
-                        first: None,
+                        first: known.first.filter(|_| is_same),
                     };
                 }
                 !is_known
@@ -194,6 +195,13 @@ mod tests {
                 vec![queued("m1")],
                 1,
                 None,
+            ),
+            (
+                "twice",
+                &stranded,
+                vec![queued("m1"), queued("m1")],
+                1,
+                Some(59),
             ),
             ("judged", &stranded, vec![nowhere("m1", "gone")], 1, None),
             (

@@ -78,7 +78,8 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
-/// Workloads that are looked at in vain for each turn of the rate: thousands may wait for one.
+/// Workloads that are placed in thought in vain for each turn of the rate: thousands may wait for
+/// one.
 const MOST_REFUSED: usize = 16;
 
 async fn reconcile(
@@ -107,17 +108,17 @@ async fn reconcile(
     let mut failure = None;
     let (mut turn, mut refused) = (None, 0);
     for workload in decide::pending(rebalancer) {
-        match request(fleet, requests, &workload, time, now).await {
+        let may_think = refused < MOST_REFUSED;
+        match request(fleet, requests, &workload, (time, now), may_think).await {
             Ok(Requested::Yes) => results.push((workload, Some(()))),
             Ok(Requested::NoBinding) => results.push((workload, None)),
             Ok(Requested::Later) => is_complete = false,
             // Others may need no turn, which costs a placement in thought each time to find out.
             Ok(Requested::AtRate(when)) => {
-                turn = Some(when);
-                refused += 1;
-                if refused == MOST_REFUSED {
-                    break;
+                if refused < MOST_REFUSED {
+                    turn = Some(when);
                 }
+                refused += 1;
             }
             // The results of the others are recorded first, so that they are not asked again.
             Err(error) => failure = failure.or(Some(error)),
@@ -174,8 +175,8 @@ async fn request(
     fleet: &Fleet,
     requests: &Requests,
     workload: &WorkloadReference,
-    time: Timestamp,
-    now: Timestamp,
+    (time, now): (Timestamp, Timestamp),
+    may_think: bool,
 ) -> Result<Requested, ApiError> {
     let template = TemplateKey {
         kind: Arc::new(Kind::new(&*workload.api_version, &*workload.kind)),
@@ -185,11 +186,11 @@ async fn request(
     let key = BindingKey::for_template(&template);
     if key.namespace.is_some() {
         requests
-            .make::<ResourceBinding>(fleet, &key, time, now)
+            .make::<ResourceBinding>(fleet, &key, time, now, may_think)
             .await
     } else {
         requests
-            .make::<ClusterResourceBinding>(fleet, &key, time, now)
+            .make::<ClusterResourceBinding>(fleet, &key, time, now, may_think)
             .await
     }
 }

@@ -50,13 +50,16 @@ impl Requests {
         }
     }
 
-    /// Asks for a new placement of a binding. `since` is that of [`decide::trigger`].
+    /// Asks for a new placement of a binding. `since` is that of [`decide::trigger`]. Without
+    /// `may_think` only what needs no placement in thought is answered; all else waits for the
+    /// rate.
     pub async fn make<B: BindingKind>(
         &self,
         fleet: &Fleet,
         key: &BindingKey,
         since: Timestamp,
         now: Timestamp,
+        may_think: bool,
     ) -> Result<Requested, ApiError> {
         let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
             Presence::There(binding) => binding,
@@ -71,6 +74,9 @@ impl Requests {
         let Some(time) = decide::request(since, asked, scheduled, now) else {
             return Ok(Requested::Yes);
         };
+        if !may_think {
+            return Ok(Requested::AtRate(None));
+        }
         // What would stay where it is need not wait for its turn.
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let moves = !is_ours || matches!(self.anew(spec, status), Ok(Some(_)));

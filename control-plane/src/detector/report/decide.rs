@@ -29,6 +29,8 @@ const NOT_SCHEDULED: &str = "NotScheduledYet";
 const READY: &str = "Ready";
 /// Condition of a policy: each part of it has an effect.
 const EFFECTIVE: &str = "Effective";
+/// Reason of that condition while the policy was not compared with the fleet.
+const NOT_JUDGED: &str = "NotJudgedYet";
 
 /// State of a binding, as far as the status of its policy shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,8 +172,12 @@ pub fn status(
     now: Timestamp,
 ) -> PropagationStatus {
     let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
+    // What was found counts at once against the word that all is well.
+    let is_overtaken = |it: &Condition| {
+        it.reason == NOT_JUDGED || it.status == conditions::TRUE && !findings.0.is_empty()
+    };
     let judged = conditions::get(known_conditions, EFFECTIVE)
-        .filter(|it| it.observed_generation == generation);
+        .filter(|it| it.observed_generation == generation && !is_overtaken(it));
     let effective = match (findings, judged) {
         ((_, false), Some(judged)) => judged.clone(),
         ((found, is_complete), _) => effective(found, is_complete, now),
@@ -255,7 +261,7 @@ fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Conditi
     let Some(first) = findings.first() else {
         if !is_complete {
             let message = "what it names is compared with the fleet half a minute after a change";
-            let (status, reason) = (conditions::UNKNOWN, "NotJudgedYet");
+            let (status, reason) = (conditions::UNKNOWN, NOT_JUDGED);
             return conditions::new(EFFECTIVE, status, reason, message, now);
         }
         let (status, reason) = (conditions::TRUE, "AllPartsHaveEffect");

@@ -133,7 +133,6 @@ impl Detector {
         let Some(policy) = self.policy(key).filter(|policy| !policy.is_deleting()) else {
             return Ok(Next::Done);
         };
-        let tally = self.tally(key);
         let known = policy.status();
         let generation = policy.metadata().generation;
         // What a process that has just started does not know yet is no news.
@@ -141,6 +140,7 @@ impl Detector {
         if is_told && !self.has_looked_at_all() {
             return Ok(Next::After(BATCH));
         }
+        let tally = self.tally(key);
         let (findings, is_complete) = self.audits.findings(key);
         let nothing = || self.nothing(&policy);
         let is_empty = tally.is_empty();

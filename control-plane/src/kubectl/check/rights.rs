@@ -152,6 +152,9 @@ pub(super) fn of_agent(cluster: &str) -> Vec<Right> {
         Right::patch("cluster.karmada.io", "clusters/status").within("", cluster),
         Right::patch("coordination.k8s.io", "leases").within(CLUSTER_NAMESPACE, cluster),
         Right::new("list", "work.karmada.io", "works").within(&namespace, ""),
+        Right::new("watch", "work.karmada.io", "works").within(&namespace, ""),
+        // The finalizer, before anything is applied.
+        Right::patch("work.karmada.io", "works").within(&namespace, ""),
         Right::patch("work.karmada.io", "works/status").within(&namespace, ""),
     ]
 }
@@ -266,7 +269,7 @@ mod tests {
             &mut category,
             "agents",
             "the agent",
-            (findings, 4),
+            (findings, of_agent("m1").len()),
             lives,
             "grant them",
         );
@@ -291,6 +294,11 @@ mod tests {
                     "update leases.coordination.k8s.io in karmada-cluster",
                 ],
                 vec![],
+                vec![],
+                vec![
+                    "get works.work.karmada.io in karmada-es-m1",
+                    "update works.work.karmada.io in karmada-es-m1",
+                ],
                 vec![
                     "get works.work.karmada.io in karmada-es-m1",
                     "update works/status.work.karmada.io in karmada-es-m1",

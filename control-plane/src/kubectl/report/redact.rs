@@ -30,7 +30,7 @@ const BODIES: [&str; 14] = [
     "proxyHeader",
 ];
 /// Parts of keys of credentials, without the signs between their words.
-const CREDENTIALS: [&str; 14] = [
+const CREDENTIALS: [&str; 18] = [
     "token",
     "password",
     "passwd",
@@ -40,18 +40,24 @@ const CREDENTIALS: [&str; 14] = [
     "apikey",
     "accesskey",
     "secretkey",
+    "secretstring",
+    "secretvalue",
+    "signingkey",
+    "encryptionkey",
     "authorization",
     "credential",
     "cookie",
     "certificateauthoritydata",
     "clientcertificatedata",
 ];
+/// Keys of credentials whose names are parts of others.
+const WHOLE: [&str; 4] = ["auth", "pwd", "dsn", "connectionstring"];
 /// How keys in the form of PEM begin, as they are and in base64.
 const KEYS: [&str; 2] = ["-----BEGIN", "LS0tLS1CRUdJTi"];
 /// Words before credentials in messages of servers and proxies.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 /// A word of a message is no credential if it has fewer bytes.
-const SHORTEST: usize = 12;
+const SHORTEST: usize = 8;
 
 /// The object without managed fields, with everything redacted that may be a secret.
 pub(super) fn redact(mut object: Value) -> Value {
@@ -118,10 +124,17 @@ fn is_number_like(value: &Value) -> bool {
 }
 
 fn is_secret(key: &str) -> bool {
-    let letters = key.chars().filter(|it| it.is_ascii_alphanumeric());
+    let letters = key.chars().filter(char::is_ascii_alphanumeric);
     let letters = letters.collect::<String>().to_lowercase();
+    if BODIES.contains(&key) {
+        return true;
+    }
     // `secretRef` and `secretName` say where a secret is, which helps.
-    BODIES.contains(&key)
+    if letters.ends_with("ref") || letters.ends_with("name") {
+        return false;
+    }
+    WHOLE.contains(&letters.as_str())
+        || letters.ends_with("secrets")
         || letters.ends_with("secret")
         || CREDENTIALS.iter().any(|it| letters.contains(it))
 }
@@ -145,18 +158,34 @@ fn without_users(text: &str) -> String {
     clean
 }
 
-/// Whether somewhere in a text stands a JSON Web Token, or what follows the name of a scheme of
-/// authentication.
+/// Whether somewhere in a text stands a JSON Web Token, what follows the name of a scheme of
+/// authentication, or what is assigned to a name of a credential.
 fn holds_token(text: &str) -> bool {
-    let words = || text.split(|it: char| it.is_whitespace() || it == ':');
-    let follows = words().zip(words().skip(1)).any(|(scheme, word)| {
-        word.len() >= SHORTEST && SCHEMES.iter().any(|it| scheme.eq_ignore_ascii_case(it))
+    let is_part = |it: char| it.is_ascii_alphanumeric() || "+/_.~-%".contains(it);
+    let words: Vec<&str> = text
+        .split(|it| !is_part(it))
+        .filter(|it| !it.is_empty())
+        .collect();
+    let is_web_token = |word: &&str| word.starts_with("eyJ") && word.matches('.').count() >= 2;
+    let follows = words.windows(2).any(|pair| {
+        SCHEMES.iter().any(|it| pair[0].eq_ignore_ascii_case(it)) && is_random(pair[1])
     });
-    if follows {
-        return true;
-    }
-    text.split(|it: char| it.is_whitespace() || matches!(it, '"' | '\'' | ':' | ',' | '='))
-        .any(|word| word.starts_with("eyJ") && word.matches('.').count() >= 2)
+    let is_assigned = text.match_indices('=').any(|(at, _)| {
+        let name = text[..at]
+            .rsplit(|it| !is_part(it))
+            .next()
+            .unwrap_or_default();
+        let is_given = text[at + 1..].starts_with(is_part);
+        is_given && !name.is_empty() && is_secret(name)
+    });
+    follows || is_assigned || words.iter().any(is_web_token)
+}
+
+/// Whether a word looks like a credential and not like one of a language.
+fn is_random(word: &str) -> bool {
+    let is_sign = |it: char| it.is_ascii_digit() || "+_~%".contains(it);
+    let has_inner_capital = word.chars().skip(1).any(|it| it.is_ascii_uppercase());
+    word.len() >= SHORTEST && (word.contains(is_sign) || has_inner_capital)
 }
 
 #[cfg(test)]
@@ -219,16 +248,30 @@ mod tests {
                 "ca": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tSECRET",
                 "secretRef": {"namespace": "fleet", "name": "member1-keys"},
                 "secretName": "member2-keys",
+                "secretKeyRef": {"name": "member3-keys"}, "clientSecrets": ["SECRET"],
+                "auth": "SECRET", "signingKey": "SECRET",
             },
             "status": {"conditions": [
                 {"message": "401 for Authorization: Bearer SECRETSECRET"},
                 {"message": "proxy: Basic SECRETSECRETSECRET refused"},
+                {"message": "map[Authorization:[Bearer SECRETs3cret]]"},
+                {"message": "{\"Authorization\":\"bearer  SECRETSECRET\"}"},
+                {"message": "(Basic SECRETYWRt) refused"},
+                {"message": "get https://m1/x?access_token=SECRET&y=1 and password=SECRET"},
+                {"message": "[eyJSECRET.b.c]"},
                 {"message": "Basic checks of m1 passed"},
+                {"message": "Basic authentication failed; replicas=3"},
             ]},
         });
         let text = redact(object).to_string();
         assert!(!text.contains("SECRET"), "{text}");
-        for kept in ["member1-keys", "member2-keys", "Basic checks of m1 passed"] {
+        for kept in [
+            "member1-keys",
+            "member2-keys",
+            "member3-keys",
+            "Basic checks of m1 passed",
+            "Basic authentication failed; replicas=3",
+        ] {
             assert!(text.contains(kept), "{kept} in {text}");
         }
     }

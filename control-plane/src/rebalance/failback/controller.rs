@@ -321,11 +321,10 @@ impl Controller {
                 events.publish(binding.as_ref(), EventType::Normal, "Failback", note);
                 Ok(later)
             }
-            Requested::NoBinding => Ok(Next::Done),
+            // The end of a stop wakes all.
+            Requested::NoBinding | Requested::AtRate(None) => Ok(Next::Done),
             Requested::Later => Ok(Next::Again),
             Requested::AtRate(Some(when)) => Ok(turn::wait(when).await),
-            // The end of the stop wakes all.
-            Requested::AtRate(None) => Ok(Next::Done),
         }
     }
 }

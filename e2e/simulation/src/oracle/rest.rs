@@ -16,8 +16,8 @@ use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, World};
 
 const NAME: &str = "rest";
 
-/// Refusals of one object that a process may bring on itself in a phase at rest: it asks again, ever
-/// more rarely.
+/// Refusals of one object that a process may bring on itself in a phase at rest: it asks again,
+/// ever more rarely.
 const REFUSALS: u32 = 8;
 
 /// The oracle.
