@@ -44,8 +44,9 @@ impl Oracle for Rest {
         if scene.phase < Phase::Rest || !by_product || is_lease {
             return Vec::new();
         }
-        let waits = waits(request.after.as_deref(), scene);
-        if scene.phase == Phase::Fresh && waits {
+        let after = request.after.as_deref();
+        let is_expected = || waits(after, scene) || warns_again(after, scene);
+        if scene.phase == Phase::Fresh && is_expected() {
             return Vec::new();
         }
         let what = match request.outcome {
@@ -74,6 +75,28 @@ impl Oracle for Rest {
     fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
         Vec::new()
     }
+}
+
+/// Whether an object is a warning that was there before about the same object, for the same reason:
+/// a process does not know what the one before it said of what is still wrong.
+fn warns_again(object: Option<&Value>, scene: &Scene) -> bool {
+    let is_warning = |it: &Value| it["kind"] == "Event" && it["type"] == "Warning";
+    let Some(event) = object.filter(|it| is_warning(it)) else {
+        return false;
+    };
+    let is_same = |other: &Value, field: &str| other.pointer(field) == event.pointer(field);
+    let fields = [
+        "/metadata/namespace",
+        "/involvedObject/kind",
+        "/involvedObject/namespace",
+        "/involvedObject/name",
+        "/reason",
+    ];
+    scene.objects.values().any(|other| {
+        is_warning(other)
+            && !is_same(other, "/metadata/name")
+            && fields.iter().all(|field| is_same(other, field))
+    })
 }
 
 /// Whether an object is a binding that waits for an eviction, an event of such a wait, or one that
@@ -152,6 +175,33 @@ mod tests {
             let event = json!({"kind": "Event", "involvedObject": {"kind": kind, "name": "a"}});
             story.write(control_plane(), &key, event);
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_still_wrong_is_told_again_by_each_process_that_starts() {
+        let event = |name: &str, kind: &str, reason: &str| {
+            let about = json!({"kind": "Widget", "namespace": "default", "name": "a"});
+            let metadata = json!({"namespace": "default", "name": name});
+            json!({"kind": "Event", "metadata": metadata, "type": kind, "reason": reason, "involvedObject": about})
+        };
+        let key = |name| objects::key(&Api::Fleet, "", "events", "default", name);
+        for (phase, kind, reason, is_kept) in [
+            (Phase::Fresh, "Warning", "InterpretFailed", true),
+            (Phase::Rest, "Warning", "InterpretFailed", false),
+            (Phase::Fresh, "Warning", "AnotherReason", false),
+            (Phase::Fresh, "Normal", "InterpretFailed", false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            let before = event("before", "Warning", "InterpretFailed");
+            story.write(control_plane(), &key("before"), before);
+            story.world(World::Phase(phase));
+            story.write(control_plane(), &key("again"), event("again", kind, reason));
+            assert_eq!(
+                story.told().is_empty(),
+                is_kept,
+                "{phase:?} {kind} {reason}"
+            );
         }
     }
 
