@@ -29,6 +29,9 @@ const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
 /// for it may take longer than the grace. Doubled with each look, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
+/// Looks after which a policy counts as compared with the fleet, although it is not known why a
+/// kind that it names cannot be listed.
+const LOOKS: u32 = 3;
 
 /// The policies that are to be looked through, and what was told of each.
 pub(super) struct Audits {
@@ -154,10 +157,6 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
 fn again(looks: u32) -> Duration {
     AGAIN.saturating_mul(1 << looks.min(6))
 }
-
-/// Looks after which a policy counts as compared with the fleet, although it is not known why a
-/// kind that it names cannot be listed.
-const LOOKS: u32 = 3;
 
 /// The fleet as the caches have it.
 struct Now<'a> {

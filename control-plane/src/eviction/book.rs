@@ -89,15 +89,13 @@ impl Book {
         let mut untold = self.0.iter().filter(|entry| entry.told.is_none());
         let is_said = |entry: &Entry| {
             let Note { cluster, turn } = &entry.note;
-            let is_new =
-                (entry.first).is_some_and(|since| now.duration_since(since) < LONGEST_START);
-            is_new
+            entry.first.is_some()
                 && matches!(turn, Turn::Queued { .. })
                 && explain::names_cluster(&known.message, cluster)
         };
         let since = self.0.iter().filter_map(|entry| entry.first).min()?;
-        let wait = LONGEST_START.checked_sub(now.duration_since(since))?;
-        untold.all(is_said).then_some(wait)
+        let wait = LONGEST_START.saturating_sub(now.duration_since(since));
+        (!wait.is_zero() && untold.all(is_said)).then_some(wait)
     }
 
     /// These notes were written: what came to an end is forgotten.
@@ -130,7 +128,7 @@ impl Book {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn note(cluster: &str, turn: Turn) -> Note {
@@ -140,7 +138,8 @@ mod tests {
         }
     }
 
-    fn nowhere(cluster: &str, why: &str) -> Note {
+    /// That no other cluster takes the workload of a cluster.
+    pub fn nowhere(cluster: &str, why: &str) -> Note {
         let (cause, why) = ("taint x:NoExecute".into(), why.into());
         note(cluster, Turn::Nowhere { cause, why })
     }

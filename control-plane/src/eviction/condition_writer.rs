@@ -194,19 +194,8 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::book::tests::nowhere;
     use super::*;
-
-    fn note(cluster: &str, turn: Turn) -> Note {
-        Note {
-            cluster: cluster.into(),
-            turn,
-        }
-    }
-
-    fn nowhere(cluster: &str, why: &str) -> Note {
-        let (cause, why) = ("taint x:NoExecute".into(), why.into());
-        note(cluster, Turn::Nowhere { cause, why })
-    }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {

@@ -9,19 +9,14 @@ use muster_shared::conditions;
 use super::cause::bounded;
 use crate::application_failover::history::History;
 use crate::eviction::any_binding::AnyBinding;
-use crate::eviction::explain::{CONDITION, names_cluster};
+use crate::eviction::explain::{CONDITION, STRANDED, names_cluster};
 use crate::eviction::record::{Record, whole};
 use crate::fleet::binding::BindingKey;
 use crate::graceful_eviction::assess::runs_all;
 
-/// Reasons of the condition `EvictionPending` of a workload that cannot leave, as opposed to one
-/// that will.
-const STRANDED: [&str; 4] = [
-    "NowhereToGo",
-    "StateNotPreserved",
-    "NotFenced",
-    "StoppedByThreshold",
-];
+/// Reason of the condition `EvictionPending` of a workload that too many failed clusters hold. It
+/// counts among those that cannot leave, as opposed to those that will.
+const STOPPED: &str = "StoppedByThreshold";
 /// A message is cut at so many bytes: there are as many as workloads are stranded.
 const LONGEST_MESSAGE: usize = 256;
 
@@ -161,8 +156,8 @@ fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
 
 fn stranding(binding: &AnyBinding) -> Option<Stranding> {
     let condition = conditions::get(&binding.status().conditions, CONDITION)?;
-    let is_stranded =
-        condition.status == conditions::TRUE && STRANDED.contains(&condition.reason.as_str());
+    let is_stranded = condition.status == conditions::TRUE
+        && (STRANDED.contains(&condition.reason.as_str()) || condition.reason == STOPPED);
     is_stranded.then(|| Stranding {
         reason: condition.reason.clone(),
         message: bounded(condition.message.clone(), LONGEST_MESSAGE),

@@ -172,7 +172,7 @@ pub fn status(
     now: Timestamp,
 ) -> PropagationStatus {
     let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
-    // What was found counts at once against the word that all is well.
+    // A known `True` does not outlive a finding, even before the fleet was looked at.
     let is_overtaken = |it: &Condition| {
         it.reason == NOT_JUDGED || it.status == conditions::TRUE && !findings.0.is_empty()
     };

@@ -135,7 +135,8 @@ impl Detector {
         };
         let known = policy.status();
         let generation = policy.metadata().generation;
-        // What a process that has just started does not know yet is no news.
+        // A process that has just started has not seen which templates are refused. The status that
+        // the process before it wrote stands until it has.
         let is_told = known.is_some_and(|it| it.observed_generation == generation);
         if is_told && !self.has_looked_at_all() {
             return Ok(Next::After(BATCH));
@@ -171,7 +172,9 @@ impl Detector {
     /// before that it is not known of which no binding can be made.
     fn has_looked_at_all(&self) -> bool {
         let mut start = self.reports.start();
-        let now = Instant::now();
+        if start.is_over {
+            return true;
+        }
         let pending = |kind: &Arc<Kind>| {
             matches!(
                 self.fleet.templates.standing(kind),
@@ -180,7 +183,7 @@ impl Detector {
         };
         let is_quiet =
             self.templates.is_empty() && !self.fleet.templates.kinds().iter().any(pending);
-        start.see(is_quiet, now)
+        start.see(is_quiet, Instant::now())
     }
 
     /// Counts the resources of a policy.

@@ -124,11 +124,11 @@ fn is_number_like(value: &Value) -> bool {
 }
 
 fn is_secret(key: &str) -> bool {
-    let letters = key.chars().filter(char::is_ascii_alphanumeric);
-    let letters = letters.collect::<String>().to_lowercase();
     if BODIES.contains(&key) {
         return true;
     }
+    let letters = key.chars().filter(char::is_ascii_alphanumeric);
+    let letters = letters.collect::<String>().to_lowercase();
     // `secretRef` and `secretName` say where a secret is, which helps.
     if letters.ends_with("ref") || letters.ends_with("name") {
         return false;

@@ -7,6 +7,7 @@ mod not_well;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::check::common::ends_soon;
 use muster_shared::client::Life;
@@ -190,7 +191,10 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         clusters: clusters.len(),
         not_well: clusters
             .iter()
-            .filter_map(|it| not_well(it, lease, unheard))
+            .filter_map(|it| {
+                let lease = lease(&it.name_any());
+                not_well(it, lease, lease.is_some_and(unheard))
+            })
             .collect(),
         workloads: bindings.len(),
         unknown: 0,

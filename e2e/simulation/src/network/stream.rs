@@ -117,9 +117,7 @@ impl Carried {
         }
         Some(Ok(piece))
     }
-}
 
-impl Carried {
     /// Events of a watch without those objects of its list that a fault leaves out. Small lists are
     /// one piece together with the event that ends them.
     fn shortened(&mut self, piece: Bytes) -> Bytes {

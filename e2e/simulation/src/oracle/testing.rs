@@ -100,7 +100,7 @@ impl<O: Oracle> Story<O> {
         }))
     }
 
-    /// Somebody is refused to write an object.
+    /// A server refuses somebody's write of an object.
     pub fn refuse(&mut self, actor: Actor, key: &Key, code: u16) -> &mut Self {
         let held = self.objects.get(key).cloned();
         self.tell(Event::Request(Request {

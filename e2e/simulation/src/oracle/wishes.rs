@@ -21,7 +21,7 @@ const POLICIES: [&str; 7] = [
     "namespaces",
 ];
 
-/// What a person can change so that copies go, or move, because he wants it.
+/// A change by which a person may have copies go or move.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     /// An object itself: a template, a binding, a Work.
@@ -41,7 +41,7 @@ pub struct Wishes {
 impl Wishes {
     /// Takes note of a committed write.
     pub fn note(&mut self, request: &Request, key: &Key, now: Timestamp) {
-        // What the server does follows from what a person did: the end of a namespace, say.
+        // The API server's own writes follow from a person's, such as the end of a namespace.
         if key.api != Api::Fleet || !matches!(request.actor, Actor::Person(_) | Actor::Server) {
             return;
         }

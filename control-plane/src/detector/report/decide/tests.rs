@@ -264,7 +264,7 @@ fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
     let edited = told(known, 4, (&[], false)).unwrap();
     assert!(edited.starts_with("Unknown "), "{edited}");
 
-    // What was found by a process that has not seen all is no secret.
+    // Findings are told even before the fleet was looked at.
     let nothing = || Nothing::NotThere;
     let unjudged = status(None, Some(3), &tally, nothing, (&[], false), at(1));
     let well = decide(None, &well, &[], 1);

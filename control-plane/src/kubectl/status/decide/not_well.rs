@@ -28,16 +28,15 @@ pub(in super::super) struct NotWell {
 
 /// A cluster that is not ready, that has a taint, that is silent and nobody says so, or that
 /// something else is wrong with.
-pub(super) fn not_well<'l>(
+pub(super) fn not_well(
     cluster: &Cluster,
-    lease: impl Fn(&str) -> Option<&'l Lease>,
-    is_unheard: impl Fn(&Lease) -> bool,
+    lease: Option<&Lease>,
+    is_unheard: bool,
 ) -> Option<NotWell> {
     let name = cluster.name_any();
     let ready = cluster.condition(condition::READY);
     let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-    let lease = lease(&name);
-    let is_unheard = is_ready && lease.is_some_and(is_unheard);
+    let is_unheard = is_ready && is_unheard;
     let concern = concern(cluster).filter(|_| is_ready);
     if is_ready && !is_unheard && concern.is_none() && cluster.spec.taints.is_empty() {
         return None;
