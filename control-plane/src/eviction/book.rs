@@ -28,30 +28,54 @@ struct Entry {
     told: Option<Instant>,
     /// When it was taken, if this process knew nothing of the workload on the cluster before.
     first: Option<Instant>,
+    /// What came soon after it was written, and is no news before [`STALE`] is over.
+    later: Option<Box<Note>>,
+}
+
+/// When a note is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is known.
+    None,
+    /// At once.
+    Now,
+    /// After a while, if it is still true.
+    In(Duration),
 }
 
 impl Book {
     /// Takes a note; says whether it is news.
-    pub fn take(&mut self, note: Note, now: Instant) -> bool {
+    pub fn take(&mut self, note: Note, now: Instant) -> News {
         match self.place(&note.cluster) {
             Ok(at) => {
                 let known = &mut self.0[at];
+                let is_same = known.note == note;
                 let both_nowhere = matches!(
                     (&known.note.turn, &note.turn),
                     (Turn::Nowhere { .. }, Turn::Nowhere { .. })
                 );
-                let is_known = known.told.is_some_and(|told| {
-                    known.note == note || both_nowhere && now.duration_since(told) < STALE
-                });
-                if !is_known {
-                    let is_same = known.note == note;
-                    *known = Entry {
-                        note,
-                        told: None,
-                        first: known.first.filter(|_| is_same),
-                    };
+                if let Some(told) = known.told {
+                    let wait = STALE.saturating_sub(now.duration_since(told));
+                    if is_same {
+                        known.later = None;
+                        return News::None;
+                    }
+                    if both_nowhere && !wait.is_zero() {
+                        let is_awaited = known.later.replace(Box::new(note)).is_some();
+                        return if is_awaited {
+                            News::None
+                        } else {
+                            News::In(wait)
+                        };
+                    }
                 }
-                !is_known
+                *known = Entry {
+                    note,
+                    told: None,
+                    first: known.first.filter(|_| is_same),
+                    later: None,
+                };
+                News::Now
             }
             Err(at) => {
                 self.0.reserve_exact(1);
@@ -59,11 +83,31 @@ impl Book {
                     note,
                     told: None,
                     first: Some(now),
+                    later: None,
                 };
                 self.0.insert(at, entry);
-                true
+                News::Now
             }
         }
+    }
+
+    /// What was not news when it came takes its place once that has become old.
+    pub fn ripen(&mut self, now: Instant) {
+        for entry in &mut self.0 {
+            let is_stale = |told: Instant| now.duration_since(told) >= STALE;
+            if entry.told.is_some_and(is_stale)
+                && let Some(later) = entry.later.take()
+            {
+                (entry.note, entry.told) = (*later, None);
+            }
+        }
+    }
+
+    /// How long until something that was not news when it came has to be written.
+    pub fn ripens(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.0.iter().filter(|entry| entry.later.is_some());
+        let told = waiting.filter_map(|entry| entry.told).min()?;
+        Some(STALE.saturating_sub(now.duration_since(told)))
     }
 
     /// All notes.
@@ -148,12 +192,13 @@ pub(super) mod tests {
     async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
         let start = Instant::now();
         let mut book = Book::default();
-        assert!(book.take(nowhere("m1", "3 are full"), start));
+        assert_eq!(book.take(nowhere("m1", "3 are full"), start), News::Now);
         book.told(&book.notes(), start);
         let mut written = Vec::new();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
-            if book.take(nowhere("m1", &format!("{second} are full")), now) {
+            let news = book.take(nowhere("m1", &format!("{second} are full")), now);
+            if news == News::Now {
                 written.push(second);
                 book.told(&book.notes(), now);
             }
@@ -161,9 +206,36 @@ pub(super) mod tests {
         let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
         assert_eq!(written, expected, "one every five minutes");
         let queued = note("m1", Turn::Queued { cause: "x".into() });
-        assert!(book.take(queued.clone(), start), "another turn is news");
+        let news = book.take(queued.clone(), start);
+        assert_eq!(news, News::Now, "another turn");
         book.told(&book.notes(), start);
-        assert!(!book.take(queued, start), "the same is none");
+        assert_eq!(book.take(queued, start), News::None, "the same");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_numbers_are_written_though_nothing_comes_after_them() {
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut book = Book::default();
+        book.take(nowhere("m1", "3 are full"), start);
+        book.told(&book.notes(), start);
+        let wait = News::In(Duration::from_secs(290));
+        assert_eq!(book.take(nowhere("m1", "4 are full"), later(10)), wait);
+        let news = book.take(nowhere("m1", "5 are full"), later(20));
+        assert_eq!(news, News::None, "that is awaited already");
+        book.ripen(later(299));
+        assert_eq!(book.untold().count(), 0);
+        assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
+        book.ripen(later(300));
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&nowhere("m1", "5 are full")]);
+        book.told(&book.notes(), later(300));
+        let news = book.take(nowhere("m1", "6 are full"), later(310));
+        assert_eq!(news, wait, "and so on");
+        book.take(nowhere("m1", "5 are full"), later(320));
+        book.ripen(later(600));
+        assert_eq!(book.untold().count(), 0, "it is as it was told");
+        assert_eq!(book.ripens(later(600)), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use muster_shared::tasks::Tasks;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::book::Book;
+use super::book::{Book, News};
 use super::evictor::Key;
 use super::explain::{self, Note, Turn};
 use crate::fleet::Fleet;
@@ -89,16 +89,18 @@ impl ConditionWriter {
         let mut books = self.lock();
         for (key, note) in notes {
             let urgent = note.is_urgent();
-            if books.entry(key.clone()).or_default().take(note, now) {
-                news.push((key, urgent));
+            match books.entry(key.clone()).or_default().take(note, now) {
+                News::None => {}
+                News::Now if urgent => news.push((key, None)),
+                News::Now => news.push((key, Some(PATIENCE))),
+                News::In(wait) => news.push((key, Some(wait))),
             }
         }
         drop(books);
-        for (key, urgent) in news {
-            if urgent {
-                self.urgent.add(key);
-            } else {
-                self.patient.add_after(key, PATIENCE);
+        for (key, wait) in news {
+            match wait {
+                None => self.urgent.add(key),
+                Some(wait) => self.patient.add_after(key, wait),
             }
         }
     }
@@ -114,11 +116,15 @@ impl ConditionWriter {
     async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         let client = fleet.status_writer.turn().await;
-        let Some(book) = self.lock().get(&key).cloned() else {
+        let known = self.lock().get_mut(&key).map(|book| {
+            book.ripen(Instant::now());
+            book.clone()
+        });
+        let Some(book) = known else {
             return Ok(Next::Done);
         };
         if book.untold().next().is_none() {
-            return Ok(Next::Done);
+            return Ok(next(book.ripens(Instant::now())));
         }
         let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = binding.filter(|it| it.meta().deletion_timestamp.is_none()) else {
@@ -154,19 +160,25 @@ impl ConditionWriter {
                 }
             }
         }
-        let mut books = self.lock();
+        let (mut books, now) = (self.lock(), Instant::now());
+        let mut ripens = None;
         if let Some(book) = books.get_mut(&key) {
-            book.told(&notes, Instant::now());
+            book.told(&notes, now);
+            ripens = book.ripens(now);
             if book.is_empty() {
                 books.remove(&key);
             }
         }
-        Ok(Next::Done)
+        Ok(next(ripens))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn next(wait: Option<Duration>) -> Next {
+    wait.map_or(Next::Done, Next::After)
 }
 
 fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {

@@ -110,6 +110,8 @@ pub enum Turn {
         rule: Stay,
         /// Taints of the cluster that evict others.
         taints: String,
+        /// When the last of these taints was added, if each of them says so.
+        since: Option<Timestamp>,
     },
 }
 
@@ -191,7 +193,7 @@ impl Note {
                 format!("{cluster} is none of its clusters any more, so it need not leave it")
             }
             Turn::ClusterGone => format!("{cluster} is not known in the fleet any more"),
-            Turn::Stays { rule, taints } => {
+            Turn::Stays { rule, taints, .. } => {
                 format!("stays on {cluster}, which has {taints}: {rule}")
             }
         }
@@ -303,6 +305,9 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
 pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec<Condition>> {
     let observation = condition(notes, now)?;
     let known = conditions::get(before, CONDITION);
+    if known.is_some_and(|known| is_older_news(known, notes)) {
+        return None;
+    }
     // That nothing has to be done needs no condition where nothing was ever pending.
     let is_over =
         |note: &Note| matches!(note.turn, Turn::Recovered | Turn::Moved | Turn::ClusterGone);
@@ -330,6 +335,18 @@ pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec
         return Some(others.cloned().chain([observation]).collect());
     }
     conditions::merge(before, [observation])
+}
+
+/// Whether all that the notes say was so before the workload left a cluster, which is what the
+/// condition tells: that it stays elsewhere in spite of taints. A process that starts sees both at
+/// once, and must not take the older for news.
+fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
+    let told = known.last_transition_time.0;
+    let is_older = |note: &Note| match note.turn {
+        Turn::Stays { since, .. } => since.is_none_or(|since| since <= told),
+        _ => false,
+    };
+    known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
 }
 
 /// Whether a condition tells that the workload left a cluster, beside what else it says.

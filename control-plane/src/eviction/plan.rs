@@ -228,24 +228,32 @@ impl Departure<'_> {
     }
 
     /// Adds a task for each cluster that the new placement drops besides the one that is left, as
-    /// another affinity group does: its copies are healthy, and stay until the new ones are. With
-    /// `Directly` there is none, since the policy wants no old copy beside a new one. (Karmada
-    /// deletes them at once in every mode.)
+    /// another affinity group or weights that are divided anew do: its copies are healthy, and stay
+    /// until the new ones are. (Karmada deletes them at once in every mode.)
+    ///
+    /// `Directly` says that no old copy is to run beside a new one. Where other clusters take the
+    /// place of all old ones, that is kept to, and there is no task. Where an old cluster stays,
+    /// old copies run beside new ones in any case.
     fn let_follow(
         &self,
         after: &mut ResourceBindingSpec,
         chosen: &[TargetCluster],
         now: Timestamp,
     ) {
-        if *self.purge_mode == PurgeMode::Directly {
-            return;
-        }
-        let dropped: Vec<String> = after
+        let (staying, dropped): (Vec<&TargetCluster>, Vec<&TargetCluster>) = after
             .clusters
             .iter()
-            .filter(|old| chosen.iter().all(|new| new.name != old.name))
-            .map(|old| old.name.clone())
-            .collect();
+            .partition(|old| chosen.iter().any(|new| new.name == old.name));
+        let mode = match self.purge_mode {
+            PurgeMode::Directly if staying.is_empty() => return,
+            PurgeMode::Directly => &PurgeMode::Gracefully,
+            mode => mode,
+        };
+        let dropped: Vec<String> = dropped.into_iter().map(|old| old.name.clone()).collect();
+        let follower = Departure {
+            purge_mode: mode,
+            ..*self
+        };
         for from in dropped {
             let left = self.cluster;
             let why = self.reason.message(left);
@@ -259,7 +267,7 @@ impl Departure<'_> {
                 producer: PRODUCER_SCHEDULER.to_owned(),
                 message: Some(shortened(message)),
                 from_cluster: from,
-                ..self.task(BTreeMap::new(), now)
+                ..follower.task(BTreeMap::new(), now)
             });
         }
     }

@@ -10,12 +10,13 @@ use muster_shared::api::cluster::ClusterSpec;
 use muster_shared::capacity::{default_models, standardize, validate, validate_resources};
 use muster_shared::k8s::{ObjectMeta, Time};
 use muster_shared::names::annotation::DRAIN_RATE;
-use muster_shared::taints::{self, NO_EXECUTE};
+use muster_shared::taints;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::problem::Findings;
 use crate::eviction::drain;
+use crate::eviction::fleet_view::evicts;
 
 /// A cluster, as far as admission is concerned.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -68,8 +69,9 @@ pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: 
         }
     }
     for (index, taint) in spec.taints.iter().enumerate() {
-        if taint.effect == NO_EXECUTE && taint.time_added.is_none() {
-            let before = old.and_then(|old| taints::find(&old.spec.taints, &taint.key, NO_EXECUTE));
+        if evicts(taint) && taint.time_added.is_none() {
+            let before =
+                old.and_then(|old| taints::find(&old.spec.taints, &taint.key, &taint.effect));
             if before == Some(taint) {
                 continue;
             }

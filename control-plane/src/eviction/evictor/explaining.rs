@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::conditions;
+use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, is_drain};
 
 use super::{ClusterNote, Evictor, Key, Now};
@@ -255,16 +256,21 @@ impl Evictor {
         let mut stays = Vec::new();
         for target in &binding.spec().clusters {
             let taints = self.fleet.taints(&target.name).iter();
-            let taints: Vec<String> = taints
-                .filter(|it| evicts(it))
-                .map(taints::describe)
-                .collect();
+            let taints: Vec<&Taint> = taints.filter(|it| evicts(it)).collect();
             if taints.is_empty() {
                 continue;
             }
+            let added = |taint: &&Taint| taint.time_added.as_ref().map(|it| it.0);
+            let since: Option<Vec<_>> = taints.iter().map(added).collect();
+            let since = since.and_then(|all| all.into_iter().max());
+            let taints: Vec<String> = taints.into_iter().map(taints::describe).collect();
             if let Judgement::Stay(rule) = self.judge(&target.name, binding, now) {
                 let taints = bounded(format!("taint {}", taints.join(" and ")));
-                stays.push((target.name.clone(), Turn::Stays { rule, taints }));
+                stays.push((target.name.clone(), Turn::Stays {
+                    rule,
+                    taints,
+                    since,
+                }));
             }
         }
         for (cluster, turn) in stays {

@@ -39,6 +39,7 @@ fn a_note_names_cluster_taint_and_rule() {
             Turn::Stays {
                 rule: Stay::Tolerated,
                 taints: "taint down:NoExecute".into(),
+                since: None,
             },
             "False",
             "Tolerated",
@@ -125,14 +126,25 @@ fn each_eviction_is_dated_by_itself_although_the_status_stays_the_same() {
 #[test]
 fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_the_same() {
     let record = Record::new("m1", "m2", "Gracefully", "taint", at(100));
-    let stays = [note(
-        "m2",
-        Turn::Stays {
-            rule: Stay::NotAsked,
-            taints: "down:PreferNoExecute".into(),
-        },
-    )];
+    let stays = |since: Option<i64>| {
+        [note(
+            "m2",
+            Turn::Stays {
+                rule: Stay::NotAsked,
+                taints: "down:PreferNoExecute".into(),
+                since: since.map(at),
+            },
+        )]
+    };
     let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+    for since in [None, Some(99), Some(100)] {
+        let told = merge(&first, &stays(since), at(900));
+        assert_eq!(told, None, "taints since {since:?} are no news");
+    }
+    let pending = merge(&first, &[nowhere("m3")], at(500)).unwrap();
+    let again = merge(&pending, &stays(None), at(900)).unwrap();
+    assert_eq!(again[0].reason, "FailoverNotRequested", "nothing waits");
+    let stays = stays(Some(101));
     for (now, expected) in [(900, 900), (100, 101)] {
         let second = merge(&first, &stays, at(now)).unwrap();
         assert_eq!(second[0].last_transition_time.0, at(expected));
@@ -221,6 +233,7 @@ fn what_needs_somebody_is_a_warning_and_what_concerns_many_can_wait() {
     let stays = |rule| Turn::Stays {
         rule,
         taints: String::new(),
+        since: None,
     };
     for (turn, is_urgent, severity) in [
         (tolerated, true, EventType::Normal),

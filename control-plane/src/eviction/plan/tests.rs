@@ -638,6 +638,39 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
 }
 
 #[test]
+fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each_other_anyway() {
+    let group = |name: &str, clusters: [&str; 3]| json!({"affinityName": name, "clusterNames": clusters});
+    let spec = spec(
+        2,
+        &json!([
+            {"name": "member1", "replicas": 2},
+            {"name": "member2", "replicas": 2},
+            {"name": "member3", "replicas": 2},
+        ]),
+        &json!({
+            "clusterAffinities": [
+                group("primary", ["member1", "member2", "member3"]),
+                group("backup", ["member3", "member4", "member5"]),
+            ],
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3, "maxGroups": 3}],
+        }),
+    );
+    let fleet = fleet(&["member1"], &["member2", "member3", "member4", "member5"]);
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    let chosen = [("member3", 2), ("member4", 2), ("member5", 2)];
+    assert_eq!(names(&plan.clusters), chosen);
+    let tasks = &plan.patch["spec"]["gracefulEvictionTasks"];
+    assert_eq!(tasks.as_array().map(Vec::len), Some(1), "{tasks}");
+    assert_eq!(tasks[0]["fromCluster"], "member2");
+    assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+}
+
+#[test]
 fn another_scheduler_chooses_what_is_dropped() {
     let spec = in_the_first_group();
     let leave = Leave {
