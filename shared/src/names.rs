@@ -171,7 +171,7 @@ pub mod taint {
 }
 
 /// Types of conditions. Those of evictions are with their controllers: `EvictionPending`,
-/// `ApplicationFailoverPending` and `RemovalPending` of bindings.
+/// `ApplicationFailoverPending`, `RemovalPending` and `ReplicasKept` of bindings.
 pub mod condition {
     /// Of a Cluster: the member's API server is healthy.
     pub const READY: &str = "Ready";

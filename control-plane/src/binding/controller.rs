@@ -22,6 +22,7 @@ use super::error::Error;
 use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
+use super::keeping::{Keeping, sooner};
 use super::overriding;
 use super::prepare::{Prepared, origin, prepare, replaces};
 use super::render::{Origin, Rendered, Scope, expects};
@@ -44,8 +45,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::new("binding");
     let parked = Parked::new(&fleet.templates, &queue);
-    follow(&fleet.bindings, &queue);
-    follow(&fleet.cluster_bindings, &queue);
+    let keeping = Arc::new(Keeping::default());
+    follow(&fleet.bindings, &queue, &keeping);
+    follow(&fleet.cluster_bindings, &queue, &keeping);
     overriding::follow(fleet, &queue);
     fleet.follow_interpreters(&queue);
     let claimed = queue.clone();
@@ -93,6 +95,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         waits: Waits::default(),
         outdated: Waits::default(),
         parked,
+        keeping,
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     let settled = Arc::new(OnceCell::new());
@@ -126,6 +129,8 @@ pub(super) struct Memory {
     /// Bindings that are about a former object.
     pub(super) outdated: Waits<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
+    /// Bindings some of whose replicas wait for others.
+    keeping: Arc<Keeping>,
 }
 
 /// Tells whether a Work is where its binding wants one. False too where the binding is not known:
@@ -150,9 +155,10 @@ fn expectation(
     }
 }
 
-/// A change of the status alone does not concern us.
-fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
-    let queue = queue.clone();
+/// A change of the status alone does not concern us, but where replicas are kept until others are
+/// reported.
+fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
+    let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
             let same = |old: &Arc<B>| {
@@ -161,8 +167,9 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
                     && old.labels == new.labels
                     && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
             };
-            if !old.as_ref().is_some_and(same) {
-                queue.add(BindingKey::of(new.as_ref()));
+            let key = BindingKey::of(new.as_ref());
+            if !old.as_ref().is_some_and(same) || keeping.has(&key) {
+                queue.add(key);
             }
         }
         // As a rule its Works went before it; without its finalizer they did not.
@@ -180,6 +187,7 @@ async fn sync<B: BindingKind>(
         memory.waits.over(key);
         memory.outdated.over(key);
         memory.parked.leave(key);
+        memory.keeping.end(key);
         return absence::sweep(fleet, &client, &memory.missing, key).await;
     };
     memory.missing.forget(key);
@@ -237,12 +245,20 @@ async fn sync<B: BindingKind>(
     let next = match prepared? {
         Prepared::Nothing => Next::Done,
         Prepared::Later(next) => next,
-        Prepared::Works { rendered, refused } => {
+        Prepared::Works {
+            rendered,
+            refused,
+            keepers,
+        } => {
+            let keeping = &memory.keeping;
+            let due = keeping
+                .tell(fleet, &client, key, binding.as_ref(), keepers)
+                .await;
             let origin = origin(key, id);
             let written = write(fleet, &client, memory, &origin, binding.as_ref(), &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());
             match refused.into_iter().next() {
-                None => written?,
+                None => sooner(written?, due),
                 Some(first) => {
                     written?;
                     let first = Box::new(first);

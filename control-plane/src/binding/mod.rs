@@ -9,6 +9,7 @@ mod error;
 mod fence;
 pub mod hold;
 mod hold_condition;
+mod keeping;
 mod namespaces;
 mod overriding;
 pub mod owner;

@@ -1,13 +1,13 @@
 //! Renders the Works of a binding for its targets before anything is written or removed.
 
-use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
-use muster_shared::names;
+use muster_shared::names::{self, label};
 use muster_shared::queue::Next;
 
 use super::about::About;
@@ -25,7 +25,7 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
-use crate::graceful_eviction::assess::ready_replicas;
+use crate::graceful_eviction::assess::{ready_replicas, retains_replicas};
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Time until a binding is tried again whose override policies cannot be listed.
@@ -39,6 +39,8 @@ pub(super) enum Prepared {
         rendered: Vec<Rendered>,
         /// Reasons why the other Works could not be rendered.
         refused: Vec<Error>,
+        /// The clusters whose Works ask for more than their share, if there are any.
+        keepers: Option<String>,
     },
     /// The binding has nothing to make.
     Nothing,
@@ -127,6 +129,7 @@ pub(super) fn prepare<B: BindingKind>(
     let subject = Subject::of(&template_key, &template);
     let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
+    let mut keepers = None;
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject))
         .map(|policies| {
@@ -137,8 +140,11 @@ pub(super) fn prepare<B: BindingKind>(
                 Ok(annotations)
             };
             let interpreters = fleet.interpreters.accepting_late();
-            let spec = kept(memory, binding, works);
-            let rendered = render(&origin, &spec, &object, inject, &interpreters, apply);
+            let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
+            let kept = kept(memory, binding, works).filter(|_| !scales);
+            keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
+            let spec = kept.as_ref().unwrap_or(spec);
+            let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
             if let Some(pending) = interpreters.late() {
                 memory.parked.wakes(pending, key);
             }
@@ -191,28 +197,51 @@ pub(super) fn prepare<B: BindingKind>(
             state::keep(work, held.map(AsRef::as_ref));
         }
     }
-    Ok(Prepared::Works { rendered, refused })
+    Ok(Prepared::Works {
+        rendered,
+        refused,
+        keepers,
+    })
 }
 
-/// The spec with the replicas that each Work is to have.
-fn kept<'a, B: BindingKind>(
+/// The spec with the replicas that each Work is to have, where these are not the shares.
+fn kept<B: BindingKind>(
     memory: &Memory,
-    binding: &'a B,
+    binding: &B,
     works: &[Arc<CachedWork>],
-) -> Cow<'a, ResourceBindingSpec> {
-    let (spec, reports) = (binding.spec(), &binding.status().aggregated_status);
-    let kept = shrink::kept(spec, reports, |it| copy_in(memory, works, it));
-    kept.map_or(Cow::Borrowed(spec), Cow::Owned)
+) -> Option<ResourceBindingSpec> {
+    let spec = binding.spec();
+    if spec.replicas <= 0 {
+        return None;
+    }
+    let targets = spec.clusters.iter();
+    let shares: HashMap<&str, i64> = targets
+        .map(|it| (&*it.name, i64::from(it.replicas)))
+        .collect();
+    // To read what the Works report is dear, and mostly none of them asks for more than its share.
+    let shrinks = |work: &Arc<CachedWork>| {
+        let share = cluster_of(work).and_then(|cluster| shares.get(cluster));
+        share.is_some_and(|share| work.replicas.is_none_or(|given| given > *share))
+    };
+    if !works.iter().any(shrinks) {
+        return None;
+    }
+    let copies = works
+        .iter()
+        .filter_map(|it| Some((cluster_of(it)?, copy(memory, it)?)));
+    let copies: HashMap<&str, Copy> = copies.collect();
+    let reports = &binding.status().aggregated_status;
+    shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
 }
 
-/// What the Work for a cluster reports of its copy.
-fn copy_in(memory: &Memory, works: &[Arc<CachedWork>], cluster: &str) -> Option<Copy> {
-    let work = works.iter().find(|it| cluster_of(it) == Some(cluster))?;
+/// What a Work reports of its copy.
+fn copy(memory: &Memory, work: &CachedWork) -> Option<Copy> {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
     let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0))?;
     let goes = work.metadata.deletion_timestamp.is_some() || memory.deleted.contains(work);
     Some(Copy {
+        given: work.replicas,
         ready,
         stays: !goes,
     })

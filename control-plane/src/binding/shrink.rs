@@ -1,19 +1,22 @@
-//! Keeps ready copies while the copies that are to replace an old one are not ready: an eviction
-//! can leave a cluster that stays a target with fewer replicas than before, since the others are
-//! divided anew (another affinity group, or weights of other clusters), and a new placement that
-//! was requested brings replicas back from the targets that took them over.
+//! Keeps ready copies while those that are to take their place are not ready.
+//!
+//! Replicas can be divided anew so that a cluster which stays a target gets fewer than it has: after
+//! an eviction (another affinity group, or weights of other clusters), when a cluster is removed,
+//! when a new placement was requested, or when somebody edits the weights.
+
+use std::collections::HashMap;
 
 use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
+    AggregatedStatusItem, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
-use muster_shared::api::policy::PurgeMode;
 
 use crate::graceful_eviction::assess::ready_replicas;
-use crate::scheduler::core::replacement::purge_mode;
 
 /// What the Work of a cluster says of its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
+    /// Replicas that the Work asks for; `None` where its kind has another field for them.
+    pub given: Option<i64>,
     /// Ready replicas.
     pub ready: i64,
     /// Whether nobody has asked for its deletion.
@@ -23,15 +26,14 @@ pub struct Copy {
 /// The spec with as many replicas in each target as its Work is to have, where that differs from
 /// what the scheduler gave it; `None` where it does not.
 ///
-/// While an old copy waits for its replacement, and after a request for a new placement, a target
-/// keeps ready replicas beyond its share, as far as fewer would be ready in all clusters together
-/// than the template asks for (safety contract 1; Karmada lets them go at once). The end of the
-/// task, and each report of replicas that are ready, changes the binding, and with it every target
-/// comes nearer to its share.
+/// A target keeps ready replicas beyond its share, as far as fewer would be ready in all clusters
+/// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
+/// report of replicas that are ready elsewhere it comes nearer to its share. No target gets more
+/// than its Work asks for: the pods of a rolling update are no replicas to keep.
 ///
-/// `copy` returns what the Work for a cluster reports; `None` if there is no Work, or no report.
-/// Only these stand for replicas elsewhere, and only if the Work stays and the cluster is heard:
-/// what the binding still says of a cluster may be about a copy that is gone, and a copy that is no
+/// `copy` returns what the Work for a cluster says; `None` if there is no Work, or no report. Only
+/// these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
+/// the binding still says of a cluster may be about a copy that is gone, and a copy that is no
 /// target any more goes. What a silent target reported last is kept there all the same: silence is
 /// no reason to take anything away.
 pub fn kept(
@@ -39,13 +41,13 @@ pub fn kept(
     reports: &[AggregatedStatusItem],
     copy: impl Fn(&str) -> Option<Copy>,
 ) -> Option<ResourceBindingSpec> {
-    let is_requested = spec.reschedule_triggered_at.is_some() && purge_mode(spec).is_some();
-    if !is_requested && !spec.graceful_eviction_tasks.iter().any(waits) {
-        return None;
-    }
     let copies: Vec<Option<Copy>> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let reports: HashMap<&str, &AggregatedStatusItem> = reports
+        .iter()
+        .map(|report| (&*report.cluster_name, report))
+        .collect();
     let reported = |cluster: &str| {
-        let report = reports.iter().find(|it| it.cluster_name == cluster)?;
+        let report = reports.get(cluster)?;
         let is_heard = report.health != Some(ResourceHealth::Unknown);
         ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
     };
@@ -59,8 +61,9 @@ pub fn kept(
     let mut surplus = all.saturating_sub(i64::from(spec.replicas));
     let mut kept = spec.clone();
     for (target, copy) in kept.clusters.iter_mut().zip(copies) {
-        let ready = copy.map_or(0, |it| i32::try_from(it.ready).unwrap_or(i32::MAX));
-        let beyond = ready.saturating_sub(target.replicas);
+        let held = copy.map_or(0, |it| it.ready.min(it.given.unwrap_or(it.ready)));
+        let held = i32::try_from(held).unwrap_or(i32::MAX);
+        let beyond = held.saturating_sub(target.replicas);
         if beyond <= 0 {
             continue;
         }
@@ -71,11 +74,12 @@ pub fn kept(
     (kept.clusters != spec.clusters).then_some(kept)
 }
 
-/// Whether the old copy of a task is kept until the new ones are healthy.
-fn waits(task: &GracefulEvictionTask) -> bool {
-    let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
-    let is_graceful = !matches!(mode, Some(PurgeMode::Directly | PurgeMode::Never));
-    is_graceful && task.suppress_deletion.is_none()
+/// The targets that keep more than their share, with commas between them.
+pub fn keepers(spec: &ResourceBindingSpec, kept: &ResourceBindingSpec) -> String {
+    let both = spec.clusters.iter().zip(&kept.clusters);
+    let keepers = both.filter(|(share, kept)| share.replicas < kept.replicas);
+    let names: Vec<&str> = keepers.map(|(share, _)| &*share.name).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -85,20 +89,16 @@ mod tests {
     use super::*;
 
     /// Replicas of the targets a, b and c that are kept: the shares, and what is ready there.
-    fn keep(wanted: i32, shares: [i32; 3], reports: &Value, task: &Value) -> Option<Vec<i32>> {
+    fn keep(wanted: i32, shares: [i32; 3], reports: &Value) -> Option<Vec<i32>> {
         let names = ["a", "b", "c"];
         let targets: Vec<Value> = names
             .iter()
             .zip(shares)
             .map(|(name, share)| json!({"name": name, "replicas": share}))
             .collect();
-        let mut task = task.clone();
-        task["fromCluster"] = json!("old");
-        task["reason"] = json!("TaintUntolerated");
-        task["producer"] = json!("TaintManager");
         let spec: ResourceBindingSpec = serde_json::from_value(json!({
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "replicas": wanted, "clusters": targets, "gracefulEvictionTasks": [task],
+            "replicas": wanted, "clusters": targets,
         }))
         .unwrap();
         let reports: Vec<AggregatedStatusItem> = reports
@@ -115,7 +115,11 @@ mod tests {
     fn copy(reports: &[AggregatedStatusItem], cluster: &str) -> Option<Copy> {
         let report = reports.iter().find(|it| it.cluster_name == cluster)?;
         let ready = ready_replicas(&report.status.as_ref()?.0)?;
-        Some(Copy { ready, stays: true })
+        Some(Copy {
+            given: None,
+            ready,
+            stays: true,
+        })
     }
 
     fn report(cluster: &str, ready: i32, health: &str) -> Value {
@@ -132,7 +136,6 @@ mod tests {
                 .map(|(name, n)| report(name, n, "Healthy"));
             Value::Array(each.collect())
         };
-        let graceful = json!({"purgeMode": "Gracefully"});
         for (what, wanted, shares, ready, expected) in [
             (
                 "nothing is ready elsewhere",
@@ -166,11 +169,7 @@ mod tests {
                 Some(vec![1, 2, 1]),
             ),
         ] {
-            assert_eq!(
-                keep(wanted, shares, &healthy(ready), &graceful),
-                expected,
-                "{what}"
-            );
+            assert_eq!(keep(wanted, shares, &healthy(ready)), expected, "{what}");
         }
     }
 
@@ -181,15 +180,14 @@ mod tests {
             report("b", 2, "Unknown"),
             report("old", 9, "Unknown"),
         ]);
-        let graceful = json!({"purgeMode": "Gracefully"});
-        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
         // The only one that is heard may go as far as others stand in for it.
         let reports = json!([
             report("a", 4, "Healthy"),
             report("b", 2, "Unknown"),
             report("c", 4, "Healthy"),
         ]);
-        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
     }
 
     #[test]
@@ -200,8 +198,7 @@ mod tests {
             })
         };
         let reports = json!([available("a"), available("b")]);
-        let graceful = json!({"purgeMode": "Gracefully"});
-        assert_eq!(keep(6, [1, 1, 4], &reports, &graceful), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
     }
 
     #[test]
@@ -217,7 +214,13 @@ mod tests {
         .unwrap();
         let reports = [("home", 3), ("away", 3)]
             .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
-        let copy = |ready, stays| Some(Copy { ready, stays });
+        let copy = |ready, stays| {
+            Some(Copy {
+                given: None,
+                ready,
+                stays,
+            })
+        };
         for (home, expected) in [
             (None, [1, 3]),
             (copy(3, false), [3, 3]),
@@ -232,52 +235,46 @@ mod tests {
     }
 
     #[test]
-    fn replicas_come_home_as_those_at_home_become_ready() {
-        let keep = |ready: [i32; 2], mode: &str| {
-            let spec: ResourceBindingSpec = serde_json::from_value(json!({
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "replicas": 4, "rescheduleTriggeredAt": "2026-01-01T00:00:00Z",
-                "failover": {"cluster": {"purgeMode": mode}},
-                "clusters": [{"name": "home", "replicas": 3}, {"name": "away", "replicas": 1}],
-            }))
-            .unwrap();
-            let reports = [("home", ready[0]), ("away", ready[1])].map(|(name, ready)| {
-                serde_json::from_value(report(name, ready, "Healthy")).unwrap()
-            });
-            let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
-            Some(
-                kept.clusters
-                    .iter()
-                    .map(|it| it.replicas)
-                    .collect::<Vec<_>>(),
-            )
-        };
-        for (ready, mode, expected) in [
-            ([0, 4], "Gracefully", Some(vec![3, 4])),
-            ([1, 4], "Gracefully", Some(vec![3, 3])),
-            ([3, 4], "Gracefully", None),
-            ([3, 1], "Gracefully", None),
-            ([0, 4], "Directly", None),
+    fn replicas_move_as_those_elsewhere_become_ready() {
+        for (ready, expected) in [
+            ([0, 4, 0], Some(vec![3, 4, 0])),
+            ([1, 4, 0], Some(vec![3, 3, 0])),
+            ([3, 4, 0], None),
+            ([3, 1, 0], None),
         ] {
-            assert_eq!(keep(ready, mode), expected, "{ready:?} {mode}");
+            let each = ["a", "b", "c"].into_iter().zip(ready);
+            let each = each.map(|(name, ready)| report(name, ready, "Healthy"));
+            let kept = keep(4, [3, 1, 0], &Value::Array(each.collect()));
+            assert_eq!(kept, expected, "{ready:?}");
         }
     }
 
     #[test]
-    fn shares_apply_at_once_where_no_old_copy_waits_for_its_replacement() {
-        let reports = json!([report("a", 2, "Healthy"), report("b", 2, "Healthy")]);
-        for (task, is_kept) in [
-            (json!({"purgeMode": "Gracefully"}), true),
-            (json!({"purgeMode": "Graciously"}), true),
-            (json!({}), true),
-            (json!({"purgeMode": "Directly"}), false),
-            (json!({"purgeMode": "Immediately"}), false),
-            (json!({"purgeMode": "Never"}), false),
-            (json!({"suppressDeletion": true}), false),
-            (json!({"suppressDeletion": false}), false),
-        ] {
-            let kept = keep(6, [1, 1, 4], &reports, &task);
-            assert_eq!(kept.is_some(), is_kept, "{task}");
-        }
+    fn pods_beyond_what_a_work_asks_for_are_those_of_a_rolling_update() {
+        let reports = json!([report("a", 3, "Healthy"), report("b", 0, "Unhealthy")]);
+        let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
+        let spec = |share: i32| -> ResourceBindingSpec {
+            serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "replicas": 4,
+                "clusters": [{"name": "a", "replicas": share}, {"name": "b", "replicas": 4 - share}],
+            }))
+            .unwrap()
+        };
+        let copy = |name: &str| {
+            let copy = copy(&reports, name)?;
+            Some(Copy {
+                given: Some(2),
+                ..copy
+            })
+        };
+        assert_eq!(kept(&spec(2), &reports, copy), None);
+        let shrinking = spec(1);
+        let kept = kept(&shrinking, &reports, copy).unwrap();
+        assert_eq!(
+            kept.clusters[0].replicas, 2,
+            "three are ready, two were asked for"
+        );
+        assert_eq!(keepers(&shrinking, &kept), "a");
     }
 }

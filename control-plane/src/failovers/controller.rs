@@ -28,6 +28,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
+use crate::graceful_eviction::assess::retains_replicas;
 
 const NAME: &str = "failover records";
 /// Time in which changes of a failover are gathered into one write.
@@ -296,7 +297,7 @@ impl Recorder {
         let members_scale = || {
             let template = TemplateKey::of(&binding.spec().resource);
             match self.fleet.templates.get(&template) {
-                Lookup::Found(template) => template.label(label::RETAIN_REPLICAS) == Some("true"),
+                Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
                 Lookup::Absent | Lookup::Unknown => false,
             }
         };

@@ -30,6 +30,8 @@ pub struct CachedWork {
     pub annotations: CompactMap,
     /// The fingerprint of the objects that the member is to have.
     pub manifests: u64,
+    /// Replicas that the first of them asks for, where it has `spec.replicas`.
+    pub replicas: Option<i64>,
     /// Whether nothing is created or updated for now.
     pub suspend_dispatching: Option<bool>,
     /// Whether the objects stay in the member when the Work is deleted.
@@ -84,6 +86,7 @@ impl<'de> Deserialize<'de> for CachedWork {
             annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
+            replicas: whole.spec["workload"]["manifests"][0]["spec"]["replicas"].as_i64(),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
             status: status.map(String::into_boxed_str),

@@ -342,6 +342,12 @@ pub fn runs_all(
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
 }
 
+/// Whether the members decide on the number of replicas, as the label `resourcetemplate.karmada.io/retain-replicas` of
+/// the template says.
+pub fn retains_replicas(label: Option<&str>) -> bool {
+    label == Some("true")
+}
+
 /// Ready replicas of a status; some kinds report only those that have been ready for a while.
 pub fn ready_replicas(status: &Value) -> Option<i64> {
     let number = |name: &str| status.get(name)?.as_i64();

@@ -21,7 +21,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
-use super::assess::{Assessment, Scene, assess};
+use super::assess::{Assessment, Scene, assess, retains_replicas};
 use super::standing::Standing;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
@@ -214,11 +214,6 @@ fn carries_out(work: &ObjectMeta, cluster: &str) -> bool {
 fn has_tasks<B: Binding>(binding: &B) -> bool {
     let tasks = &binding.spec().graceful_eviction_tasks;
     !tasks.is_empty() && binding.meta().deletion_timestamp.is_none()
-}
-
-/// Whether the members decide on the number of replicas, as a label of the template says.
-fn retains_replicas(label: Option<&str>) -> bool {
-    label == Some("true")
 }
 
 /// Whether a change of a cluster can matter to a task.

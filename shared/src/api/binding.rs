@@ -444,6 +444,8 @@ pub struct ResourceBindingStatus {
     /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
     ///   there.
     /// - `RemovalPending`: copies in new clusters wait until an old copy is removed.
+    /// - `ReplicasKept`: clusters that the message names keep more ready replicas than
+    ///   `spec.clusters` gives them, until as many are ready elsewhere.
     /// - `Fenced`: every copy is stopped when its cluster is cut off. If False, the message names
     ///   the clusters where it is not and why. Only if `failover.cluster.fencing` asks for that.
     #[serde(skip_serializing_if = "absent")]

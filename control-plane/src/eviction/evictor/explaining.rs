@@ -266,11 +266,14 @@ impl Evictor {
             let taints: Vec<String> = taints.into_iter().map(taints::describe).collect();
             if let Judgement::Stay(rule) = self.judge(&target.name, binding, now) {
                 let taints = bounded(format!("taint {}", taints.join(" and ")));
-                stays.push((target.name.clone(), Turn::Stays {
-                    rule,
-                    taints,
-                    since,
-                }));
+                stays.push((
+                    target.name.clone(),
+                    Turn::Stays {
+                        rule,
+                        taints,
+                        since,
+                    },
+                ));
             }
         }
         for (cluster, turn) in stays {

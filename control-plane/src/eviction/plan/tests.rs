@@ -639,7 +639,8 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
 
 #[test]
 fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each_other_anyway() {
-    let group = |name: &str, clusters: [&str; 3]| json!({"affinityName": name, "clusterNames": clusters});
+    let group =
+        |name: &str, clusters: [&str; 3]| json!({"affinityName": name, "clusterNames": clusters});
     let spec = spec(
         2,
         &json!([

@@ -63,12 +63,18 @@ pub fn between<'a>(before: Binding<'a>, after: Binding<'a>) -> Vec<Move<'a>> {
     moves
 }
 
-/// Whether the write brought the record of an eviction from a cluster.
+/// Whether the write brought the record of an eviction from a cluster; or of one with `Directly`
+/// from another one, where no cluster that had the workload keeps it: no old copy is to run beside
+/// a new one.
 fn is_purged(before: Binding<'_>, after: Binding<'_>, cluster: &str) -> bool {
     let record = |binding: Binding<'_>| {
         let text = objects::annotation(binding.0, LAST_EVICTION)?;
         serde_json::from_str::<Value>(text).ok()
     };
     let new = record(after).filter(|new| record(before).as_ref() != Some(new));
-    new.is_some_and(|record| record["from"] == cluster)
+    let (old, all) = (before.clusters(), after.clusters());
+    new.is_some_and(|record| {
+        let all_new = || all.keys().all(|target| !old.contains_key(target));
+        record["from"] == cluster || record["mode"] == "Directly" && all_new()
+    })
 }

@@ -319,6 +319,36 @@ mod tests {
     }
 
     #[test]
+    fn directly_takes_other_old_copies_along_only_where_no_old_cluster_stays() {
+        for (targets, mode, is_kept) in [
+            (&["m2"][..], "Directly", true),
+            (&["m2", "m5"], "Directly", false),
+            (&["m2"], "Gracefully", false),
+        ] {
+            let mut story = story();
+            let old = |targets: &[&str]| {
+                let mut binding = binding(targets);
+                binding["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});
+                binding
+            };
+            story.write(person(), &binding_key("web"), old(&["m1", "m4", "m5"]));
+            story.wait(3_600);
+            let mut after = old(targets);
+            let record = json!({"from": "m1", "mode": mode}).to_string();
+            after["metadata"]["annotations"] = json!({objects::LAST_EVICTION: record});
+            let tasks = if mode == "Directly" {
+                vec![]
+            } else {
+                vec![task(&json!({}))]
+            };
+            after["spec"]["gracefulEvictionTasks"] = json!(tasks);
+            story.write(control_plane(), &binding_key("web"), after);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{targets:?} {mode}: {told:?}");
+        }
+    }
+
+    #[test]
     fn a_task_ends_when_all_targets_are_healthy_or_its_grace_is_over_or_a_person_releases_it() {
         let report = |health: &str, ready: i64| json!({"clusterName": "m2", "health": health, "status": {"replicas": 2, "readyReplicas": ready}});
         let healthy = || report("Healthy", 2);

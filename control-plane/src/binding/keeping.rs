@@ -1,0 +1,142 @@
+//! Tells why clusters have more replicas of a workload than the binding gives them.
+//!
+//! See [`super::shrink`] for the rule.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::queue::Next;
+use tokio::time::Instant;
+
+use super::hold_condition::tell_of_hold;
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+
+/// Type of the condition on a binding: True while clusters keep ready replicas beyond their share.
+pub const CONDITION: &str = "ReplicasKept";
+/// Reason of that condition while it is True.
+const KEPT: &str = "WaitingForReplacement";
+/// Reason of that condition once it is False.
+const FREE: &str = "NothingKept";
+/// How long replicas may be kept before anybody is told: most are replaced by then.
+const UNTOLD: Duration = Duration::from_secs(15);
+
+/// The bindings of which replicas are kept, and since when this process knows. May be lost.
+#[derive(Default)]
+pub struct Keeping(Mutex<HashMap<BindingKey, Instant>>);
+
+impl Keeping {
+    /// Replicas of a binding are kept; returns how long until that has to be told.
+    pub fn begin(&self, key: &BindingKey, now: Instant) -> Duration {
+        let since = *self.lock().entry(key.clone()).or_insert(now);
+        UNTOLD.saturating_sub(now.duration_since(since))
+    }
+
+    /// Tells which clusters keep more than their share, once that has lasted; returns when to look
+    /// again for that.
+    pub(super) async fn tell<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        client: &Client,
+        key: &BindingKey,
+        binding: &B,
+        keepers: Option<String>,
+    ) -> Next {
+        let wait = keepers.as_ref().map(|_| self.begin(key, Instant::now()));
+        if keepers.is_none() {
+            self.end(key);
+        }
+        let before = &binding.status().conditions;
+        let is_due = wait.is_some_and(|wait| wait.is_zero());
+        let condition = condition(keepers.as_deref(), is_due, before, fleet.clock.now());
+        if !tell_of_hold(fleet, client, key, binding, condition).await {
+            return Next::Again;
+        }
+        let wait = wait.filter(|wait| !wait.is_zero());
+        wait.map_or(Next::Done, Next::After)
+    }
+
+    /// No replicas of a binding are kept.
+    pub fn end(&self, key: &BindingKey) {
+        self.lock().remove(key);
+    }
+
+    /// Whether replicas of a binding are kept, so that a report may let them go.
+    pub fn has(&self, key: &BindingKey) -> bool {
+        self.lock().contains_key(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sooner of two looks.
+pub(super) fn sooner(first: Next, second: Next) -> Next {
+    match (first, second) {
+        (Next::After(first), Next::After(second)) => Next::After(first.min(second)),
+        (Next::Done, other) | (other, Next::Done) => other,
+        (Next::Again, _) | (_, Next::Again) => Next::Again,
+    }
+}
+
+/// The condition while `keepers`, clusters with commas between them, keep replicas, and once none
+/// does any more; nothing where none has to be told. The message changes only with the clusters:
+/// numbers would be written with each report.
+pub fn condition(
+    keepers: Option<&str>,
+    is_due: bool,
+    before: &[Condition],
+    now: Timestamp,
+) -> Option<Condition> {
+    let is_told = conditions::is_true(before, CONDITION);
+    if let Some(keepers) = keepers {
+        let message = format!(
+            "{keepers}: ready replicas beyond the share that spec.clusters gives are kept until as many are ready elsewhere"
+        );
+        return (is_due || is_told)
+            .then(|| conditions::new(CONDITION, conditions::TRUE, KEPT, &message, now));
+    }
+    is_told.then(|| {
+        let message = "every cluster has the replicas that spec.clusters gives it";
+        conditions::new(CONDITION, conditions::FALSE, FREE, message, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_for_long_is_told_once_and_its_end_too() {
+        let key = BindingKey {
+            namespace: Some("default".to_owned()),
+            name: "web-deployment".to_owned(),
+        };
+        let (keeping, start) = (Keeping::default(), Instant::now());
+        assert_eq!(keeping.begin(&key, start), UNTOLD);
+        assert!(keeping.has(&key));
+        let later = start + Duration::from_secs(20);
+        assert_eq!(keeping.begin(&key, later), Duration::ZERO);
+        keeping.end(&key);
+        assert!(!keeping.has(&key));
+        assert_eq!(keeping.begin(&key, later), UNTOLD, "anew");
+
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(condition(Some("m1"), false, &[], now), None);
+        assert_eq!(condition(None, false, &[], now), None);
+        let told = condition(Some("m1"), true, &[], now).unwrap();
+        assert_eq!((&*told.status, &*told.reason), ("True", KEPT));
+        let told = [told];
+        let again = condition(Some("m1, m2"), false, &told, now).unwrap();
+        assert!(again.message.starts_with("m1, m2: "), "{}", again.message);
+        let over = condition(None, false, &told, now).unwrap();
+        assert_eq!((&*over.status, &*over.reason), ("False", FREE));
+        assert_eq!(condition(None, false, &[over], now), None);
+    }
+}
