@@ -17,6 +17,8 @@ use serde::Serialize;
 
 use self::rows::{ClusterRow, WorkloadRow};
 use super::list::{all, bindings};
+use super::running::{self, Running};
+use super::status::Leader;
 use crate::eviction::any_binding::AnyBinding;
 
 /// Output format.
@@ -71,7 +73,9 @@ pub(super) async fn carry_out(
     let now = calendar();
     match &options.what {
         What::Clusters => {
-            let (clusters, leases, bindings) = join!(
+            let own = Running::of(&[], None)?;
+            let (leader, clusters, leases, bindings) = join!(
+                running::lease(client, &own.settings),
                 all::<Cluster>(Api::all(client.clone())),
                 all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
                 bindings(client),
@@ -82,11 +86,16 @@ pub(super) async fn carry_out(
                 .into_iter()
                 .map(|it| (it.name_any(), it))
                 .collect();
+            let leader = Leader::of(&leader, now);
             let counts = bindings.ok().map(|it| rows::counts(&it));
             let clusters = clusters.map_err(said)?;
             let rows: Vec<ClusterRow> = clusters
                 .iter()
-                .map(|it| ClusterRow::of(it, leases.get(&it.name_any()), counts.as_ref()))
+                .map(|it| {
+                    let lease = leases.get(&it.name_any());
+                    let is_unheard = leader.leaves_silent(lease, now);
+                    ClusterRow::of(it, lease, is_unheard, counts.as_ref())
+                })
                 .collect();
             print(&rows, options.output, |wide| {
                 rows::clusters(&rows, wide, now)

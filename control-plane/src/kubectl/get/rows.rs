@@ -14,7 +14,7 @@ use super::Named;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::fleet::availability::concern;
-use crate::kubectl::status::ago;
+use crate::kubectl::status::{SILENT, ago};
 use crate::kubectl::table::{Table, shortened};
 use crate::pause::Pause;
 
@@ -49,24 +49,35 @@ pub(super) struct ClusterRow {
 }
 
 impl ClusterRow {
+    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
     pub fn of(
         cluster: &Cluster,
         lease: Option<&Lease>,
+        is_unheard: bool,
         counts: Option<&BTreeMap<String, usize>>,
     ) -> Self {
         let name = cluster.name_any();
         let ready = cluster.condition(condition::READY);
         let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-        let concern = concern(cluster).filter(|_| is_ready);
+        let is_unheard = is_ready && is_unheard;
+        let concern = concern(cluster).filter(|_| is_ready && !is_unheard);
+        let (told, reason) = if is_unheard {
+            (conditions::UNKNOWN, SILENT)
+        } else {
+            ready.map_or((conditions::UNKNOWN, "NeverReported"), |it| {
+                (&*it.status, &*it.reason)
+            })
+        };
+        let since = concern.or(ready).filter(|_| !is_unheard);
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
         let renewed = lease.and_then(|it| it.spec.as_ref()?.renew_time.as_ref());
         let version = status.and_then(|it| it.kubernetes_version.clone());
         Self {
-            ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
-            reason: ready.map_or("NeverReported", |it| &it.reason).to_owned(),
+            ready: told.to_owned(),
+            reason: reason.to_owned(),
             concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
-            since: concern.or(ready).map(|it| it.last_transition_time.0),
+            since: since.map(|it| it.last_transition_time.0),
             last_heard: renewed.map(|it| it.0),
             taints: cluster
                 .spec
@@ -400,7 +411,7 @@ mod tests {
             serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
                 .unwrap();
         let counts = counts(&[binding(&json!([]), None)]);
-        let rows = [ClusterRow::of(&cluster, Some(&lease), Some(&counts))];
+        let rows = [ClusterRow::of(&cluster, Some(&lease), false, Some(&counts))];
         assert_eq!(
             clusters(&rows, false, NOW.parse().unwrap()),
             "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   TAINTS\n\
@@ -411,5 +422,21 @@ mod tests {
             wide.contains("Pull   -        v1.36.0      -       a:NoExecute"),
             "{wide}"
         );
+    }
+
+    #[test]
+    fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": condition("Ready", "True", "ClusterReady")},
+        }))
+        .unwrap();
+        for (is_unheard, expected) in [
+            (true, ("Unknown", "SilentAndNotJudged", false)),
+            (false, ("True", "ClusterReady", true)),
+        ] {
+            let row = ClusterRow::of(&cluster, None, is_unheard, None);
+            assert_eq!((&*row.ready, &*row.reason, row.since.is_some()), expected);
+        }
     }
 }

@@ -17,7 +17,7 @@ use muster_shared::names::condition;
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
-use self::leader::{Leader, is_silent};
+pub(in crate::kubectl) use self::leader::{Leader, SILENT};
 use self::not_well::{NotWell, not_well};
 use super::UNREAD;
 use crate::eviction::any_binding::AnyBinding;
@@ -180,20 +180,19 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let bindings = snapshot.bindings.as_deref().unwrap_or_default();
     let pace = pace(clusters, &snapshot.rates);
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
-    let leader = leader::of(&snapshot.leader, snapshot.now);
-    let is_judged = leader.acts || leader.is_unread;
-    let unheard = |lease: &Lease| !is_judged && is_silent(lease, snapshot.now);
+    let leader = Leader::of(&snapshot.leader, snapshot.now);
+    let pauses = Pauses::of(snapshot, clusters);
     let mut report = Report {
         leader,
         failover: snapshot.failover,
         settings_from: snapshot.source,
-        paused: paused(snapshot, clusters),
+        paused: pauses.told(),
         clusters: clusters.len(),
         not_well: clusters
             .iter()
             .filter_map(|it| {
                 let lease = lease(&it.name_any());
-                not_well(it, lease, lease.is_some_and(unheard))
+                not_well(it, lease, leader.leaves_silent(lease, snapshot.now))
             })
             .collect(),
         workloads: bindings.len(),
@@ -218,7 +217,10 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     }
     let tolerated = report.waiting.iter_mut();
     for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
-        let left = tolerated_until(&waiting.message).map(|it| it.duration_since(snapshot.now));
+        // Nothing leaves while movement is paused, whatever runs out.
+        let leaves = tolerated_until(&waiting.message)
+            .filter(|_| !cluster_of(&waiting.message).is_some_and(|it| pauses.holds(it)));
+        let left = leaves.map(|it| it.duration_since(snapshot.now));
         waiting.at_most_seconds = left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0));
     }
     first_leave(&mut report);
@@ -230,7 +232,7 @@ fn first_leave(report: &mut Report) {
     let mut first: BTreeMap<&str, u64> = BTreeMap::new();
     let tolerated = report.waiting.iter();
     for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
-        let cluster = waiting.message.split_once(" has ").map(|it| it.0);
+        let cluster = cluster_of(&waiting.message);
         if let Some((cluster, seconds)) = cluster.zip(waiting.at_most_seconds) {
             let first = first.entry(cluster).or_insert(seconds);
             *first = seconds.min(*first);
@@ -241,6 +243,11 @@ fn first_leave(report: &mut Report) {
     }
 }
 
+/// The cluster that has the taint a condition tells of.
+fn cluster_of(message: &str) -> Option<&str> {
+    message.split_once(" has ").map(|it| it.0)
+}
+
 /// The end of the toleration that a condition tells of.
 fn tolerated_until(message: &str) -> Option<Timestamp> {
     let (_, rest) = message.split_once(": it stays until ")?;
@@ -248,15 +255,37 @@ fn tolerated_until(message: &str) -> Option<Timestamp> {
     time.parse().ok()
 }
 
-/// The pauses in force, in words.
-fn paused(snapshot: &Snapshot, clusters: &[Cluster]) -> Vec<String> {
-    let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
-    let fleet = record.map(Pause::of_fleet);
-    let own = clusters.iter().filter_map(Pause::of_cluster);
-    let all = fleet.into_iter().chain(own);
-    all.filter(|it| it.holds(snapshot.now))
-        .map(|it| it.to_string())
-        .collect()
+/// The pauses in force.
+struct Pauses<'a> {
+    fleet: Option<Pause>,
+    own: Vec<(&'a str, Pause)>,
+}
+
+impl<'a> Pauses<'a> {
+    fn of(snapshot: &Snapshot, clusters: &'a [Cluster]) -> Self {
+        let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
+        let holds = |it: &Pause| it.holds(snapshot.now);
+        let own = clusters.iter().filter_map(|it| {
+            let name = it.metadata.name.as_deref()?;
+            Some((name, Pause::of_cluster(it).filter(holds)?))
+        });
+        Self {
+            fleet: record.map(Pause::of_fleet).filter(holds),
+            own: own.collect(),
+        }
+    }
+
+    /// Whether nothing may leave a cluster.
+    fn holds(&self, cluster: &str) -> bool {
+        self.fleet.is_some() || self.own.iter().any(|(name, _)| *name == cluster)
+    }
+
+    /// The pauses in words.
+    fn told(&self) -> Vec<String> {
+        let own = self.own.iter().map(|(_, pause)| pause);
+        let all = self.fleet.iter().chain(own);
+        all.map(ToString::to_string).collect()
+    }
 }
 
 /// What has ended, or ends soon and should have been renewed. The first to end comes first.

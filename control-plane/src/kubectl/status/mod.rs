@@ -19,6 +19,7 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Secret};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
+pub(super) use self::decide::{Leader, SILENT};
 use self::decide::{Report, Snapshot, decide};
 pub(super) use self::print::ago;
 use super::Reply;

@@ -83,9 +83,14 @@ pub(super) struct Answer {
 pub(super) struct Answers {
     client: Client,
     flags: Vec<String>,
-    /// Held while one is read, so that one is read at a time.
-    kept: Mutex<BTreeMap<Ask, Arc<Answer>>>,
+    /// What the fleet is like.
+    kept: Mutex<Kept>,
+    /// Forecasts. They may take long, and hold nobody up who looks at the fleet.
+    forecasts: Mutex<Kept>,
 }
+
+/// Held while one is read, so that one of them is read at a time.
+type Kept = BTreeMap<Ask, Arc<Answer>>;
 
 impl Answers {
     pub(super) fn new(client: Client, flags: Vec<String>) -> Self {
@@ -93,12 +98,17 @@ impl Answers {
             client,
             flags,
             kept: Mutex::default(),
+            forecasts: Mutex::default(),
         }
     }
 
     /// The answer, of the last seconds or newly read.
     pub(super) async fn get(&self, ask: &Ask) -> Arc<Answer> {
-        let mut kept = self.kept.lock().await;
+        let kept = match ask {
+            Ask::Simulate(_) => &self.forecasts,
+            _ => &self.kept,
+        };
+        let mut kept = kept.lock().await;
         let read = Instant::now();
         if let Some(answer) = kept.get(ask).filter(|it| read < it.fresh) {
             return Arc::clone(answer);
@@ -192,13 +202,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_forecast_that_takes_long_holds_nobody_up_who_looks_at_the_fleet() {
+        let service = service_fn(|request: Request<kube::client::Body>| async move {
+            if request.uri().path().ends_with("/clusters") {
+                pending::<()>().await;
+            }
+            let refused = Response::builder().status(403);
+            refused.body(kube::client::Body::from(b"{}".to_vec()))
+        });
+        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        let forecast = Ask::Simulate(vec!["--lost=m1".to_owned()]);
+        let both = async {
+            tokio::select! {
+                _ = answers.get(&forecast) => panic!("it never ends"),
+                history = answers.get(&Ask::History) => history,
+            }
+        };
+        let history = tokio::time::timeout(FRESH, both).await.unwrap();
+        assert!(history.said.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_bounded() {
         let answers = Answers::new(fleet().0, Vec::new());
         for number in 0..KEPT + 5 {
             let lost = format!("--lost=m{number}");
             answers.get(&Ask::Simulate(vec![lost])).await;
         }
-        assert_eq!(answers.kept.lock().await.len(), KEPT);
+        assert_eq!(answers.forecasts.lock().await.len(), KEPT);
     }
 
     #[test]

@@ -174,6 +174,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
 ], "nothing moves or waits");
 
 const UNKNOWN = "? not known";
+const BY_DEFAULT = ["gates", "defaults"]; // where a pace comes from that nobody says is in force
 function showStatus(status, code, read) {
   const verdicts = [["✔ All is well", "good"], ["! Something needs attention", "warn"], ["✖ Too little could be read", "bad"]];
   const [verdict, kind] = verdicts[code] || verdicts[2];
@@ -187,7 +188,7 @@ function showStatus(status, code, read) {
   const facts = [
     ["Leader", leader.holder ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed)}` : "✖ none"],
     ["Failover", status.failover === null ? UNKNOWN : status.failover ? "✔ on" : "! OFF"],
-    ["Pace", isUnread ? UNKNOWN : `${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters failed`],
+    ["Pace", isUnread ? UNKNOWN : `${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters failed${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
     ["Clusters", isUnread ? UNKNOWN : `${status.clusters}, ${status.notWell.length} need attention`],
     ["Workloads", isUnread ? UNKNOWN : `${status.workloads}, ${status.unknown} of them in an unknown state`],
     ...lists.map((it) => [it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : String(status[it].length)]),

@@ -326,6 +326,9 @@ mod tests {
             (&["m2"], "Gracefully", false),
         ] {
             let mut story = story();
+            for name in ["m4", "m5"] {
+                story.write(control_plane(), &cluster_key(name), cluster("True", &[]));
+            }
             let old = |targets: &[&str]| {
                 let mut binding = binding(targets);
                 binding["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});

@@ -8,6 +8,7 @@ use muster_shared::k8s::Lease;
 use muster_shared::names::condition;
 use serde::Serialize;
 
+use super::leader::SILENT;
 use crate::fleet::availability::concern;
 
 /// A cluster that needs attention.
@@ -47,7 +48,7 @@ pub(super) fn not_well(
         .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
         .map(|time| time.0);
     let (ready, reason, since) = if is_unheard {
-        (conditions::UNKNOWN, "SilentAndNotJudged".to_owned(), None)
+        (conditions::UNKNOWN, SILENT.to_owned(), None)
     } else {
         let reason = concern.map_or_else(
             || ready.map_or("NeverReported", |it| &it.reason).to_owned(),

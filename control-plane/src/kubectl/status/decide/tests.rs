@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBinding;
+use muster_shared::names::annotation::PAUSED;
 use serde_json::{Value, json};
 
 use super::super::print;
@@ -339,10 +340,24 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     ];
     let names = ["m1", "m2", "m3"];
     let clusters = names.map(|name| cluster(name, "Unknown", &[])).to_vec();
-    let report = decide(&snapshot(clusters, bindings));
-    let first = report.not_well.iter();
-    let first: Vec<_> = first.map(|it| it.first_leaves_seconds).collect();
-    assert_eq!(first, [Some(120), Some(60), None]);
+    let first = |snapshot: Snapshot| {
+        let report = decide(&snapshot);
+        let first = report.not_well.iter();
+        first.map(|it| it.first_leaves_seconds).collect::<Vec<_>>()
+    };
+    let awake = || snapshot(clusters.clone(), bindings.clone());
+    assert_eq!(first(awake()), [Some(120), Some(60), None]);
+    // Nothing leaves while movement is paused, of the fleet or of one cluster.
+    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
+    let asleep = Snapshot {
+        pause: Ok(Some(serde_json::from_value(record).unwrap())),
+        ..awake()
+    };
+    assert_eq!(first(asleep), [None, None, None]);
+    let mut one = awake();
+    let annotations = one.clusters.as_mut().unwrap()[0].annotations_mut();
+    annotations.insert(PAUSED.to_owned(), "of an upgrade".to_owned());
+    assert_eq!(first(one), [None, Some(60), None]);
 }
 
 fn binding_saying(reason: &str, message: &str) -> AnyBinding {
