@@ -13,7 +13,7 @@ use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 use super::cycle::{Attempt, Cycle};
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
-use super::record::record;
+use super::record::standing;
 use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
@@ -108,7 +108,7 @@ pub fn pass(
     if spec.placement.is_none() {
         return settled.fail(FitError::NoPlacement);
     }
-    let record = record(spec);
+    let record = standing(spec, applied_placement);
     let Some(need) = need(spec, status, applied_placement, &record, snapshot) else {
         return settled.confirm(subject, now);
     };

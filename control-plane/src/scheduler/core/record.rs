@@ -1,6 +1,7 @@
 //! Annotation with the placement of the last schedule.
 
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::Placement;
 
 /// Bytes of a placement that the annotation keeps. All annotations of an object hold 256 KiB, and
 /// static weights may name thousands of clusters: with a text that does not fit, neither a result
@@ -23,6 +24,21 @@ pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
     format!("{DIGEST}{}\"", digits.collect::<String>())
 }
 
+/// The placement as the annotation is to keep it, given what it has: another text of the same
+/// placement stays. Karmada writes the keys in another order, and a control plane that takes its
+/// place has no reason to write each binding.
+pub(super) fn standing(spec: &ResourceBindingSpec, applied: Option<&str>) -> String {
+    let text = record(spec);
+    let is_same = |applied: &&str| {
+        let read = |text| serde_json::from_str::<Option<Placement>>(text).ok();
+        *applied != text && read(applied).is_some_and(|it| it.as_ref() == spec.placement.as_deref())
+    };
+    match applied.filter(is_same) {
+        Some(applied) => applied.to_owned(),
+        None => text,
+    }
+}
+
 /// Whether an annotation keeps a digest in place of the placement.
 pub(crate) fn is_digest(record: &str) -> bool {
     record.starts_with(DIGEST)
@@ -37,6 +53,31 @@ mod tests {
     use crate::scheduler::tests::fixtures::{
         cluster, deployment, dynamic, placed, snapshot, static_weights,
     };
+
+    #[test]
+    fn another_text_of_the_same_placement_stays_and_any_other_is_replaced() {
+        let spec = deployment(2, &dynamic());
+        let text = record(&spec);
+        let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let fields = keys
+            .iter()
+            .rev()
+            .map(|(key, value)| format!("{key:?}: {value}"));
+        let turned = format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "));
+        assert_ne!(turned, text);
+        for (applied, stays) in [
+            (Some(&*turned), true),
+            (Some(&*text), true),
+            (Some("{}"), false),
+            (Some("null"), false),
+            (Some("nonsense"), false),
+            (Some(""), false),
+            (None, false),
+        ] {
+            let expected = applied.filter(|_| stays).unwrap_or(&text);
+            assert_eq!(standing(&spec, applied), expected, "{applied:?}");
+        }
+    }
 
     #[test]
     fn a_placement_too_long_for_an_annotation_is_kept_as_a_digest_that_tells_a_change() {
