@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::fence::Fence;
+use super::jobs::Jobs;
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
 use super::pace::Pace;
@@ -53,6 +54,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         evictor: Mutex::new(
             Evictor::sharing(Switches::of(settings), pace.clone())
                 .with_fence(Fence::of(fleet))
+                .with_jobs(Jobs::of(fleet))
                 .with_pauses(fleet.pauses.clone()),
         ),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),

@@ -19,6 +19,7 @@ use super::backlog::{Backlog, Rank, Slot};
 use super::explain::Turn;
 use super::fence::{Fence, Gate};
 use super::fleet_view::{FleetView, evicts};
+use super::jobs::Jobs;
 use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, FleetHealth, Rates};
@@ -44,6 +45,7 @@ pub struct Evictor {
     switches: Switches,
     fleet: FleetView,
     fence: Fence,
+    jobs: Jobs,
     pauses: Pauses,
     bindings: HashMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
@@ -74,6 +76,8 @@ pub struct Evictor {
 const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
 /// Pause before it is asked again whether a copy that nothing stops is fenced by now.
 const UNFENCED: Duration = Duration::from_secs(10);
+/// Pause before a Job is looked at again of which it is not known whether it has completed.
+const UNREAD: Duration = Duration::from_secs(1);
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -90,6 +94,7 @@ impl Evictor {
             pace,
             fleet: FleetView::default(),
             fence: Fence::none(),
+            jobs: Jobs::unknown(),
             pauses: Pauses::default(),
             bindings: HashMap::new(),
             on: HashMap::new(),
@@ -112,6 +117,12 @@ impl Evictor {
     #[must_use]
     pub fn with_fence(self, fence: Fence) -> Self {
         Self { fence, ..self }
+    }
+
+    /// Evicts no Job that has completed as far as its template says.
+    #[must_use]
+    pub fn with_jobs(self, jobs: Jobs) -> Self {
+        Self { jobs, ..self }
     }
 
     /// Evicts nothing whose movement is paused.
@@ -307,19 +318,21 @@ impl Evictor {
         rank: Rank,
         now: Now,
     ) -> Option<Eviction> {
+        let mut wait = |key, pause| {
+            let until = now.tick + pause;
+            self.backlog
+                .put(cluster, key, Slot::Waiting { until, rank });
+        };
         if self.in_hand.contains_key(&key) {
-            self.backlog.put(
-                cluster,
-                key,
-                Slot::Waiting {
-                    until: now.tick + again(0),
-                    rank,
-                },
-            );
+            wait(key, again(0));
             return None;
         }
         let binding = self.bindings.get(&key)?.clone();
         binding.spec().target(cluster)?;
+        if self.jobs.has_completed(&binding).is_none() {
+            wait(key, UNREAD);
+            return None;
+        }
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }
                 if due <= now.wall && self.gate(cluster, &binding, now) == Gate::Open =>
@@ -382,7 +395,10 @@ impl Evictor {
             now.wall,
         );
         match judgement {
-            Judgement::Leave { .. } if binding.has_completed(cluster) => {
+            Judgement::Leave { .. }
+                if binding.has_completed(cluster)
+                    || self.jobs.has_completed(binding) == Some(true) =>
+            {
                 Judgement::Stay(Stay::Completed)
             }
             judgement => judgement,

@@ -12,6 +12,7 @@ pub mod explain;
 mod feed;
 pub mod fence;
 pub mod fleet_view;
+pub mod jobs;
 pub mod judge;
 pub mod measure;
 pub mod pace;

@@ -3,7 +3,9 @@
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference};
 use serde_json::Value;
 
-use super::template::{Kind, Template};
+use super::Fleet;
+use super::template::{Kind, Template, TemplateKey};
+use super::template_event::Lookup;
 
 /// Conditions of a Job that has succeeded, or certainly will: `SuccessCriteriaMet` comes first, and
 /// `Complete` when the last pods have ended (KEP-3998).
@@ -36,7 +38,24 @@ pub fn has_completed(
             .any(|status| is_complete(&status.0))
 }
 
+/// Whether a Job has completed in every cluster that it was in, by the status of its template: its
+/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet.
+pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
+    if !is_job(resource) {
+        return Some(false);
+    }
+    let key = TemplateKey::of(resource);
+    match fleet.templates.get(&key) {
+        Lookup::Found(template) => {
+            let is_same = template.metadata().uid == resource.uid;
+            Some(is_same && is_complete_template(&template, &key.kind))
+        }
+        Lookup::Absent => Some(false),
+        Lookup::Unknown => None,
+    }
+}
+
 /// Whether a template is a Job whose status says that it has completed everywhere.
-pub fn is_complete_template(template: &Template, kind: &Kind) -> bool {
+fn is_complete_template(template: &Template, kind: &Kind) -> bool {
     is_complete(&template.object(kind)["status"])
 }

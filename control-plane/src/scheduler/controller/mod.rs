@@ -311,7 +311,7 @@ impl Scheduler {
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
         let outcome = if has_completed_everywhere(fleet, binding) {
-            stay(&subject, now)
+            stay(&subject, &snapshot, now)
         } else {
             pass(&subject, &snapshot, &self.options, now)
         };

@@ -86,9 +86,26 @@ impl Placed {
     }
 }
 
-/// The outcome for a binding that stays as it is placed, whatever has changed.
-pub fn stay(subject: &Subject<'_>, now: Timestamp) -> Outcome {
-    Outcome::settled(subject).confirm(subject, now)
+/// The outcome for a binding that stays as it is placed, whatever has changed. It is taken off
+/// clusters that leave the fleet, which wait for that, and goes nowhere instead.
+pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
+    let outcome = Outcome::settled(subject).confirm(subject, now);
+    let Subject {
+        spec,
+        applied_placement,
+        ..
+    } = *subject;
+    let stays = spec.clusters.iter();
+    let stays: Vec<_> = stays
+        .filter(|it| can_keep(snapshot, &it.name))
+        .cloned()
+        .collect();
+    let placed = (stays.len() < spec.clusters.len()).then(|| Placed {
+        clusters: stays,
+        applied_placement: standing(spec, applied_placement),
+        tasks: None,
+    });
+    Outcome { placed, ..outcome }
 }
 
 /// One pass over a binding at `now`.

@@ -1,5 +1,6 @@
 //! What keeps a workload whose time has come: fences, pauses, and an eviction that is under way.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -82,6 +83,35 @@ fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
     assert!(world.evict(100.0).is_empty());
     is_open.store(true, Ordering::Relaxed);
     assert_eq!(world.evict(21.0), ["w"]);
+}
+
+#[test]
+fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_any_more() {
+    let more = json!({"resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"}});
+    for (known, after, leaves) in [
+        (Some(true), Some(true), false),
+        (Some(false), Some(false), true),
+        // The template is read in a moment, and says what it says.
+        (None, Some(true), false),
+        (None, Some(false), true),
+        (None, None, false),
+    ] {
+        let says = Arc::new(Mutex::new(known));
+        let jobs = Jobs::new({
+            let says = Arc::clone(&says);
+            move |_| *says.lock().unwrap()
+        });
+        let mut world = failed(&more).with(|evictor| evictor.with_jobs(jobs));
+        let first = world.evict(10.0).len();
+        assert_eq!(first == 1, known == Some(false), "{known:?}");
+        *says.lock().unwrap() = after;
+        let then = first + world.evict(10.0).len();
+        assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");
+    }
+    // Nobody asks about what is no Job.
+    let jobs = Jobs::new(|_| None);
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_jobs(jobs));
+    assert_eq!(world.evict(10.0), ["w"]);
 }
 
 #[test]

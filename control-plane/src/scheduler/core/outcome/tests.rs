@@ -308,3 +308,39 @@ fn what_another_affinity_group_drops_stays_unless_the_policy_was_edited() {
     );
     assert_eq!(switched(&record, None), at_once, "no group was in use");
 }
+
+#[test]
+fn what_has_completed_is_taken_off_clusters_that_leave_and_goes_nowhere_else() {
+    let mut spec = deployment(2, &dynamic());
+    let targets = json!([{"name": "m", "replicas": 1}, {"name": "n", "replicas": 1}]);
+    spec.clusters = serde_json::from_value(targets).unwrap();
+    let mut leaving = cluster("m", 10);
+    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let well = || ["m", "n"].map(|name| cluster(name, 10)).to_vec();
+    let mut gone = snapshot(&well());
+    gone.depart("m");
+    for (what, snapshot, kept) in [
+        ("both stay", snapshot(&well()), None),
+        (
+            "one is leaving",
+            snapshot(&[leaving, cluster("n", 10)]),
+            Some("n"),
+        ),
+        ("one has left", gone, Some("n")),
+    ] {
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some("{}"),
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+        };
+        let placed = stay(&subject, &snapshot, Timestamp::UNIX_EPOCH).placed;
+        let names = placed.map(|it| {
+            it.clusters
+                .into_iter()
+                .map(|it| it.name)
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(names, kept.map(|name| vec![name.to_owned()]), "{what}");
+    }
+}
