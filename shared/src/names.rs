@@ -173,8 +173,10 @@ pub mod taint {
 /// Types of conditions. Those of evictions are with their controllers: `EvictionPending`,
 /// `ApplicationFailoverPending`, `RemovalPending` and `ReplicasKept` of bindings.
 pub mod condition {
-    /// Of a Cluster: the member's API server is healthy.
+    /// Of a Cluster: the member's API server is healthy. Of a policy: it can be carried out.
     pub const READY: &str = "Ready";
+    /// Of a policy: every part of it has an effect on the fleet as it is.
+    pub const EFFECTIVE: &str = "Effective";
     /// Of a Cluster: `status.apiEnablements` is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
     /// Of a Cluster (Muster's own): no other Cluster is the same member. Set if there was a doubt.

@@ -103,16 +103,21 @@ pub fn status(
         }
     });
     let unknown_conditions = unknown_conditions.collect();
-    let (holds, reason, message) = counted.ready(spec, clusters.len(), &missing);
-    let holds = if holds {
-        conditions::TRUE
-    } else {
-        conditions::FALSE
-    };
-    let mut ready = conditions::new(condition::READY, holds, reason, &message, now);
-    ready.observed_generation = policy.metadata.generation;
+    let (verdict, reason, message) = counted.judge(spec, clusters.len(), &missing);
     let mut all = known.conditions;
-    conditions::set(&mut all, ready);
+    for (kind, holds) in [
+        (condition::READY, verdict != Verdict::Impossible),
+        (condition::EFFECTIVE, verdict == Verdict::Effective),
+    ] {
+        let holds = if holds {
+            conditions::TRUE
+        } else {
+            conditions::FALSE
+        };
+        let mut condition = conditions::new(kind, holds, reason, &message, now);
+        condition.observed_generation = policy.metadata.generation;
+        conditions::set(&mut all, condition);
+    }
     let number = |names: &[String]| u32::try_from(names.len()).unwrap_or(u32::MAX);
     ClusterTaintPolicyStatus {
         observed_generation: policy.metadata.generation,
@@ -122,6 +127,18 @@ pub fn status(
         unknown_conditions,
         conditions: all,
     }
+}
+
+/// What a policy can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It acts on clusters as soon as they match.
+    Effective,
+    /// There is nothing to act on so far: clusters may join, and get other conditions. Whoever
+    /// applies policies and clusters together, as Flux does, must not wait for ever.
+    Idle,
+    /// It has to be changed before it does anything.
+    Impossible,
 }
 
 /// Clusters of a policy.
@@ -157,24 +174,24 @@ impl Counted {
         }
     }
 
-    /// Whether the policy can act, with reason and message.
-    fn ready(
+    /// What the policy can do, with reason and message.
+    fn judge(
         &self,
         spec: &ClusterTaintPolicySpec,
         fleet: usize,
         missing: &[&str],
-    ) -> (bool, &'static str, String) {
+    ) -> (Verdict, &'static str, String) {
         let faults = faults(spec);
         if !faults.is_empty() {
             let texts = faults
                 .iter()
                 .map(|fault| cut(&fault.to_string(), MOST_FAULT_BYTES).to_owned());
             let texts: Vec<String> = texts.collect();
-            return (false, "Invalid", some(&texts, "; "));
+            return (Verdict::Impossible, "Invalid", some(&texts, "; "));
         }
         if fleet == 0 {
             let message = "the fleet has no cluster".to_owned();
-            return (false, "NoClusterSelected", message);
+            return (Verdict::Idle, "NoClusterSelected", message);
         }
         if self.selected == 0 {
             let field = if spec.target_clusters.is_some() {
@@ -183,12 +200,12 @@ impl Counted {
                 "targetCluster"
             };
             let message = format!("spec.{field} selects none of the {fleet} clusters of the fleet");
-            return (false, "NoClusterSelected", message);
+            return (Verdict::Idle, "NoClusterSelected", message);
         }
         let never = spec.add_on_conditions.is_empty() && spec.remove_on_conditions.is_empty();
         if never && spec.taints_to_add.is_empty() {
             let message = "spec.taints needs addOnConditions or removeOnConditions: without them nothing is added or removed";
-            return (false, "NoConditions", message.to_owned());
+            return (Verdict::Impossible, "NoConditions", message.to_owned());
         }
         if let Some((first, more)) = missing.split_first() {
             let more = match more.len() {
@@ -202,7 +219,7 @@ impl Counted {
                 cut(first, MOST_BYTES),
                 some(&has, ", ")
             );
-            return (false, "UnknownCondition", message);
+            return (Verdict::Idle, "UnknownCondition", message);
         }
         let (selected, matching) = (self.selected, self.matching.len());
         let tainted = some(&self.tainted, ", ");
@@ -230,13 +247,13 @@ impl Counted {
             if !waits.is_empty() {
                 message = format!("{message}; {waits}");
             }
-            return (true, "Tainting", message);
+            return (Verdict::Effective, "Tainting", message);
         }
         if matching > 0 {
-            return (true, "Matching", waits);
+            return (Verdict::Effective, "Matching", waits);
         }
         let message = format!("none of the {selected} selected clusters matches");
-        (true, "NoClusterMatches", message)
+        (Verdict::Effective, "NoClusterMatches", message)
     }
 }
 

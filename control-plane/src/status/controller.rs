@@ -13,9 +13,8 @@ use muster_shared::api::binding::{
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::{self, Operation, acceptable_status};
+use muster_shared::interpreter;
 use muster_shared::k8s::Condition;
-use muster_shared::merge;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -24,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
+use super::reflect::reflect;
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
@@ -31,10 +31,10 @@ use crate::fencing::telling::{self, Copy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::completion::has_completed;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
-use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 use crate::fleet::works::{binding_of, owner_id};
 
@@ -42,11 +42,11 @@ use crate::fleet::works::{binding_of, owner_id};
 const GATHERING: Duration = Duration::from_millis(100);
 
 /// The step that an error names.
-const STEP: &str = "write the status of";
+pub(super) const STEP: &str = "write the status of";
 
 /// Why a status is not as it should be.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(super) enum Error {
     #[error("aggregate the status: {0}")]
     Aggregate(#[from] interpreter::Error),
     #[error(transparent)]
@@ -181,12 +181,12 @@ fn follow<B: Binding>(
 }
 
 /// What the controller remembers. May be lost.
-struct Memory {
-    parked: Parked<BindingKey>,
+pub(super) struct Memory {
+    pub(super) parked: Parked<BindingKey>,
     /// Bindings that were written and that the cache does not show yet.
     written: Arc<Expectations<BindingKey>>,
     /// The last patch of the status of each binding's template.
-    patches: LastPatches<BindingKey>,
+    pub(super) patches: LastPatches<BindingKey>,
 }
 
 async fn reconcile<B: BindingKind>(
@@ -213,15 +213,22 @@ async fn reconcile<B: BindingKind>(
     let expected = Scope::of(spec).expected;
     let taken = taken(fleet, key, &spec.resource, &expected, &works);
     let reported = |work: &Arc<CachedWork>| work.is_reported();
-    if status.aggregated_status.is_empty() && taken.is_empty() && !works.iter().any(reported) {
+    // What is to have no replicas has no clusters, and is as it should be.
+    let is_scheduled = status.last_scheduled_time.is_some();
+    let is_for_none = is_scheduled && spec.is_workload() && spec.replicas == 0;
+    let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
+    if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
         // is being filled.
         return Ok(Next::Done);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
-    let silent = silent(&fleet.clusters, &items);
+    let mut silent = silent(&fleet.clusters, &items);
+    silent.retain(|name, _| !has_completed(&spec.resource, &items, name));
+    let is_nowhere = expected.is_empty() && items.is_empty();
     let applied = match fully_applied(&expected, &items) {
         true if silent.is_empty() => Applied::Fully,
+        false if is_nowhere && is_for_none => Applied::Fully,
         true => Applied::NotHeard(silence::not_heard(&silent)),
         false => Applied::NotFully,
     };
@@ -271,7 +278,8 @@ async fn reconcile<B: BindingKind>(
     let template = TemplateKey::of(&spec.resource);
     let uid = spec.resource.uid.as_deref();
     let counted = silence::counted(&items, &silent);
-    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &counted).await;
+    let shown = (&*counted, is_nowhere);
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {
@@ -376,110 +384,9 @@ fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
     owner_id(work).is_none_or(|made_for| Some(made_for) == id)
 }
 
-/// Whether a template is the one that its binding names, by their uids; where one of them has none,
-/// the name decides. What members tell of a former template is not shown on the one that has its
-/// name now: a Job would count as ended before it begins, and that cannot be taken back.
-fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
-    let named = named.filter(|uid| !uid.is_empty());
-    named
-        .zip(template)
-        .is_none_or(|(named, template)| named == template)
-}
-
-/// Shows the members' statuses on the template, as if its own controllers had written them.
-async fn reflect(
-    fleet: &Fleet,
-    client: &Client,
-    memory: &Memory,
-    binding: &BindingKey,
-    (key, uid): (&TemplateKey, Option<&str>),
-    items: &[AggregatedStatusItem],
-) -> Result<Next, Error> {
-    let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
-    if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
-        return Ok(Next::Done);
-    }
-    let template = match fleet.templates.get(key) {
-        Lookup::Found(template) => template,
-        Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(memory.parked.wait(&key.kind, binding.clone())),
-    };
-    if !is_meant(uid, template.metadata().uid.as_deref()) {
-        return Ok(Next::Done);
-    }
-    let template = template.object(&key.kind);
-    let now = fleet.clock.now();
-    let asking = interpreters.accepting_late();
-    let aggregated = asking.aggregate_status(&template, items, now);
-    if let Some(pending) = asking.late() {
-        memory.parked.wakes(pending, binding);
-    }
-    let wanted = match aggregated {
-        Ok(Some(wanted)) => wanted,
-        Ok(None) => return Ok(Next::Done),
-        Err(error) if memory.parked.waits(&error, binding) => return Ok(Next::Done),
-        Err(error) => return Err(error.into()),
-    };
-    let wanted = acceptable_status(&template, wanted, now);
-    let held = template.get("status").cloned().unwrap_or_else(|| json!({}));
-    let Some(difference) = merge::difference(&held, &wanted) else {
-        memory.patches.forget(binding);
-        return Ok(Next::Done);
-    };
-    let version = template["metadata"]["resourceVersion"].as_str();
-    if memory.patches.is_repeated(binding, version, &difference) || !fleet.leadership.is_current() {
-        return Ok(Next::Done);
-    }
-    // For this object, and none that takes its name meanwhile.
-    let uid = &template["metadata"]["uid"];
-    let patch = json!({ "metadata": { "uid": uid }, "status": &difference });
-    let next = write(fleet, client, memory, binding, key, patch).await?;
-    memory.patches.record(binding.clone(), version, &difference);
-    Ok(next)
-}
-
-async fn write(
-    fleet: &Fleet,
-    client: &Client,
-    memory: &Memory,
-    binding: &BindingKey,
-    key: &TemplateKey,
-    patch: Value,
-) -> Result<Next, Error> {
-    let Some(api) = fleet.templates.api(key, client) else {
-        return Ok(memory.parked.wait(&key.kind, binding.clone()));
-    };
-    match api
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await
-    {
-        Ok(_) => Ok(Next::Done),
-        // It is gone, or its kind has no status to write.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(error) => Err(ApiError::of(STEP, key)(error).into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_is_shown_on_the_template_that_the_binding_names_and_on_no_later_one() {
-        for (named, template, expected) in [
-            (Some("u"), Some("u"), true),
-            (Some("former"), Some("u"), false),
-            (Some(""), Some("u"), true),
-            (None, Some("u"), true),
-            (Some("u"), None, true),
-        ] {
-            assert_eq!(
-                is_meant(named, template),
-                expected,
-                "{named:?} {template:?}"
-            );
-        }
-    }
 
     #[test]
     fn what_the_works_of_a_former_binding_tell_does_not_count() {

@@ -3,6 +3,7 @@
 mod aggregate;
 mod applied;
 mod controller;
+mod reflect;
 mod silence;
 
 pub use controller::start;

@@ -43,7 +43,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     let asks = json!({ "resourceSelectors": named("wbe"), "failover": { "cluster": {} } });
     bench.place("web", asks).await;
     let status = told(&bench, "web", "it selects nothing", |status, ready| {
-        status.selected == 0 && ready.reason == "NothingSelected" && ready.status == "False"
+        status.selected == 0 && ready.reason == "NothingSelected" && ready.status == "True"
     })
     .await;
     let effective = conditions::get(&status.conditions, "Effective").unwrap();

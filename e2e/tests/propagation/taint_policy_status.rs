@@ -78,7 +78,9 @@ async fn a_taint_policy_tells_a_typo_then_what_it_taints_and_then_that_all_is_we
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_of(CONTROLLERS);
     taints_on(&bench, "Redy").await;
-    let typo = says(&bench, ("False", "UnknownCondition"), [2, 0, 0]).await;
+    let typo = says(&bench, ("True", "UnknownCondition"), [2, 0, 0]).await;
+    let effective = conditions::get(&typo.conditions, "Effective").unwrap();
+    assert_eq!(effective.status, "False");
     assert_eq!(typo.unknown_conditions[0].condition_type, "Redy");
     assert!(typo.unknown_conditions[0].since.is_some());
 

@@ -40,6 +40,7 @@ resource! {
         categories: ["karmada-io"],
         columns: [
             Column::text("READY", r#".status.conditions[?(@.type=="Ready")].status"#),
+            Column::text("EFFECTIVE", r#".status.conditions[?(@.type=="Effective")].status"#),
             Column::integer("SELECTED", ".status.selected"),
             Column::integer("MATCHING", ".status.matching"),
             Column::integer("TAINTED", ".status.tainted"),
@@ -154,10 +155,13 @@ pub struct ClusterTaintPolicyStatus {
 
     /// Conditions of the policy.
     ///
-    /// - `Ready`: the policy can act on clusters. True with reason `NoClusterMatches`, `Matching`
-    ///   (a cluster matches and has no taint of the policy: a delay runs, or a person removed the
-    ///   taint) or `Tainting`. False with reason `Invalid`, `NoClusterSelected`, `NoConditions` or
-    ///   `UnknownCondition`; the message names the part of the policy.
+    /// - `Ready`: the policy can be carried out. False with reason `Invalid` or `NoConditions`, and
+    ///   the message names the part of the policy that has to be changed.
+    /// - `Effective`: the policy acts on clusters as soon as they match. True with reason
+    ///   `NoClusterMatches`, `Matching` (a cluster matches and has no taint of the policy: a delay
+    ///   runs, or a person removed the taint) or `Tainting`. False where it is not ready, and with
+    ///   reason `NoClusterSelected` or `UnknownCondition`: there is no cluster that it could act
+    ///   on, or none has the condition that it names, which may be misspelt.
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

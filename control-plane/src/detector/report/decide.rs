@@ -8,7 +8,7 @@ use muster_shared::api::binding::{Binding, ObjectReference};
 use muster_shared::api::policy::{PropagationReason, PropagationStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition;
+use muster_shared::names::condition::{self, EFFECTIVE};
 
 use crate::detector::audit::Finding;
 use crate::eviction::explain::CONDITION as EVICTION_PENDING;
@@ -27,9 +27,7 @@ const NOT_SCHEDULED: &str = "NotScheduledYet";
 
 /// Condition of a policy: each selected resource has clusters.
 const READY: &str = "Ready";
-/// Condition of a policy: each part of it has an effect.
-const EFFECTIVE: &str = "Effective";
-/// Reason of that condition while the policy was not compared with the fleet.
+/// Reason of the condition `Effective` while the policy was not compared with the fleet.
 const NOT_JUDGED: &str = "NotJudgedYet";
 
 /// State of a binding, as far as the status of its policy shows it.
@@ -213,11 +211,13 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
             }
             Nothing::Lazy => {
                 let message = "activationPreference is Lazy: it takes effect on each resource when that is changed next";
-                condition(no, "WaitingForChange", message)
+                condition(conditions::TRUE, "WaitingForChange", message)
             }
             Nothing::NotThere => {
+                // Whoever applies policies before what they select, as Flux may, must not wait for
+                // ever. What is missing is also a finding.
                 let message = "nothing that its selectors name is there";
-                condition(no, "NothingSelected", message)
+                condition(conditions::TRUE, "NothingSelected", message)
             }
             Nothing::NotListed => {
                 let message = "resources of a kind that it names could not be listed so far";

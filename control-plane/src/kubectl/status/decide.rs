@@ -182,19 +182,18 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
     let leader = Leader::of(&snapshot.leader, snapshot.now);
     let pauses = Pauses::of(snapshot, clusters);
+    let not_well = clusters.iter().filter_map(|it| {
+        let lease = lease(&it.name_any());
+        not_well(it, lease, leader.leaves_silent(lease, snapshot.now))
+    });
+    let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
         leader,
         failover: snapshot.failover,
         settings_from: snapshot.source,
         paused: pauses.told(),
         clusters: clusters.len(),
-        not_well: clusters
-            .iter()
-            .filter_map(|it| {
-                let lease = lease(&it.name_any());
-                not_well(it, lease, leader.leaves_silent(lease, snapshot.now))
-            })
-            .collect(),
+        not_well,
         workloads: bindings.len(),
         unknown: 0,
         moving: Vec::new(),

@@ -4,9 +4,12 @@ mod accepted;
 mod address;
 mod batch;
 mod phase;
+mod told;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+pub use self::told::{Whereabouts, told_status};
 
 use super::{
     Error, Operation,

@@ -160,12 +160,8 @@ fn a_policy_without_resources_says_why() {
             "Ready=False ClaimedByAnotherPolicy",
             "Deployment shop/web belongs to PropagationPolicy shop/other",
         ),
-        (Nothing::Lazy, "Ready=False WaitingForChange", "Lazy"),
-        (
-            Nothing::NotThere,
-            "Ready=False NothingSelected",
-            "selectors",
-        ),
+        (Nothing::Lazy, "Ready=True WaitingForChange", "Lazy"),
+        (Nothing::NotThere, "Ready=True NothingSelected", "selectors"),
         (Nothing::NotListed, "Ready=Unknown NotListed", "listed"),
     ] {
         let status = status(

@@ -1,0 +1,137 @@
+//! Shows what the members report of a resource on its template.
+
+use kube::Client;
+use kube::api::Patch;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::interpreter::{
+    MemberStatus, Operation, Whereabouts, acceptable_status, told_status,
+};
+use muster_shared::merge;
+use muster_shared::queue::Next;
+use serde_json::{Value, json};
+
+use super::controller::{Error, Memory, STEP};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+
+/// Shows the members' statuses on the template, as if its own controllers had written them.
+pub(super) async fn reflect(
+    fleet: &Fleet,
+    client: &Client,
+    memory: &Memory,
+    binding: &BindingKey,
+    (key, uid): (&TemplateKey, Option<&str>),
+    (items, is_nowhere): (&[AggregatedStatusItem], bool),
+) -> Result<Next, Error> {
+    let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
+    if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
+        return Ok(Next::Done);
+    }
+    let template = match fleet.templates.get(key) {
+        Lookup::Found(template) => template,
+        Lookup::Absent => return Ok(Next::Done),
+        Lookup::Unknown => return Ok(memory.parked.wait(&key.kind, binding.clone())),
+    };
+    if !is_meant(uid, template.metadata().uid.as_deref()) {
+        return Ok(Next::Done);
+    }
+    let template = template.object(&key.kind);
+    let now = fleet.clock.now();
+    let asking = interpreters.accepting_late();
+    let aggregated = asking.aggregate_status(&template, items, now);
+    if let Some(pending) = asking.late() {
+        memory.parked.wakes(pending, binding);
+    }
+    let wanted = match aggregated {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => return Ok(Next::Done),
+        Err(error) if memory.parked.waits(&error, binding) => return Ok(Next::Done),
+        Err(error) => return Err(error.into()),
+    };
+    let wanted = acceptable_status(&template, wanted, now);
+    let members: Vec<MemberStatus<'_>> = items.iter().map(member_status).collect();
+    let whereabouts = Whereabouts {
+        members: &members,
+        nowhere: is_nowhere,
+    };
+    let wanted = told_status(&template, wanted, whereabouts, now);
+    let held = template.get("status").cloned().unwrap_or_else(|| json!({}));
+    let Some(difference) = merge::difference(&held, &wanted) else {
+        memory.patches.forget(binding);
+        return Ok(Next::Done);
+    };
+    let version = template["metadata"]["resourceVersion"].as_str();
+    if memory.patches.is_repeated(binding, version, &difference) || !fleet.leadership.is_current() {
+        return Ok(Next::Done);
+    }
+    // For this object, and none that takes its name meanwhile.
+    let uid = &template["metadata"]["uid"];
+    let patch = json!({ "metadata": { "uid": uid }, "status": &difference });
+    let next = write(fleet, client, memory, binding, key, patch).await?;
+    memory.patches.record(binding.clone(), version, &difference);
+    Ok(next)
+}
+
+async fn write(
+    fleet: &Fleet,
+    client: &Client,
+    memory: &Memory,
+    binding: &BindingKey,
+    key: &TemplateKey,
+    patch: Value,
+) -> Result<Next, Error> {
+    let Some(api) = fleet.templates.api(key, client) else {
+        return Ok(memory.parked.wait(&key.kind, binding.clone()));
+    };
+    match api
+        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await
+    {
+        Ok(_) => Ok(Next::Done),
+        // It is gone, or its kind has no status to write.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(error) => Err(ApiError::of(STEP, key)(error).into()),
+    }
+}
+
+/// Whether a template is the one that its binding names, by their uids; where one of them has none,
+/// the name decides. What members tell of a former template is not shown on the one that has its
+/// name now: a Job would count as ended before it begins, and that cannot be taken back.
+fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
+    let named = named.filter(|uid| !uid.is_empty());
+    named
+        .zip(template)
+        .is_none_or(|(named, template)| named == template)
+}
+
+fn member_status(item: &AggregatedStatusItem) -> MemberStatus<'_> {
+    MemberStatus {
+        cluster: &item.cluster_name,
+        status: item.status.as_ref().map(|status| &status.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_shown_on_the_template_that_the_binding_names_and_on_no_later_one() {
+        for (named, template, expected) in [
+            (Some("u"), Some("u"), true),
+            (Some("former"), Some("u"), false),
+            (Some(""), Some("u"), true),
+            (None, Some("u"), true),
+            (Some("u"), None, true),
+        ] {
+            assert_eq!(
+                is_meant(named, template),
+                expected,
+                "{named:?} {template:?}"
+            );
+        }
+    }
+}
