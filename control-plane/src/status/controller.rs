@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::Patch;
-use kube::{Client, ResourceExt};
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
     ResourceBindingSpec,
@@ -19,7 +19,6 @@ use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations, Informer};
-use serde_json::{Value, json};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
@@ -386,6 +385,8 @@ fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::scheduler::core::record::record;
 use crate::scheduler::tests::fixtures::{cluster, deployment, dynamic, placed, snapshot};
 
 /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
