@@ -49,11 +49,11 @@ impl Reporter {
             };
             match change {
                 Change::Applied { old, new } => {
-                    let name = new.name_any();
+                    let (name, old) = (new.name_any(), old.as_deref());
                     // The status was lost, or another writer changed it.
-                    if CachedWork::reports_otherwise(old.as_deref(), new)
-                        && reporter.sent.is_foreign(&name, new)
-                    {
+                    let is_lost = CachedWork::reports_otherwise(old, new)
+                        && reporter.sent.is_foreign(&name, new);
+                    if is_lost || CachedWork::becomes_readable(old, new) {
                         reporter.statuses.again(&name, Duration::ZERO);
                     }
                 }

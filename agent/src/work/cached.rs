@@ -109,6 +109,13 @@ impl CachedWork {
         old.is_some_and(|old| old.reported != new.reported)
     }
 
+    /// Returns whether it can be read and could not before: what its objects told meanwhile was not
+    /// reported.
+    pub fn becomes_readable(old: Option<&Self>, new: &Self) -> bool {
+        let is_readable = |work: &Self| matches!(work.content, Content::Text(_));
+        is_readable(new) && old.is_some_and(|old| !is_readable(old))
+    }
+
     /// Returns whether its status has this report about its objects, by the
     /// [`fingerprint`](Self::fingerprint).
     pub fn reports(&self, fingerprint: u64) -> bool {

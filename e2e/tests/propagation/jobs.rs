@@ -56,7 +56,18 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
             .is_some_and(|it| it.completion_time.is_some())
     })
     .await;
+    // It is emptied first, which the Job withstands; its report goes before the cluster does.
     let clusters = bench.all::<Cluster>();
+    let drain = json!({ "spec": { "taints": [
+        { "key": muster_shared::names::taint::DRAIN, "effect": "NoExecute", "timeAdded": time },
+    ] } });
+    merge::<Cluster>(&bench.all(), here, drain).await;
+    let stays = |binding: &ResourceBinding| {
+        let conditions = &binding.status().conditions;
+        let told = muster_shared::conditions::get(conditions, "EvictionPending");
+        told.is_some_and(|it| it.reason == "JobCompleted")
+    };
+    bench.bound("once-job", "it stays", stays).await;
     let left = clusters.delete(here, &DeleteParams::default()).await;
     left.unwrap();
     gone::<Cluster>(&bench.all(), here).await;

@@ -58,6 +58,10 @@ fn a_work_that_does_not_decode_is_kept_with_the_reason_and_is_no_object_without_
             CachedWork::concerns_us(Some(&kept), &cached(&whole())),
             "{what}"
         );
+        let whole = cached(&whole());
+        assert!(CachedWork::becomes_readable(Some(&kept), &whole), "{what}");
+        assert!(!CachedWork::becomes_readable(Some(&whole), &kept), "{what}");
+        assert!(!CachedWork::becomes_readable(None, &whole), "{what}");
     }
     let mut work = whole();
     work["metadata"]["finalizers"] = json!("f");

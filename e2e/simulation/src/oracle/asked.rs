@@ -59,8 +59,8 @@ impl Oracle for Asked {
                     other => Some(format!("evicted for an unknown reason, {other:?}")),
                 },
                 What::Purged => taint(scene, before, it.cluster),
-                // What a person asks for, which another oracle judges.
-                What::Dropped | What::Ended(_) => None,
+                // What a person asks for, or follows an eviction that is judged itself.
+                What::Followed | What::Dropped | What::Ended(_) => None,
             };
             told.extend(problem.map(|problem| {
                 let message = format!("{}: {problem}", it.cluster);
@@ -78,10 +78,14 @@ impl Oracle for Asked {
 
 /// Whether a write evicts from a cluster for a reason of its own.
 fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
-    moves::between(before, after).iter().any(|it| {
-        matches!(it.what, What::Evicted(task)
-            if ["TaintUntolerated", "ApplicationFailure"].contains(&objects::text(task.0, "/reason")))
-    })
+    let reasons = ["TaintUntolerated", "ApplicationFailure"];
+    moves::between(before, after)
+        .iter()
+        .any(|it| match it.what {
+            What::Evicted(task) => reasons.contains(&objects::text(task.0, "/reason")),
+            What::Purged => true,
+            What::Followed | What::Dropped | What::Ended(_) => false,
+        })
 }
 
 /// Whether a new placement was requested since the last one.

@@ -22,6 +22,9 @@ pub enum What<'a> {
     /// The cluster is no target any more, and the record of evictions says why; nothing keeps the
     /// copy.
     Purged,
+    /// The same of another cluster with `Directly`, and no cluster that had the workload keeps it:
+    /// no old copy is to run beside a new one.
+    Followed,
     /// The cluster is no target any more, and nothing keeps the copy.
     Dropped,
     /// A task is over, and the cluster is no target.
@@ -46,10 +49,9 @@ pub fn between<'a>(before: Binding<'a>, after: Binding<'a>) -> Vec<Move<'a>> {
         if targets.contains_key(cluster) {
             continue;
         }
-        let what = match (after.task(cluster), is_purged(before, after, cluster)) {
-            (Some(task), _) => What::Evicted(task),
-            (None, true) => What::Purged,
-            (None, false) => What::Dropped,
+        let what = match after.task(cluster) {
+            Some(task) => What::Evicted(task),
+            None => of_record(before, after, cluster).unwrap_or(What::Dropped),
         };
         moves.push(Move { cluster, what });
     }
@@ -63,18 +65,17 @@ pub fn between<'a>(before: Binding<'a>, after: Binding<'a>) -> Vec<Move<'a>> {
     moves
 }
 
-/// Whether the write brought the record of an eviction from a cluster; or of one with `Directly`
-/// from another one, where no cluster that had the workload keeps it: no old copy is to run beside
-/// a new one.
-fn is_purged(before: Binding<'_>, after: Binding<'_>, cluster: &str) -> bool {
+/// What became of a cluster, by the record of an eviction that the write brought.
+fn of_record<'a>(before: Binding<'_>, after: Binding<'_>, cluster: &str) -> Option<What<'a>> {
     let record = |binding: Binding<'_>| {
         let text = objects::annotation(binding.0, LAST_EVICTION)?;
         serde_json::from_str::<Value>(text).ok()
     };
-    let new = record(after).filter(|new| record(before).as_ref() != Some(new));
+    let new = record(after).filter(|new| record(before).as_ref() != Some(new))?;
+    if new["from"] == cluster {
+        return Some(What::Purged);
+    }
     let (old, all) = (before.clusters(), after.clusters());
-    new.is_some_and(|record| {
-        let all_new = || all.keys().all(|target| !old.contains_key(target));
-        record["from"] == cluster || record["mode"] == "Directly" && all_new()
-    })
+    let all_new = all.keys().all(|target| !old.contains_key(target));
+    (new["mode"] == "Directly" && all_new).then_some(What::Followed)
 }

@@ -37,7 +37,7 @@ impl Oracle for Nowhere {
         let faulty = moves::between(before, after).into_iter().filter_map(|it| {
             let problem = match it.what {
                 What::Evicted(task) => evicted(scene, before, after, task),
-                What::Purged => purged(scene, before, after),
+                What::Purged | What::Followed => purged(scene, before, after),
                 What::Dropped => dropped(scene, &key, before, it.cluster),
                 What::Ended(task) => ended(scene, &key, before, task),
             };
