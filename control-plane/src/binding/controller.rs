@@ -192,6 +192,7 @@ async fn sync<B: BindingKind>(
     };
     memory.missing.forget(key);
     if binding.meta().deletion_timestamp.is_some() {
+        memory.keeping.end(key);
         return finish(fleet, &client, key, binding.as_ref()).await;
     }
     let Some(id) = binding.permanent_id() else {
@@ -243,7 +244,12 @@ async fn sync<B: BindingKind>(
         return Ok(Next::After(held.pause(now, LEAVING)));
     }
     let next = match prepared? {
-        Prepared::Nothing => Next::Done,
+        Prepared::Nothing => {
+            let keeping = &memory.keeping;
+            keeping
+                .tell(fleet, &client, key, binding.as_ref(), None)
+                .await
+        }
         Prepared::Later(next) => next,
         Prepared::Works {
             rendered,

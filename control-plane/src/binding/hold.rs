@@ -213,7 +213,7 @@ mod tests {
             }]
         };
         let (cause, why) = ("taint x:NoExecute".to_owned(), "full".to_owned());
-        let leaves = merge(&[], &note(Turn::Nowhere { cause, why }), at(1)).unwrap();
+        let leaves = merge(&[], &note(Turn::Nowhere { cause, why }), false, at(1)).unwrap();
         let held = Hold {
             cluster: "m1",
             since: at(0),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(told(&both)[0], told(&leaves)[0]);
         let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
         assert_eq!(told(&removed)[0], told(&leaves)[0]);
-        let stays = merge(&both, &note(Turn::Recovered), at(60)).unwrap();
+        let stays = merge(&both, &note(Turn::Recovered), false, at(60)).unwrap();
         let is_held = |list: &[Condition]| {
             list.iter()
                 .any(|it| it.status == "True" && it.reason == "WaitingForRemoval")

@@ -28,14 +28,15 @@ pub struct Copy {
 ///
 /// A target keeps ready replicas beyond its share, as far as fewer would be ready in all clusters
 /// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
-/// report of replicas that are ready elsewhere it comes nearer to its share. No target gets more
-/// than its Work asks for: the pods of a rolling update are no replicas to keep.
+/// report of replicas that are ready elsewhere it comes nearer to its share. What a Work does not
+/// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
+/// has given up a moment ago.
 ///
 /// `copy` returns what the Work for a cluster says; `None` if there is no Work, or no report. Only
 /// these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
 /// the binding still says of a cluster may be about a copy that is gone, and a copy that is no
-/// target any more goes. What a silent target reported last is kept there all the same: silence is
-/// no reason to take anything away.
+/// target any more goes. What a silent target reported last is kept there all the same, and is not
+/// counted as going either: silence is no reason to take anything away.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
@@ -51,23 +52,34 @@ pub fn kept(
         let is_heard = report.health != Some(ResourceHealth::Unknown);
         ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
     };
+    let wanted = spec.replicas.max(0);
+    // Whatever a member reports: no cluster needs more than all replicas.
+    let held = |copy: &Copy| {
+        let held = copy.ready.min(copy.given.unwrap_or(copy.ready));
+        i32::try_from(held.clamp(0, wanted.into())).unwrap_or(wanted)
+    };
     let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
-        let copy = copy.filter(|it| it.stays)?;
-        Some(reported(&target.name)?.min(copy.ready).max(0))
+        let copy = copy.as_ref().filter(|it| it.stays)?;
+        let given = copy.given.unwrap_or(i64::MAX);
+        Some(reported(&target.name)?.min(copy.ready).min(given).max(0))
     };
     let targets = spec.clusters.iter().zip(&copies);
-    let all = targets.filter_map(stands).fold(0_i64, i64::saturating_add);
+    let standing: Vec<Option<i64>> = targets.map(stands).collect();
+    let all = standing
+        .iter()
+        .flatten()
+        .fold(0_i64, |sum, it| sum.saturating_add(*it));
     // What may go at once: ready replicas beyond those that are wanted.
-    let mut surplus = all.saturating_sub(i64::from(spec.replicas));
+    let mut surplus = all.saturating_sub(wanted.into()).max(0);
     let mut kept = spec.clone();
-    for (target, copy) in kept.clusters.iter_mut().zip(copies) {
-        let held = copy.map_or(0, |it| it.ready.min(it.given.unwrap_or(it.ready)));
-        let held = i32::try_from(held).unwrap_or(i32::MAX);
+    let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
+    for ((target, copy), standing) in targets {
+        let held = copy.as_ref().map_or(0, held);
         let beyond = held.saturating_sub(target.replicas);
         if beyond <= 0 {
             continue;
         }
-        let goes = i64::from(beyond).min(surplus.max(0));
+        let goes = standing.map_or(0, |_| surplus.min(beyond.into()));
         surplus -= goes;
         target.replicas += beyond - i32::try_from(goes).unwrap_or(beyond);
     }
@@ -276,5 +288,74 @@ mod tests {
             "three are ready, two were asked for"
         );
         assert_eq!(keepers(&shrinking, &kept), "a");
+    }
+
+    #[test]
+    fn what_a_work_has_given_up_already_stands_for_nothing() {
+        let spec = spec(8, &[("a", 2), ("c", 2), ("b", 4)]);
+        let reports = [("a", 4), ("c", 4), ("b", 3)]
+            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
+        let copy = |name: &str| {
+            let (given, ready) = match name {
+                // It is written, and its agent has not reported since.
+                "a" => (2, 4),
+                "c" => (4, 4),
+                _ => (4, 3),
+            };
+            Some(Copy {
+                given: Some(given),
+                ready,
+                stays: true,
+            })
+        };
+        let kept = kept(&spec, &reports, copy).unwrap();
+        assert_eq!(kept.clusters[1].replicas, 3, "nine stand, eight are wanted");
+    }
+
+    #[test]
+    fn what_a_silent_cluster_keeps_costs_the_others_nothing() {
+        let reports = json!([report("a", 6, "Unknown"), report("b", 6, "Healthy")]);
+        // Three in each; there were six.
+        assert_eq!(
+            keep(3, [3, 3, 0], &reports),
+            None,
+            "six are more than all that are wanted"
+        );
+        assert_eq!(keep(6, [3, 3, 0], &reports), Some(vec![6, 6, 0]));
+        let reports = json!([report("a", 2, "Unknown"), report("b", 6, "Healthy")]);
+        assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 3, 0]));
+    }
+
+    #[test]
+    fn no_cluster_is_given_more_than_all_replicas_whatever_a_member_reports() {
+        let spec = spec(4, &[("a", 2), ("b", 2)]);
+        for (ready, given, expected) in [
+            (-3_000_000_000, Some(4), None),
+            (i64::MIN, None, None),
+            (i64::MAX, None, Some(4)),
+            (i64::MAX, Some(i64::MAX), Some(4)),
+        ] {
+            let copy = |name: &str| {
+                (name == "a").then_some(Copy {
+                    given,
+                    ready,
+                    stays: true,
+                })
+            };
+            let kept = kept(&spec, &[], copy).map(|kept| kept.clusters[0].replicas);
+            assert_eq!(kept, expected, "{ready} of {given:?}");
+        }
+    }
+
+    fn spec(wanted: i32, shares: &[(&str, i32)]) -> ResourceBindingSpec {
+        let each = shares.iter();
+        let targets: Vec<Value> = each
+            .map(|(name, share)| json!({"name": name, "replicas": share}))
+            .collect();
+        serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": wanted, "clusters": targets,
+        }))
+        .unwrap()
     }
 }

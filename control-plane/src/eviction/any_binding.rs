@@ -76,6 +76,12 @@ impl AnyBinding {
         completion::has_completed(&self.spec().resource, reports, cluster)
     }
 
+    /// Whether a cluster reports of the workload.
+    pub fn has_report_of(&self, cluster: &str) -> bool {
+        let mut reports = self.status().aggregated_status.iter();
+        reports.any(|it| it.cluster_name == cluster && it.status.is_some())
+    }
+
     /// The placement whose tolerations count.
     pub fn placement(&self) -> Option<Cow<'_, Placement>> {
         let annotations = match self {

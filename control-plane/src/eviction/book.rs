@@ -12,8 +12,8 @@ use super::explain::{self, Note, Turn};
 /// stays true: the numbers in it change with every report of any cluster.
 const STALE: Duration = Duration::from_mins(5);
 /// How long a process that has just begun to act leaves alone what was said of a workload before,
-/// when all it knows itself is that the workload waits for the rate.
-const LONGEST_START: Duration = Duration::from_mins(1);
+/// when all it knows itself is that the workload waits for the rate, or stays as it did.
+pub const LONGEST_START: Duration = Duration::from_mins(1);
 
 /// What is known of one workload: what is pending, and what came to an end and was not told yet.
 /// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,

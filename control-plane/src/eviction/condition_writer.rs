@@ -5,7 +5,7 @@
 //! once, so such notes are written slowly and do not delay others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kube::api::Patch;
@@ -17,7 +17,7 @@ use muster_shared::tasks::Tasks;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::book::{Book, News};
+use super::book::{Book, LONGEST_START, News};
 use super::evictor::Key;
 use super::explain::{self, Note, Turn};
 use crate::fleet::Fleet;
@@ -45,6 +45,8 @@ pub struct ConditionWriter {
     books: Arc<Mutex<HashMap<Key, Book>>>,
     urgent: Queue<Key>,
     patient: Queue<Key>,
+    /// When this process began to act.
+    began: Arc<OnceLock<Instant>>,
 }
 
 impl ConditionWriter {
@@ -54,6 +56,7 @@ impl ConditionWriter {
             books: Arc::default(),
             urgent: Queue::new("eviction notes"),
             patient: Queue::new("eviction notes that can wait"),
+            began: Arc::default(),
         };
         for (name, queue, writers, pace) in [
             ("eviction notes", &writer.urgent, URGENT, Duration::ZERO),
@@ -80,6 +83,11 @@ impl ConditionWriter {
             );
         }
         writer
+    }
+
+    /// Evictions begin.
+    pub fn begin(&self) {
+        self.began.get_or_init(Instant::now);
     }
 
     /// Takes notes, all before any is written; each replaces an earlier one about the same binding
@@ -137,7 +145,9 @@ impl ConditionWriter {
         if let Some(wait) = book.wait(known, Instant::now()) {
             return Ok(Next::After(wait));
         }
-        if let Some(list) = explain::merge(before, &notes, fleet.clock.now()) {
+        let began = self.began.get();
+        let is_start = began.is_none_or(|began| began.elapsed() < LONGEST_START);
+        if let Some(list) = explain::merge(before, &notes, is_start, fleet.clock.now()) {
             let patch = json!({
                 "metadata": {"resourceVersion": binding.meta().resource_version},
                 "status": {"conditions": list},
@@ -215,6 +225,7 @@ mod tests {
             books: Arc::default(),
             urgent: Queue::new("urgent"),
             patient: Queue::new("patient"),
+            began: Arc::default(),
         };
         let key = |name: &str| {
             Key::new(BindingKey {

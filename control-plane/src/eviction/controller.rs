@@ -143,6 +143,7 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
     if !fleet.ready().await {
         return;
     }
+    controller.writer.begin();
     controller.with(Evictor::open);
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
     loop {

@@ -77,7 +77,7 @@ const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
 /// Pause before it is asked again whether a copy that nothing stops is fenced by now.
 const UNFENCED: Duration = Duration::from_secs(10);
 /// Pause before a Job is looked at again of which it is not known whether it has completed.
-const UNREAD: Duration = Duration::from_secs(1);
+const UNREAD: Duration = Duration::from_secs(5);
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -318,24 +318,24 @@ impl Evictor {
         rank: Rank,
         now: Now,
     ) -> Option<Eviction> {
-        let mut wait = |key, pause| {
-            let until = now.tick + pause;
-            self.backlog
-                .put(cluster, key, Slot::Waiting { until, rank });
-        };
         if self.in_hand.contains_key(&key) {
-            wait(key, again(0));
+            self.backlog.put(
+                cluster,
+                key,
+                Slot::Waiting {
+                    until: now.tick + again(0),
+                    rank,
+                },
+            );
             return None;
         }
         let binding = self.bindings.get(&key)?.clone();
         binding.spec().target(cluster)?;
-        if self.jobs.has_completed(&binding).is_none() {
-            wait(key, UNREAD);
-            return None;
-        }
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }
-                if due <= now.wall && self.gate(cluster, &binding, now) == Gate::Open =>
+                if due <= now.wall
+                    && self.gate(cluster, &binding, now) == Gate::Open
+                    && self.jobs.has_completed(&binding).is_some() =>
             {
                 self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Eviction {
@@ -397,7 +397,8 @@ impl Evictor {
         match judgement {
             Judgement::Leave { .. }
                 if binding.has_completed(cluster)
-                    || self.jobs.has_completed(binding) == Some(true) =>
+                    || !binding.has_report_of(cluster)
+                        && self.jobs.has_completed(binding) == Some(true) =>
             {
                 Judgement::Stay(Stay::Completed)
             }
@@ -469,6 +470,16 @@ impl Evictor {
             (turn, Slot::Waiting { until, rank })
         };
         match self.gate(cluster, binding, now) {
+            Gate::Open if self.jobs.has_completed(binding).is_none() => {
+                let why = "its template cannot be read, so that it is not known whether the Job \
+                    has completed and would run again";
+                let until = now.tick + UNREAD;
+                waits(
+                    |cause, why| Turn::Unread { cause, why },
+                    why.to_owned(),
+                    until,
+                )
+            }
             Gate::Open => (self.turn_of_ready(cluster, cause, now), Slot::Ready(rank)),
             Gate::Until(until, why) => waits(|cause, why| Turn::Fencing { cause, why }, why, until),
             Gate::Shut(why) => {

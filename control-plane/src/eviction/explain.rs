@@ -54,6 +54,13 @@ pub enum Turn {
         /// The pause.
         why: String,
     },
+    /// It is not known whether the workload may leave.
+    Unread {
+        /// Taint and rule.
+        cause: String,
+        /// What cannot be read.
+        why: String,
+    },
     /// The old copy may still run, and is stopped later.
     Fencing {
         /// Taint and rule.
@@ -121,7 +128,11 @@ impl Note {
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self.turn,
-            Turn::Queued { .. } | Turn::Stopped { .. } | Turn::Paused { .. } | Turn::Stays { .. }
+            Turn::Queued { .. }
+                | Turn::Stopped { .. }
+                | Turn::Paused { .. }
+                | Turn::Unread { .. }
+                | Turn::Stays { .. }
         )
     }
 
@@ -132,6 +143,7 @@ impl Note {
             Turn::Queued { .. } => "WaitingForRate",
             Turn::Stopped { .. } => "StoppedByThreshold",
             Turn::Paused { .. } => "Paused",
+            Turn::Unread { .. } => "WaitingForTemplate",
             Turn::Fencing { .. } => "WaitingForFence",
             Turn::Unfenced { .. } => "NotFenced",
             Turn::Nowhere { .. } => "NowhereToGo",
@@ -168,6 +180,9 @@ impl Note {
             ),
             Turn::Paused { cause, why } => {
                 format!("{cluster} has {cause}: it stays, because {why}")
+            }
+            Turn::Unread { cause, why } => {
+                format!("{cluster} has {cause}: it stays for the moment, because {why}")
             }
             Turn::Fencing { cause, why } => format!(
                 "{cluster} has {cause}: it leaves when its copy there is stopped (failover.cluster.fencing): {why}"
@@ -206,6 +221,7 @@ impl Note {
             | Turn::Queued { .. }
             | Turn::Stopped { .. }
             | Turn::Paused { .. }
+            | Turn::Unread { .. }
             | Turn::Fencing { .. }
             | Turn::Unfenced { .. }
             | Turn::Nowhere { .. }
@@ -302,10 +318,18 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
 /// known. Each eviction is a change, although the status may be the same before and after it: its
 /// time is the condition's. So is what is said after it: by its later time the next process knows
 /// that the eviction was told.
-pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec<Condition>> {
+///
+/// `is_start`: the process has just begun to act, and finds at once what the one before it found one
+/// after the other.
+pub fn merge(
+    before: &[Condition],
+    notes: &[Note],
+    is_start: bool,
+    now: Timestamp,
+) -> Option<Vec<Condition>> {
     let observation = condition(notes, now)?;
     let known = conditions::get(before, CONDITION);
-    if known.is_some_and(|known| is_older_news(known, notes)) {
+    if is_start && known.is_some_and(|known| is_older_news(known, notes)) {
         return None;
     }
     // That nothing has to be done needs no condition where nothing was ever pending.
@@ -338,8 +362,8 @@ pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec
 }
 
 /// Whether all that the notes say was so before the workload left a cluster, which is what the
-/// condition tells: that it stays elsewhere in spite of taints. A process that starts sees both at
-/// once, and must not take the older for news.
+/// condition tells: that it stays elsewhere in spite of taints. Where a taint has no time, that is
+/// taken for granted.
 fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     let told = known.last_transition_time.0;
     let is_older = |note: &Note| match note.turn {
@@ -374,7 +398,7 @@ impl Turn {
             Self::Unpreserved { .. } => 9,
             Self::Unfenced { .. } => 8,
             Self::Stopped { .. } | Self::Paused { .. } => 7,
-            Self::Fencing { .. } => 6,
+            Self::Fencing { .. } | Self::Unread { .. } => 6,
             Self::Queued { .. } => 5,
             Self::Tolerated { .. } => 4,
             Self::Evicted { .. } => 3,

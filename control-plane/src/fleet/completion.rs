@@ -1,27 +1,15 @@
 //! Jobs that have completed: in another cluster they would run again.
 
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference};
-use serde_json::Value;
 
 use super::Fleet;
-use super::template::{Kind, Template, TemplateKey};
+use super::job_status::is_complete;
+use super::template::TemplateKey;
 use super::template_event::Lookup;
-
-/// Conditions of a Job that has succeeded, or certainly will: `SuccessCriteriaMet` comes first, and
-/// `Complete` when the last pods have ended (KEP-3998).
-const ENDS: [&str; 2] = ["Complete", "SuccessCriteriaMet"];
 
 /// Whether a resource is a Job.
 pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
-}
-
-/// Whether the status of a Job says that it has completed.
-pub fn is_complete(status: &Value) -> bool {
-    let conditions = status.get("conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
-        condition["status"] == "True" && ENDS.iter().any(|end| condition["type"] == *end)
-    })
 }
 
 /// Whether a cluster reports that the resource is a Job and has completed there.
@@ -48,14 +36,9 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
     match fleet.templates.get(&key) {
         Lookup::Found(template) => {
             let is_same = template.metadata().uid == resource.uid;
-            Some(is_same && is_complete_template(&template, &key.kind))
+            Some(is_same && template.is_complete())
         }
         Lookup::Absent => Some(false),
         Lookup::Unknown => None,
     }
-}
-
-/// Whether a template is a Job whose status says that it has completed everywhere.
-fn is_complete_template(template: &Template, kind: &Kind) -> bool {
-    is_complete(&template.object(kind)["status"])
 }

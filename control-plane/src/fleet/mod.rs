@@ -7,6 +7,7 @@ pub mod claim;
 pub mod compact_map;
 pub mod completion;
 pub mod intern;
+pub mod job_status;
 pub mod last_patches;
 pub mod parked;
 pub mod policy;

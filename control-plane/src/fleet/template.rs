@@ -15,6 +15,8 @@ use muster_shared::names::{annotation, label};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
+use super::job_status::is_complete;
+
 /// Group, version and kind in the form in which objects and selectors name them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
@@ -95,6 +97,7 @@ pub struct Template {
     text: Box<str>,
     content: u64,
     fingerprint: u64,
+    is_complete: bool,
 }
 
 impl fmt::Display for TemplateKey {
@@ -119,6 +122,7 @@ impl Template {
             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
         }
         let text = object.to_string().into_boxed_str();
+        let is_complete = is_complete(&object["status"]);
         let content = content(&mut object);
         let fingerprint = without_claim(object);
         Ok(Self {
@@ -126,6 +130,7 @@ impl Template {
             text,
             content,
             fingerprint,
+            is_complete,
         })
     }
 
@@ -157,6 +162,11 @@ impl Template {
     /// can record what it was made of.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// Whether its status says, as that of a Job does, that it has completed everywhere.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// What an event about it refers to.

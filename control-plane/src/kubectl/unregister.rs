@@ -22,7 +22,7 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use super::register::{SECRET, call};
-use crate::fleet::completion;
+use crate::fleet::job_status;
 use crate::fleet::works::is_of_namespace;
 use crate::registration::access;
 use crate::registration::token::{self, Entry, SECRET_TYPE};
@@ -328,7 +328,7 @@ fn is_missed(work: &Work) -> bool {
             && object["kind"] == "Job"
             && of_it
                 .and_then(|it| it.status.as_ref())
-                .is_some_and(|status| completion::is_complete(&status.0))
+                .is_some_and(|status| job_status::is_complete(&status.0))
     };
     let manifests = &work.spec.workload.manifests;
     manifests.is_empty() || !manifests.iter().enumerate().all(completed)

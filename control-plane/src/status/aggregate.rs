@@ -13,7 +13,8 @@ use muster_shared::names::{self, condition};
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
-use crate::fleet::completion::{is_complete, is_job};
+use crate::fleet::completion::is_job;
+use crate::fleet::job_status::is_complete;
 use crate::fleet::works::CachedWork;
 
 const SUCCESS: (&str, &str) = (

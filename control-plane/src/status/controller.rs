@@ -22,7 +22,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
-use super::reflect::reflect;
+use super::reflect::{is_told, reflect, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
@@ -218,8 +218,13 @@ async fn reconcile<B: BindingKind>(
     let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
-        // is being filled.
-        return Ok(Next::Done);
+        // is being filled. What the template tells of copies that are gone must not stand.
+        let template = TemplateKey::of(&spec.resource);
+        if !is_scheduled || !is_told(fleet, &template) {
+            return Ok(Next::Done);
+        }
+        let (uid, shown) = (spec.resource.uid.as_deref(), with_silent(&expected, &[]));
+        return reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let mut silent = silent(&fleet.clusters, &items);
@@ -277,8 +282,8 @@ async fn reconcile<B: BindingKind>(
     let template = TemplateKey::of(&spec.resource);
     let uid = spec.resource.uid.as_deref();
     let counted = silence::counted(&items, &silent);
-    let shown = (&*counted, is_nowhere);
-    let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
+    let shown = with_silent(&expected, &counted);
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {

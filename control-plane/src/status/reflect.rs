@@ -1,11 +1,11 @@
 //! Shows what the members report of a resource on its template.
 
+use std::collections::BTreeSet;
+
 use kube::Client;
 use kube::api::Patch;
 use muster_shared::api::binding::AggregatedStatusItem;
-use muster_shared::interpreter::{
-    MemberStatus, Operation, Whereabouts, acceptable_status, told_status,
-};
+use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::merge;
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(super) async fn reflect(
     memory: &Memory,
     binding: &BindingKey,
     (key, uid): (&TemplateKey, Option<&str>),
-    (items, is_nowhere): (&[AggregatedStatusItem], bool),
+    items: &[AggregatedStatusItem],
 ) -> Result<Next, Error> {
     let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
     if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
@@ -52,12 +52,14 @@ pub(super) async fn reflect(
         Err(error) => return Err(error.into()),
     };
     let wanted = acceptable_status(&template, wanted, now);
-    let members: Vec<MemberStatus<'_>> = items.iter().map(member_status).collect();
-    let whereabouts = Whereabouts {
-        members: &members,
-        nowhere: is_nowhere,
+    let kind = (&*key.kind.api_version, &*key.kind.kind);
+    // A script of the user's says itself what is to be read.
+    let wanted = if interpreters.is_native(kind, operation) {
+        let members: Vec<MemberStatus<'_>> = items.iter().map(member_status).collect();
+        told_status(&template, wanted, &members, now)
+    } else {
+        wanted
     };
-    let wanted = told_status(&template, wanted, whereabouts, now);
     let held = template.get("status").cloned().unwrap_or_else(|| json!({}));
     let Some(difference) = merge::difference(&held, &wanted) else {
         memory.patches.forget(binding);
@@ -107,6 +109,34 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
         .is_none_or(|(named, template)| named == template)
 }
 
+/// Whether a template tells anything in its status.
+pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> bool {
+    let Lookup::Found(template) = fleet.templates.get(key) else {
+        return false;
+    };
+    let object = template.object(&key.kind);
+    object["status"]
+        .as_object()
+        .is_some_and(|it| !it.is_empty())
+}
+
+/// The reports, and one that says nothing for each cluster that is to have the resource and does not
+/// report. What is not everywhere yet is not complete.
+pub(super) fn with_silent(
+    expected: &BTreeSet<String>,
+    items: &[AggregatedStatusItem],
+) -> Vec<AggregatedStatusItem> {
+    let reporting: BTreeSet<&str> = items.iter().map(|it| &*it.cluster_name).collect();
+    let silent = expected
+        .iter()
+        .filter(|it| !reporting.contains(it.as_str()));
+    let silent = silent.map(|name| AggregatedStatusItem {
+        cluster_name: name.clone(),
+        ..AggregatedStatusItem::default()
+    });
+    items.iter().cloned().chain(silent).collect()
+}
+
 fn member_status(item: &AggregatedStatusItem) -> MemberStatus<'_> {
     MemberStatus {
         cluster: &item.cluster_name,
@@ -117,6 +147,24 @@ fn member_status(item: &AggregatedStatusItem) -> MemberStatus<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_is_complete_when_each_cluster_that_is_to_have_it_says_so() {
+        let template = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": 2}});
+        let complete =
+            json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
+        let item: AggregatedStatusItem =
+            serde_json::from_value(json!({"clusterName": "m1", "status": complete})).unwrap();
+        for (expected, is_complete) in [(&["m1"][..], true), (&["m1", "m3"], false)] {
+            let expected = expected.iter().map(|it| (*it).to_owned()).collect();
+            let shown = with_silent(&expected, std::slice::from_ref(&item));
+            let members: Vec<_> = shown.iter().map(member_status).collect();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let status = muster_shared::interpreter::aggregate_status(&template, &members, now);
+            let conditions = status.unwrap().unwrap()["conditions"].clone();
+            assert_eq!(conditions.is_array(), is_complete, "{expected:?}");
+        }
+    }
 
     #[test]
     fn a_status_is_shown_on_the_template_that_the_binding_names_and_on_no_later_one() {

@@ -45,21 +45,11 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_with(Settings::default());
     let (here, there) = placed(&bench).await;
-    let time = "2026-01-01T00:00:00Z";
-    let complete = json!({ "succeeded": 1, "startTime": time, "completionTime": time, "conditions": [
-        { "type": "SuccessCriteriaMet", "status": "True" }, { "type": "Complete", "status": "True" },
-    ] });
-    report(&bench, here, &complete).await;
-    until::<Job>(&bench.here(), "once", "the template has completed", |job| {
-        job.status
-            .as_ref()
-            .is_some_and(|it| it.completion_time.is_some())
-    })
-    .await;
+    complete(&bench, here).await;
     // It is emptied first, which the Job withstands; its report goes before the cluster does.
     let clusters = bench.all::<Cluster>();
     let drain = json!({ "spec": { "taints": [
-        { "key": muster_shared::names::taint::DRAIN, "effect": "NoExecute", "timeAdded": time },
+        { "key": muster_shared::names::taint::DRAIN, "effect": "NoExecute" },
     ] } });
     merge::<Cluster>(&bench.all(), here, drain).await;
     let stays = |binding: &ResourceBinding| {
@@ -84,6 +74,51 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     );
     let work = muster_shared::names::work("Job", "once", "default");
     assert!(bench.works(there).get_opt(&work).await.unwrap().is_none());
+    bench
+        .bound("once-job", "that is confirmed", confirmed)
+        .await;
+}
+
+/// Whether the scheduler has dealt with a binding as it stands.
+fn confirmed(binding: &ResourceBinding) -> bool {
+    Some(binding.status().scheduler_observed_generation) == binding.metadata.generation
+}
+
+#[tokio::test]
+async fn a_job_that_has_completed_stays_where_its_policy_does_not_want_it_any_more() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings::default());
+    let (here, there) = placed(&bench).await;
+    complete(&bench, here).await;
+    let moved = json!({ "spec": { "placement": {
+        "clusterAffinity": { "clusterNames": [there] },
+    } } });
+    merge::<PropagationPolicy>(&bench.here(), "once", moved).await;
+    let knows = |binding: &ResourceBinding| {
+        let placement = binding.spec.placement.as_deref();
+        let affinity = placement.and_then(|it| it.cluster_affinity.as_ref());
+        affinity.is_some_and(|it| it.cluster_names == [there]) && confirmed(binding)
+    };
+    bench
+        .bound("once-job", "it is known and confirmed", knows)
+        .await;
+    let binding = bench.here::<ResourceBinding>().get("once-job").await;
+    assert_eq!(shares(&binding.unwrap())[0].0, here);
+}
+
+/// Has the Job complete in its only cluster, and waits until the template says so.
+async fn complete(bench: &Bench, here: &str) {
+    let time = "2026-01-01T00:00:00Z";
+    let complete = json!({ "succeeded": 1, "startTime": time, "completionTime": time, "conditions": [
+        { "type": "SuccessCriteriaMet", "status": "True" }, { "type": "Complete", "status": "True" },
+    ] });
+    report(bench, here, &complete).await;
+    until::<Job>(&bench.here(), "once", "the template has completed", |job| {
+        job.status
+            .as_ref()
+            .is_some_and(|it| it.completion_time.is_some())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -294,6 +294,15 @@ impl Interpreters {
             || hook_enabled(api_version, kind, operation)
     }
 
+    /// Returns whether nobody but the native function of a kind answers for an operation.
+    pub fn is_native(&self, kind: (&str, &str), operation: Operation) -> bool {
+        let (api_version, kind) = kind;
+        let layers = self.shared.layers.borrow();
+        hook_enabled(api_version, kind, operation)
+            && !layers.has(api_version, kind, operation)
+            && !thirdparty::rules().has(api_version, kind, operation)
+    }
+
     /// Returns whether the kind of an object has a rule for an operation.
     pub fn has_for(&self, object: &Value, operation: Operation) -> bool {
         let (api_version, kind) = kind_of(object);

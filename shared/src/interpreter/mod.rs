@@ -35,7 +35,7 @@ mod tests;
 mod vectors;
 pub mod webhook;
 
-pub use aggregate::{MemberStatus, Whereabouts, acceptable_status, aggregate_status, told_status};
+pub use aggregate::{MemberStatus, acceptable_status, aggregate_status, told_status};
 pub use dependencies::dependencies;
 pub use general_health::{denies_health, general_health, is_suspended, tells_health};
 pub use health::health;

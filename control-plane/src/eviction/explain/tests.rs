@@ -112,15 +112,15 @@ fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_
 
 #[test]
 fn each_eviction_is_dated_by_itself_although_the_status_stays_the_same() {
-    let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+    let first = merge(&[], &[evicted("m1", 100)], false, at(101)).unwrap();
     assert_eq!(first[0].last_transition_time.0, at(100));
-    let second = merge(&first, &[evicted("m9", 500)], at(501)).unwrap();
+    let second = merge(&first, &[evicted("m9", 500)], false, at(501)).unwrap();
     assert_eq!(second.len(), 1);
     assert_eq!(
         (&*second[0].status, second[0].last_transition_time.0),
         ("False", at(500))
     );
-    assert_eq!(merge(&second, &[evicted("m9", 500)], at(502)), None);
+    assert_eq!(merge(&second, &[evicted("m9", 500)], false, at(502)), None);
 }
 
 #[test]
@@ -136,23 +136,27 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
             },
         )]
     };
-    let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+    let first = merge(&[], &[evicted("m1", 100)], false, at(101)).unwrap();
     for since in [None, Some(99), Some(100)] {
-        let told = merge(&first, &stays(since), at(900));
-        assert_eq!(told, None, "taints since {since:?} are no news");
+        let told = merge(&first, &stays(since), true, at(900));
+        assert_eq!(told, None, "taints since {since:?} are no news at a start");
+        assert!(
+            merge(&first, &stays(since), false, at(900)).is_some(),
+            "{since:?}"
+        );
     }
-    let pending = merge(&first, &[nowhere("m3")], at(500)).unwrap();
-    let again = merge(&pending, &stays(None), at(900)).unwrap();
+    let pending = merge(&first, &[nowhere("m3")], false, at(500)).unwrap();
+    let again = merge(&pending, &stays(None), false, at(900)).unwrap();
     assert_eq!(again[0].reason, "FailoverNotRequested", "nothing waits");
     let stays = stays(Some(101));
     for (now, expected) in [(900, 900), (100, 101)] {
-        let second = merge(&first, &stays, at(now)).unwrap();
+        let second = merge(&first, &stays, false, at(now)).unwrap();
         assert_eq!(second[0].last_transition_time.0, at(expected));
         assert!(record.is_told(&second), "{}", second[0].message);
-        assert_eq!(merge(&second, &stays, at(950)), None, "said once");
+        assert_eq!(merge(&second, &stays, false, at(950)), None, "said once");
     }
-    let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], at(101)).unwrap();
-    let one = merge(&both, &[nowhere("m2")], at(900)).unwrap();
+    let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], false, at(101)).unwrap();
+    let one = merge(&both, &[nowhere("m2")], false, at(900)).unwrap();
     assert!(record.is_told(&one), "{}", one[0].message);
 }
 
@@ -160,9 +164,9 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
 fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
     for turn in [Turn::Recovered, Turn::Moved, Turn::ClusterGone] {
         let over = [note("m1", turn)];
-        assert_eq!(merge(&[], &over, at(1)), None);
-        let pending = merge(&[], &[nowhere("m1")], at(1)).unwrap();
-        let told = merge(&pending, &over, at(2)).unwrap();
+        assert_eq!(merge(&[], &over, false, at(1)), None);
+        let pending = merge(&[], &[nowhere("m1")], false, at(1)).unwrap();
+        let told = merge(&pending, &over, false, at(2)).unwrap();
         assert_eq!(told[0].status, "False");
     }
 }

@@ -30,12 +30,13 @@ use crate::registration::token::Entry;
 
 /// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
 /// stranded.
-const WAITS: [&str; 5] = [
+const WAITS: [&str; 6] = [
     FOR_TOLERATION,
     FOR_RATE,
     "StoppedByThreshold",
     "Paused",
     "WaitingForFence",
+    "WaitingForTemplate",
 ];
 /// The one of them that time alone ends.
 const FOR_TOLERATION: &str = "WaitingForToleration";

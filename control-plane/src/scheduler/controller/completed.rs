@@ -13,8 +13,16 @@ pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -
     if !is_job(&spec.resource) {
         return false;
     }
-    let mut targets = spec.clusters.iter();
-    let is_reported = targets.all(|target| has_completed(&spec.resource, reports, &target.name));
-    is_reported && !spec.clusters.is_empty()
-        || has_completed_by_template(fleet, &spec.resource) == Some(true)
+    let completed = |name: &str| has_completed(&spec.resource, reports, name);
+    let is_silent = |name: &str| {
+        let mut reports = reports.iter();
+        !reports.any(|it| it.cluster_name == name && it.status.is_some())
+    };
+    let all = |test: &dyn Fn(&str) -> bool| spec.clusters.iter().all(|it| test(&it.name));
+    if all(&completed) && !spec.clusters.is_empty() {
+        return true;
+    }
+    // A cluster that reports something else runs it anew.
+    all(&|name| completed(name) || is_silent(name))
+        && has_completed_by_template(fleet, &spec.resource) == Some(true)
 }

@@ -46,7 +46,8 @@ use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
 use crate::scheduler::core::Options;
-use crate::scheduler::core::outcome::{Subject, pass, stay};
+use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
 use crate::scheduler::core::report::{Report, Verdict};
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
@@ -310,11 +311,7 @@ impl Scheduler {
         let now = whole_second(fleet.clock.now());
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
-        let outcome = if has_completed_everywhere(fleet, binding) {
-            stay(&subject, &snapshot, now)
-        } else {
-            pass(&subject, &snapshot, &self.options, now)
-        };
+        let outcome = self.outcome(fleet, binding, &snapshot, now);
         let wait = outcome
             .failure
             .is_some()
@@ -328,7 +325,7 @@ impl Scheduler {
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
         if let Some(pause) = paused::pause_of(fleet, &subject, news, now) {
-            self.hold(fleet, key, binding, &pause);
+            self.hold(fleet, key, binding, &pause, now);
             return Ok((Next::Done, None));
         }
         let written = match news {
@@ -367,7 +364,7 @@ impl Scheduler {
             self.expectations
                 .written(key.clone(), binding.meta(), written.meta(), ());
             let subject = Subject::of(written);
-            let next = pass(&subject, &snapshot, &self.options, now);
+            let next = self.outcome(fleet, written, &snapshot, now);
             let report = outcome.followed_by(&next, &subject);
             self.report(&api, key, written, &report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
@@ -375,6 +372,23 @@ impl Scheduler {
         }
         let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
         Ok((next, wait))
+    }
+
+    /// What is to become of a binding. Whoever places it and whoever reports of it must find the
+    /// same, or each would hand it to the other for ever.
+    fn outcome<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        binding: &B,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Outcome {
+        let subject = Subject::of(binding);
+        if has_completed_everywhere(fleet, binding) {
+            stay(&subject, snapshot, now)
+        } else {
+            pass(&subject, snapshot, &self.options, now)
+        }
     }
 
     async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
@@ -401,7 +415,7 @@ impl Scheduler {
         };
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
-        let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
+        let outcome = self.outcome(fleet, binding.as_ref(), &self.snapshot.get(), now);
         if outcome
             .placed
             .is_some_and(|placed| !placed.is_known(&subject))

@@ -53,6 +53,7 @@ impl Scheduler {
         key: &BindingKey,
         binding: &B,
         pause: &Pause,
+        now: Timestamp,
     ) {
         let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
         if paused.insert(key.clone()) {
@@ -62,8 +63,8 @@ impl Scheduler {
             events.publish(binding, EventType::Warning, "MovementPaused", note);
         }
         drop(paused);
-        // The pause may have ended meanwhile.
-        let now = fleet.clock.now();
+        // The pause may have ended meanwhile. By a later time than that of the decision, it would
+        // be decided anew with the same result until the second is over.
         let clusters = &binding.spec().clusters;
         if clusters
             .iter()

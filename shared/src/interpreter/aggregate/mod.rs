@@ -9,7 +9,7 @@ mod told;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use self::told::{Whereabouts, told_status};
+pub use self::told::told_status;
 
 use super::{
     Error, Operation,

@@ -10,59 +10,45 @@ use serde_json::{Map, Value, json};
 use super::super::{kind::Kind, read::field};
 use super::{MemberStatus, batch::holds};
 
-/// Where a template is.
-#[derive(Clone, Copy, Debug)]
-pub struct Whereabouts<'a> {
-    /// What its clusters report.
-    pub members: &'a [MemberStatus<'a>],
-    /// Whether no cluster has it, or is to have it.
-    pub nowhere: bool,
-}
-
-/// Returns the wanted status of a template with what health rules read besides.
+/// Returns the wanted status of a template, as the native rules aggregate it, with what health rules
+/// read besides. `members` are all clusters that are to have it or still do.
 ///
-/// Conditions of other types stay. Times stay where nothing changed, so that a status which is as
-/// it was is equal to the stored one.
+/// Conditions of a Deployment of other types stay. Times stay where nothing changed, so that a
+/// status which is as it was is equal to the stored one.
 pub fn told_status(
     template: &Value,
     wanted: Value,
-    whereabouts: Whereabouts<'_>,
+    members: &[MemberStatus<'_>],
     now: Timestamp,
 ) -> Value {
     let Value::Object(mut wanted) = wanted else {
         return wanted;
     };
     match Kind::of(template) {
-        // A script of the user's may have written conditions itself.
-        Some(Kind::Deployment)
-            if wanted.get("conditions") == field(template, &["status", "conditions"]) =>
-        {
+        Some(Kind::Deployment) => {
             for one in deployment(template, &wanted) {
                 put(template, &mut wanted, one, now);
             }
         }
         // That nothing is to be scheduled where nothing is placed is no observation: with it a
         // DaemonSet that runs nowhere would be complete.
-        Some(Kind::DaemonSet) if whereabouts.nowhere => {
+        Some(Kind::DaemonSet) if members.is_empty() => {
             wanted.remove("observedGeneration");
         }
         // Of a cluster that reports nothing it is not known.
         Some(Kind::PersistentVolumeClaim)
             if wanted.get("phase").is_some_and(|it| it == "Bound")
-                && (whereabouts.nowhere || is_partly_unknown(whereabouts.members)) =>
+                && (members.is_empty() || is_partly_unknown(members)) =>
         {
             wanted.insert("phase".to_owned(), json!("Pending"));
         }
-        Some(Kind::PodDisruptionBudget) if !whereabouts.members.is_empty() => {
-            let generation = number(template, &["metadata", "generation"]);
-            wanted.insert("observedGeneration".to_owned(), generation.into());
-            let mut one = budget(&wanted);
-            one.more = Some(("observedGeneration", generation));
+        Some(Kind::PodDisruptionBudget) if !members.is_empty() => {
+            let one = budget(&wanted);
             put(template, &mut wanted, one, now);
         }
         // Only that it is suspended is ever said: Argo CD takes one that is not for healthy while
         // it runs.
-        Some(Kind::Job) if is_suspended(template, whereabouts.members) => {
+        Some(Kind::Job) if is_suspended(template, members) => {
             let message = "Job suspended";
             let one = Observed::new("Suspended", true, "JobSuspended", message);
             put(template, &mut wanted, one, now);
@@ -78,8 +64,6 @@ struct Observed {
     holds: bool,
     reason: &'static str,
     message: &'static str,
-    /// A number of the condition.
-    more: Option<(&'static str, i64)>,
 }
 
 impl Observed {
@@ -89,7 +73,6 @@ impl Observed {
             holds,
             reason,
             message,
-            more: None,
         }
     }
 }
@@ -123,7 +106,7 @@ fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
 }
 
 /// The replicas that a rolling update may take away (a quarter if the template does not say), as
-/// the controller of Deployments counts them.
+/// the controller of Deployments counts them: one at least where it may add none either.
 fn most_unavailable(template: &Value, replicas: i64) -> i64 {
     let strategy = |path: &[&str]| {
         let path: Vec<&str> = ["spec", "strategy"].iter().chain(path).copied().collect();
@@ -132,14 +115,20 @@ fn most_unavailable(template: &Value, replicas: i64) -> i64 {
     if strategy(&["type"]).is_some_and(|it| it == "Recreate") {
         return 0;
     }
-    let percent = |percent: i64| replicas.saturating_mul(percent) / 100;
-    let most = match strategy(&["rollingUpdate", "maxUnavailable"]) {
-        Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
+    // In hundredths of a replica.
+    let share = |of: &str| match strategy(&["rollingUpdate", of]) {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or(0).saturating_mul(100),
         Some(Value::String(text)) => {
-            let number = text.strip_suffix('%').and_then(|it| it.parse().ok());
-            number.map_or(0, percent)
+            let percent = text.strip_suffix('%').and_then(|it| it.parse().ok());
+            replicas.saturating_mul(percent.unwrap_or(0))
         }
-        _ => percent(25),
+        _ => replicas.saturating_mul(25),
+    };
+    let most = share("maxUnavailable") / 100;
+    let most = if most == 0 && share("maxSurge") <= 0 {
+        1
+    } else {
+        most
     };
     most.clamp(0, replicas.max(0))
 }
@@ -186,9 +175,6 @@ fn put(template: &Value, wanted: &mut Map<String, Value>, one: Observed, now: Ti
         "type": one.kind, "status": status, "reason": one.reason, "message": one.message,
         "lastTransitionTime": now,
     });
-    if let Some((key, number)) = one.more {
-        condition[key] = number.into();
-    }
     // Where its kind has such a time: of the last change of any part.
     let updated = match one.kind {
         "Progressing" | "Available" => Some("lastUpdateTime"),
@@ -234,14 +220,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// What is told of a template in one cluster that reports `status`, as it is stored then.
-    fn told(
-        template: &Value,
-        wanted: Value,
-        reports: &[Value],
-        nowhere: bool,
-        second: i64,
-    ) -> Value {
+    /// What is told of a template in clusters that report this, as it is stored then.
+    fn told(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
         let members: Vec<_> = reports
             .iter()
             .map(|status| MemberStatus {
@@ -249,11 +229,7 @@ mod tests {
                 status: Some(status),
             })
             .collect();
-        let whereabouts = Whereabouts {
-            members: &members,
-            nowhere,
-        };
-        told_status(template, wanted, whereabouts, at(second))
+        told_status(template, wanted, &members, at(second))
     }
 
     fn conditions(status: &Value) -> String {
@@ -283,6 +259,7 @@ mod tests {
         let four = json!({"replicas": 4});
         let strict = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": 0}}});
         let half = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": "50%"}}});
+        let slow = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}}});
         let anew = json!({"replicas": 4, "strategy": {"type": "Recreate"}});
         let (complete, going) = ("NewReplicaSetAvailable", "ReplicaSetUpdated");
         for (what, spec, status, reason, is_available) in [
@@ -305,6 +282,7 @@ mod tests {
                 false,
             ),
             ("half may", &half, counters(2, [4, 4, 2]), going, true),
+            ("one at a time", &slow, counters(2, [4, 4, 3]), going, true),
             ("all at once", &anew, counters(2, [4, 4, 3]), going, false),
             (
                 "nowhere",
@@ -329,7 +307,7 @@ mod tests {
                 true,
             ),
         ] {
-            let status = told(&deployment(spec), status, &[], false, 5);
+            let status = told(&deployment(spec), status, &[], 5);
             let available = match is_available {
                 true => "Available=True MinimumReplicasAvailable",
                 false => "Available=False MinimumReplicasUnavailable",
@@ -351,13 +329,13 @@ mod tests {
         };
         let well = counters(2, [2, 2, 2]);
         let wanted = aggregated(&template, well.clone());
-        let first = told(&template, wanted, &[], false, 10);
+        let first = told(&template, wanted, &[], 10);
         template["status"] = first.clone();
         let wanted = aggregated(&template, well);
-        assert_eq!(told(&template, wanted, &[], false, 20), first);
+        assert_eq!(told(&template, wanted, &[], 20), first);
 
         let wanted = aggregated(&template, counters(2, [2, 2, 0]));
-        let lost = told(&template, wanted, &[], false, 30);
+        let lost = told(&template, wanted, &[], 30);
         let times = |it: usize| {
             let time = |key: &str| lost["conditions"][it][key].as_str().unwrap().to_owned();
             (time("lastTransitionTime"), time("lastUpdateTime"))
@@ -368,18 +346,14 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay_and_those_of_a_users_script_are_not_touched() {
+    fn conditions_of_others_stay() {
         let mut template = deployment(&json!({"replicas": 1}));
         let other = json!({"type": "Audited", "status": "True", "reason": "Ours", "message": ""});
         template["status"] = json!({"conditions": [other]});
         let mut wanted = counters(2, [1, 1, 1]);
         wanted["conditions"] = template["status"]["conditions"].clone();
-        let status = told(&template, wanted, &[], false, 5);
+        let status = told(&template, wanted, &[], 5);
         assert!(conditions(&status).starts_with("Audited=True Ours, Progressing=True"));
-        let scripted = json!({"conditions": [
-            {"type": "Available", "status": "False", "reason": "Script", "message": ""},
-        ]});
-        assert_eq!(told(&template, scripted.clone(), &[], false, 5), scripted);
     }
 
     #[test]
@@ -387,24 +361,21 @@ mod tests {
         let daemons = json!({"apiVersion": "apps/v1", "kind": "DaemonSet"});
         let seen = json!({"observedGeneration": 1, "numberReady": 0});
         assert_eq!(
-            told(&daemons, seen.clone(), &[], true, 5),
+            told(&daemons, seen.clone(), &[], 5),
             json!({"numberReady": 0})
         );
-        assert_eq!(
-            told(&daemons, seen.clone(), &[seen.clone()], false, 5),
-            seen
-        );
+        assert_eq!(told(&daemons, seen.clone(), &[seen.clone()], 5), seen);
 
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim"});
         let phase = |phase: &str| json!({"phase": phase});
         let bound = [phase("Bound")];
-        for (wanted, reports, nowhere, expected) in [
-            ("Bound", &bound[..], false, "Bound"),
-            ("Bound", &[], true, "Pending"),
-            ("Bound", &[Value::Null], false, "Pending"),
-            ("Lost", &[Value::Null], false, "Lost"),
+        for (wanted, reports, expected) in [
+            ("Bound", &bound[..], "Bound"),
+            ("Bound", &[], "Pending"),
+            ("Bound", &[Value::Null], "Pending"),
+            ("Lost", &[Value::Null], "Lost"),
         ] {
-            let status = told(&claim, phase(wanted), reports, nowhere, 5);
+            let status = told(&claim, phase(wanted), reports, 5);
             assert_eq!(status, phase(expected), "{wanted} {reports:?}");
         }
     }
@@ -419,11 +390,9 @@ mod tests {
             (2, "DisruptionAllowed=True SufficientPods"),
         ] {
             let wanted = json!({"disruptionsAllowed": allowed});
-            let status = told(&template, wanted.clone(), &[wanted.clone()], false, 5);
+            let status = told(&template, wanted.clone(), &[wanted.clone()], 5);
             assert_eq!(conditions(&status), expected);
-            assert_eq!(status["observedGeneration"], 3);
-            assert_eq!(status["conditions"][0]["observedGeneration"], 3);
-            assert_eq!(told(&template, wanted.clone(), &[], true, 5), wanted);
+            assert_eq!(told(&template, wanted.clone(), &[], 5), wanted);
         }
     }
 
@@ -441,7 +410,7 @@ mod tests {
             let template = json!({
                 "apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": suspend},
             });
-            let status = told(&template, json!({}), &reports, false, 5);
+            let status = told(&template, json!({}), &reports, 5);
             let expected = if is_said {
                 "Suspended=True JobSuspended"
             } else {

@@ -1,0 +1,15 @@
+//! What the status of a Job says.
+
+use serde_json::Value;
+
+/// Conditions of a Job that has succeeded, or certainly will: `SuccessCriteriaMet` comes first, and
+/// `Complete` when the last pods have ended (KEP-3998).
+const ENDS: [&str; 2] = ["Complete", "SuccessCriteriaMet"];
+
+/// Whether the status of a Job says that it has completed.
+pub fn is_complete(status: &Value) -> bool {
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        condition["status"] == "True" && ENDS.iter().any(|end| condition["type"] == *end)
+    })
+}
