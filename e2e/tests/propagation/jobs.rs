@@ -43,7 +43,7 @@ async fn placed(bench: &Bench) -> (&'static str, &'static str) {
 #[tokio::test]
 async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the_fleet() {
     let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings::default());
+    let _control_plane = bench.control_plane_of("*");
     let (here, there) = placed(&bench).await;
     complete(&bench, here).await;
     // It is emptied first, which the Job withstands; its report goes before the cluster does.
@@ -60,6 +60,7 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     bench.bound("once-job", "it stays", stays).await;
     let left = clusters.delete(here, &DeleteParams::default()).await;
     left.unwrap();
+    bench.withdrawn(here, "Job", "once").await;
     gone::<Cluster>(&bench.all(), here).await;
     // Another workload has been placed in the cluster that is left, so the Job has been looked at.
     bench.deploy("witness").await;

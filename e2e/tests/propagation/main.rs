@@ -19,6 +19,7 @@ mod interpreters;
 mod jobs;
 mod overrides;
 mod policy_status;
+mod shrinking;
 mod silence;
 mod taint_policy_status;
 

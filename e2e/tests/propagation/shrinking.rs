@@ -1,0 +1,78 @@
+//! Replicas that move between clusters which stay targets: none that is ready goes before as many
+//! are ready elsewhere.
+
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::policy::PropagationPolicy;
+use muster_shared::conditions;
+use muster_shared::k8s::Deployment;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, merge, shares};
+
+fn replicas(number: i64) -> impl Fn(&Value) -> bool {
+    move |manifest| manifest["spec"]["replicas"] == number
+}
+
+/// Whether the binding says that replicas are kept, or that none are any more.
+fn says(status: &'static str, part: &'static str) -> impl Fn(&ResourceBinding) -> bool {
+    move |binding| {
+        let conditions = &binding.status().conditions;
+        let told = conditions::get(conditions, "ReplicasKept");
+        told.is_some_and(|it| it.status == status && it.message.contains(part))
+    }
+}
+
+/// Four replicas, two in each cluster, all ready; then `m1` is to have three of them.
+async fn divided_anew(bench: &Bench) {
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    for member in ["m1", "m2"] {
+        bench.sent(member, "Deployment", "web", replicas(2)).await;
+        bench.report(member, "web", 2).await;
+    }
+    let weight = |name: &str, weight: i64| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight });
+    let weights = json!({ "staticWeightList": [weight("m1", 3), weight("m2", 1)] });
+    let anew = json!({ "spec": { "placement": {
+        "replicaScheduling": { "weightPreference": weights },
+    } } });
+    merge::<PropagationPolicy>(&bench.here(), "web", anew).await;
+    bench
+        .bound("web-deployment", "it is divided anew", |binding| {
+            let mut shares = shares(binding);
+            shares.sort_unstable();
+            shares == [("m1", 3), ("m2", 1)]
+        })
+        .await;
+    bench.sent("m1", "Deployment", "web", replicas(3)).await;
+}
+
+#[tokio::test]
+async fn weights_that_are_edited_take_no_ready_replica_away_before_its_successor_is_ready() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    divided_anew(&bench).await;
+    let told = says("True", "m2: ready replicas beyond the share");
+    bench.bound("web-deployment", "it says so", told).await;
+    bench.sent("m2", "Deployment", "web", replicas(2)).await;
+
+    bench.report("m1", "web", 3).await;
+    bench.sent("m2", "Deployment", "web", replicas(1)).await;
+    let over = says("False", "every cluster has the replicas");
+    bench.bound("web-deployment", "it is over", over).await;
+}
+
+#[tokio::test]
+async fn what_is_scaled_to_none_keeps_nothing_and_does_not_say_so_any_more() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    divided_anew(&bench).await;
+    let told = says("True", "m2");
+    bench.bound("web-deployment", "it says so", told).await;
+    let none = json!({ "spec": { "replicas": 0 } });
+    merge::<Deployment>(&bench.here(), "web", none).await;
+    for member in ["m1", "m2"] {
+        bench.withdrawn(member, "Deployment", "web").await;
+    }
+    let over = says("False", "every cluster");
+    bench.bound("web-deployment", "it is over", over).await;
+}
