@@ -178,15 +178,8 @@ pub(super) fn prepare<B: BindingKind>(
         fails(error);
     }
     for error in refused_by_policy {
-        let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
-        tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
         let about = template.reference(&template_key);
-        fleet
-            .events
-            .publish(binding, EventType::Warning, reason, note.clone());
-        fleet
-            .events
-            .publish_about(about, EventType::Warning, reason, note);
+        tell_refusal(fleet, binding, about, error);
     }
     if inject {
         for work in &mut rendered {
@@ -202,6 +195,21 @@ pub(super) fn prepare<B: BindingKind>(
         refused,
         keepers,
     })
+}
+
+/// Tells that an override policy cannot be applied for some clusters.
+fn tell_refusal<B: BindingKind>(
+    fleet: &Fleet,
+    binding: &B,
+    about: k8s_openapi::api::core::v1::ObjectReference,
+    error: &Error,
+) {
+    let key = BindingKey::of(binding);
+    let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
+    tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
+    let (events, warning) = (&fleet.events, EventType::Warning);
+    events.publish(binding, warning, reason, note.clone());
+    events.publish_about(about, warning, reason, note);
 }
 
 /// The spec with the replicas that each Work is to have, where these are not the shares.

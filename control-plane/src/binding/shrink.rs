@@ -1,8 +1,8 @@
 //! Keeps ready copies while those that are to take their place are not ready.
 //!
-//! Replicas can be divided anew so that a cluster which stays a target gets fewer than it has: after
-//! an eviction (another affinity group, or weights of other clusters), when a cluster is removed,
-//! when a new placement was requested, or when somebody edits the weights.
+//! Replicas can be divided anew so that a cluster which stays a target gets fewer than it has:
+//! after an eviction (another affinity group, or weights of other clusters), when a cluster is
+//! removed, when a new placement was requested, or when somebody edits the weights.
 
 use std::collections::HashMap;
 

@@ -319,8 +319,8 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
 /// time is the condition's. So is what is said after it: by its later time the next process knows
 /// that the eviction was told.
 ///
-/// `is_start`: the process has just begun to act, and finds at once what the one before it found one
-/// after the other.
+/// `is_start`: the process has just begun to act, and finds at once what the one before it found
+/// one after the other.
 pub fn merge(
     before: &[Condition],
     notes: &[Note],

@@ -342,8 +342,8 @@ pub fn runs_all(
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
 }
 
-/// Whether the members decide on the number of replicas, as the label `resourcetemplate.karmada.io/retain-replicas` of
-/// the template says.
+/// Whether the members decide on the number of replicas, as the label
+/// `resourcetemplate.karmada.io/retain-replicas` of the template says.
 pub fn retains_replicas(label: Option<&str>) -> bool {
     label == Some("true")
 }

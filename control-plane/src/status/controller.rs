@@ -22,7 +22,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
-use super::reflect::{is_told, reflect, with_silent};
+use super::reflect::{binding_resource, is_told, reflect, tell_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
@@ -216,14 +216,15 @@ async fn reconcile<B: BindingKind>(
     let is_scheduled = status.last_scheduled_time.is_some();
     let is_for_none = is_scheduled && spec.is_workload() && spec.replicas == 0;
     let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
+    let template = TemplateKey::of(&spec.resource);
+    let uid = spec.resource.uid.as_deref();
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
         // is being filled. What the template tells of copies that are gone must not stand.
-        let template = TemplateKey::of(&spec.resource);
         if !is_scheduled || !is_told(fleet, &template) {
             return Ok(Next::Done);
         }
-        let (uid, shown) = (spec.resource.uid.as_deref(), with_silent(&expected, &[]));
+        let shown = with_silent(&expected, &[]);
         return reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
@@ -279,26 +280,13 @@ async fn reconcile<B: BindingKind>(
             Err(error) => return Err(ApiError::of(STEP, key)(error).into()),
         }
     }
-    let template = TemplateKey::of(&spec.resource);
-    let uid = spec.resource.uid.as_deref();
     let counted = silence::counted(&items, &silent);
     let shown = with_silent(&expected, &counted);
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {
-        let note = format!("the status of {template} is not shown: {error}");
-        let about = binding.as_ref();
-        let warning = EventType::Warning;
-        fleet
-            .events
-            .publish(about, warning, "AggregateStatusFailed", note.clone());
-        fleet.events.publish_about(
-            binding_resource(&spec.resource),
-            warning,
-            "AggregateStatusFailed",
-            note,
-        );
+        tell_failure(fleet, binding.as_ref(), &template, error);
     }
     outcome
 }
@@ -368,17 +356,6 @@ fn taken(
         })
     };
     expected.iter().filter_map(taken).collect()
-}
-
-fn binding_resource(resource: &ObjectReference) -> k8s_openapi::api::core::v1::ObjectReference {
-    k8s_openapi::api::core::v1::ObjectReference {
-        api_version: Some(resource.api_version.clone()),
-        kind: Some(resource.kind.clone()),
-        namespace: resource.namespace.clone(),
-        name: Some(resource.name.clone()),
-        uid: resource.uid.clone(),
-        ..Default::default()
-    }
 }
 
 /// Whether a Work was made for the binding with this permanent id, or does not say. One that a

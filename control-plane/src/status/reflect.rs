@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 use kube::api::Patch;
-use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference};
+use muster_shared::events::EventType;
 use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::merge;
 use muster_shared::queue::Next;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -109,6 +110,34 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
         .is_none_or(|(named, template)| named == template)
 }
 
+/// Tells that the status of a template is not shown.
+pub(super) fn tell_failure<B: BindingKind>(
+    fleet: &Fleet,
+    binding: &B,
+    template: &TemplateKey,
+    error: &Error,
+) {
+    let note = format!("the status of {template} is not shown: {error}");
+    let (warning, reason) = (EventType::Warning, "AggregateStatusFailed");
+    let about = binding_resource(&binding.spec().resource);
+    fleet.events.publish(binding, warning, reason, note.clone());
+    fleet.events.publish_about(about, warning, reason, note);
+}
+
+/// How events refer to the template of a binding.
+pub(super) fn binding_resource(
+    resource: &ObjectReference,
+) -> k8s_openapi::api::core::v1::ObjectReference {
+    k8s_openapi::api::core::v1::ObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: resource.namespace.clone(),
+        name: Some(resource.name.clone()),
+        uid: resource.uid.clone(),
+        ..Default::default()
+    }
+}
+
 /// Whether a template tells anything in its status.
 pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> bool {
     let Lookup::Found(template) = fleet.templates.get(key) else {
@@ -120,8 +149,8 @@ pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> bool {
         .is_some_and(|it| !it.is_empty())
 }
 
-/// The reports, and one that says nothing for each cluster that is to have the resource and does not
-/// report. What is not everywhere yet is not complete.
+/// The reports, and one that says nothing for each cluster that is to have the resource and does
+/// not report. What is not everywhere yet is not complete.
 pub(super) fn with_silent(
     expected: &BTreeSet<String>,
     items: &[AggregatedStatusItem],

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::super::{kind::Kind, read::field};
 use super::{MemberStatus, batch::holds};
 
-/// Returns the wanted status of a template, as the native rules aggregate it, with what health rules
-/// read besides. `members` are all clusters that are to have it or still do.
+/// Returns the wanted status of a template, as the native rules aggregate it, with what health
+/// rules read besides. `members` are all clusters that are to have it or still do.
 ///
 /// Conditions of a Deployment of other types stay. Times stay where nothing changed, so that a
 /// status which is as it was is equal to the stored one.
@@ -27,7 +27,7 @@ pub fn told_status(
     match Kind::of(template) {
         Some(Kind::Deployment) => {
             for one in deployment(template, &wanted) {
-                put(template, &mut wanted, one, now);
+                put(template, &mut wanted, &one, now);
             }
         }
         // That nothing is to be scheduled where nothing is placed is no observation: with it a
@@ -44,14 +44,14 @@ pub fn told_status(
         }
         Some(Kind::PodDisruptionBudget) if !members.is_empty() => {
             let one = budget(&wanted);
-            put(template, &mut wanted, one, now);
+            put(template, &mut wanted, &one, now);
         }
         // Only that it is suspended is ever said: Argo CD takes one that is not for healthy while
         // it runs.
         Some(Kind::Job) if is_suspended(template, members) => {
             let message = "Job suspended";
             let one = Observed::new("Suspended", true, "JobSuspended", message);
-            put(template, &mut wanted, one, now);
+            put(template, &mut wanted, &one, now);
         }
         _ => {}
     }
@@ -165,7 +165,7 @@ fn number(object: &Value, path: &[&str]) -> i64 {
 }
 
 /// Puts a condition among those that are wanted, with the stored times as far as they are its own.
-fn put(template: &Value, wanted: &mut Map<String, Value>, one: Observed, now: Timestamp) {
+fn put(template: &Value, wanted: &mut Map<String, Value>, one: &Observed, now: Timestamp) {
     let stored = field(template, &["status", "conditions"]).and_then(Value::as_array);
     let stored = stored.into_iter().flatten();
     let stored = stored.into_iter().find(|it| it["type"] == one.kind);
@@ -308,9 +308,10 @@ mod tests {
             ),
         ] {
             let status = told(&deployment(spec), status, &[], 5);
-            let available = match is_available {
-                true => "Available=True MinimumReplicasAvailable",
-                false => "Available=False MinimumReplicasUnavailable",
+            let available = if is_available {
+                "Available=True MinimumReplicasAvailable"
+            } else {
+                "Available=False MinimumReplicasUnavailable"
             };
             let expected = format!("Progressing=True {reason}, {available}");
             assert_eq!(conditions(&status), expected, "{what}");
@@ -364,7 +365,10 @@ mod tests {
             told(&daemons, seen.clone(), &[], 5),
             json!({"numberReady": 0})
         );
-        assert_eq!(told(&daemons, seen.clone(), &[seen.clone()], 5), seen);
+        assert_eq!(
+            told(&daemons, seen.clone(), std::slice::from_ref(&seen), 5),
+            seen
+        );
 
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim"});
         let phase = |phase: &str| json!({"phase": phase});
@@ -390,7 +394,7 @@ mod tests {
             (2, "DisruptionAllowed=True SufficientPods"),
         ] {
             let wanted = json!({"disruptionsAllowed": allowed});
-            let status = told(&template, wanted.clone(), &[wanted.clone()], 5);
+            let status = told(&template, wanted.clone(), std::slice::from_ref(&wanted), 5);
             assert_eq!(conditions(&status), expected);
             assert_eq!(told(&template, wanted.clone(), &[], 5), wanted);
         }

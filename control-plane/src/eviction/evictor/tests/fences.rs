@@ -104,6 +104,11 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         let mut world = failed(&more).with(|evictor| evictor.with_jobs(jobs));
         let first = world.evict(10.0).len();
         assert_eq!(first == 1, known == Some(false), "{known:?}");
+        let told = world.told();
+        let waits = told
+            .iter()
+            .any(|(_, reason)| *reason == "WaitingForTemplate");
+        assert_eq!(waits, known.is_none(), "{known:?}: {told:?}");
         *says.lock().unwrap() = after;
         let then = first + world.evict(10.0).len();
         assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");
