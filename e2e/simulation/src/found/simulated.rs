@@ -1,5 +1,6 @@
 //! Bugs that random seeds found.
 
+use muster_shared::names;
 use serde_json::{Value, json};
 
 use super::{Found, apply, drain, fault, fleet, patch, phases, step};
@@ -10,7 +11,7 @@ use crate::plan::Plan;
 use crate::scenarios::quiet;
 
 /// Their plans.
-pub(super) fn all() -> [Found; 8] {
+pub(super) fn all() -> [Found; 10] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
         found("job", "rest", restarted_job()),
@@ -21,12 +22,13 @@ pub(super) fn all() -> [Found; 8] {
         found("group", "nowhere", left_group()),
         found("share", "copies", smaller_share()),
         found("generation", "rest", changed_daemon_set()),
+        found("ended", "", job_that_ended()),
+        found("readable", "settled", readable_again()),
     ]
 }
 
-/// A Job whose selector its member filled in, and an agent that is started anew: it is not applied
-/// again.
-fn restarted_job() -> Plan {
+/// A Job, and a policy that places it in a cluster.
+fn job_in(cluster: &str) -> [Value; 2] {
     let labels = json!({ "app": "once" });
     let metadata = json!({ "namespace": "default", "name": "once", "labels": labels });
     let container = json!({ "name": "main", "image": "nginx:1.29" });
@@ -45,13 +47,63 @@ fn restarted_job() -> Plan {
         "metadata": { "namespace": "default", "name": "once" },
         "spec": {
             "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "once" }],
-            "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
+            "placement": { "clusterAffinity": { "clusterNames": [cluster] } },
         },
     });
+    [job, policy]
+}
+
+/// A Job whose selector its member filled in, and an agent that is started anew: it is not applied
+/// again.
+fn restarted_job() -> Plan {
+    let [job, policy] = job_in("m1");
     Plan {
         steps: vec![apply(1, 1, job), apply(2, 1, policy)],
         phases: phases(20, 60),
         ..quiet(1, 1, 0)
+    }
+}
+
+/// A Job that has completed, and whose policy wants it elsewhere then: the scheduler and its
+/// reports agree that it stays, and do not hand it to each other for ever.
+fn job_that_ended() -> Plan {
+    let ([job, policy], [_, edited]) = (job_in("m1"), job_in("m2"));
+    Plan {
+        steps: vec![apply(1, 1, job), apply(2, 1, policy), apply(3, 40, edited)],
+        phases: phases(60, 60),
+        ..quiet(1, 2, 0)
+    }
+}
+
+/// The pods of a workload become ready while its agent cannot read the Work: that is reported once
+/// it can.
+fn readable_again() -> Plan {
+    let mut plan = fleet(1, &json!({ "placement": {} }));
+    let objects = std::mem::take(&mut plan.objects);
+    let mut steps: Vec<_> = (10..)
+        .zip(objects)
+        .map(|(id, object)| apply(id, 10, object))
+        .collect();
+    // The Work is heard of anew, and nothing of it changes that is applied.
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+        "metadata": {
+            "namespace": names::execution_namespace("m1"),
+            "name": names::work("Deployment", "web-1", "default"),
+            "labels": { "seen": "anew" },
+        },
+    });
+    steps.push(patch(1, 11, work, ""));
+    let kind = FaultKind::Garble {
+        actor: Actor::Process(Process::Agent("m1".to_owned())),
+        api: Api::Fleet,
+        share: 1_000,
+    };
+    Plan {
+        steps,
+        faults: vec![fault(1, 11, 40, kind)],
+        phases: phases(60, 120),
+        ..plan
     }
 }
 
