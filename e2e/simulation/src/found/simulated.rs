@@ -76,12 +76,14 @@ fn job_that_ended() -> Plan {
 }
 
 /// The pods of a workload become ready while its agent cannot read the Work: that is reported once
-/// it can.
+/// it can. Another workload of the kind has been there for long, so that the kind is watched all
+/// the time.
 fn readable_again() -> Plan {
-    let mut plan = fleet(1, &json!({ "placement": {} }));
-    let objects = std::mem::take(&mut plan.objects);
+    let plan = quiet(1, 1, 2);
+    let is_late = |object: &Value| object["metadata"]["name"] == "web-1";
+    let (late, objects): (Vec<Value>, Vec<Value>) = plan.objects.into_iter().partition(is_late);
     let mut steps: Vec<_> = (10..)
-        .zip(objects)
+        .zip(late)
         .map(|(id, object)| apply(id, 10, object))
         .collect();
     // The Work is heard of anew, and nothing of it changes that is applied.
@@ -102,6 +104,7 @@ fn readable_again() -> Plan {
     Plan {
         steps,
         faults: vec![fault(1, 11, 40, kind)],
+        objects,
         phases: phases(60, 120),
         ..plan
     }
