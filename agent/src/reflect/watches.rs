@@ -8,7 +8,7 @@ use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Client, GroupVersionKind};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -50,15 +50,28 @@ pub struct Watches {
     pub waiting: Room,
     /// Notified when the Works may have other kinds.
     pub kinds_changed: Arc<Notify>,
+    /// Tells the kinds of Works that could not be read and now can: what their objects told
+    /// meanwhile was nobody's.
+    pub readable: broadcast::Sender<GroupVersionKind>,
 }
 
 impl Watches {
     /// Listens to the Works for kinds to watch.
     pub fn listen(self) -> Arc<Self> {
-        let changed = Arc::clone(&self.kinds_changed);
-        self.works.on_change(move |change| match change {
-            Change::Applied { old, new } if !CachedWork::concerns_us(old.as_deref(), new) => {}
-            _ => changed.notify_one(),
+        let (changed, readable) = (Arc::clone(&self.kinds_changed), self.readable.clone());
+        self.works.on_change(move |change| {
+            if let Change::Applied { old, new } = change {
+                let old = old.as_deref();
+                if !CachedWork::concerns_us(old, new) {
+                    return;
+                }
+                if CachedWork::becomes_readable(old, new) {
+                    // Nobody listens while no kind is watched.
+                    new.kinds()
+                        .for_each(|kind| drop(readable.send(kind.clone())));
+                }
+            }
+            changed.notify_one();
         });
         Arc::new(self)
     }

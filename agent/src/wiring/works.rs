@@ -10,6 +10,7 @@ use muster_shared::customizations::FAILED;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;
+use tokio::sync::broadcast;
 
 use super::context::Context;
 use super::tasks::Made;
@@ -22,6 +23,9 @@ use crate::work::object::Objects;
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
+/// Kinds of Works that can be read again, of which a watch has not heard yet. With more it takes
+/// each for its own.
+const READABLE: usize = 64;
 /// Pause of a Work while this agent does not lead.
 const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 
@@ -39,6 +43,7 @@ pub(super) fn member_watches(context: &Context) -> Made {
         to_apply: context.to_apply.clone(),
         fleet: context.fleet_id.clone(),
         kinds_changed: Arc::default(),
+        readable: broadcast::channel(READABLE).0,
     };
     let shutdown = context.base.shutdown.clone();
     Ok(Box::pin(watches.listen().run(shutdown)))

@@ -44,7 +44,7 @@ impl Oracle for Told {
         if request.after.as_deref().is_some_and(objects::is_deleting) {
             self.untold.remove(&key);
         }
-        if says(after, entry.at) {
+        if says(after, entry.at, scene.clock_error()) {
             self.untold.remove(&key);
         }
         if !matches!(request.actor, Actor::Process(_)) {
@@ -125,11 +125,11 @@ fn binding_name(template: &Key, reference: &Value) -> String {
 }
 
 /// Whether a condition tells of an eviction no older than a time.
-fn says(binding: Binding<'_>, now: Timestamp) -> bool {
+fn says(binding: Binding<'_>, now: Timestamp, error: SignedDuration) -> bool {
     // Conditions have whole seconds, and the writer's clock.
     let recent = |condition: &Value| {
         objects::time(condition, "/lastTransitionTime")
-            .is_none_or(|at| now.duration_since(at) <= SignedDuration::from_secs(60))
+            .is_none_or(|at| now.duration_since(at) <= SignedDuration::from_secs(60) + error)
     };
     ["EvictionPending", "ApplicationFailoverPending"]
         .iter()
