@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, TargetCluster,
+    AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding, TargetCluster,
 };
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::ManifestStatus;
 use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::Operation;
@@ -30,6 +31,7 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::fleet::works::binding_of;
 use crate::settings::evict_plugin::EvictPlugins;
 use muster_shared::queue::until;
 
@@ -63,6 +65,22 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             if let Some(fleet) = fleet.upgrade().filter(|_| concerns_us) {
                 enqueue_all::<ResourceBinding>(&fleet, &queue);
                 enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
+            }
+        }
+    });
+    // A report counts when its Work says the same, which may be heard of later.
+    fleet.works.on_change({
+        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
+        move |change| {
+            let Change::Applied { old, new } = change else {
+                return;
+            };
+            let is_same = old.as_ref().is_some_and(|old| new.reports_as(old));
+            let key = binding_of(new).filter(|_| !is_same);
+            if let Some((fleet, key)) = fleet.upgrade().zip(key)
+                && waits(&fleet, &key)
+            {
+                queue.add(key);
             }
         }
     });
@@ -102,6 +120,18 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
             queue.add(BindingKey::of(new.as_ref()));
         }
     });
+}
+
+/// Whether a binding has tasks.
+fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
+    let namespace = key.namespace.as_deref();
+    if namespace.is_some() {
+        let binding = fleet.bindings.get(namespace, &key.name);
+        binding.is_some_and(|it| has_tasks(it.as_ref()))
+    } else {
+        let binding = fleet.cluster_bindings.get(None, &key.name);
+        binding.is_some_and(|it| has_tasks(it.as_ref()))
+    }
 }
 
 fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
@@ -181,10 +211,16 @@ fn look<B: Binding>(
         let mut works = works.iter();
         works.any(|work| carries_out(&work.metadata, &target.name))
     };
+    let reports = standing_reports(&spec.clusters, &status.aggregated_status, |cluster| {
+        let work = works
+            .iter()
+            .find(|work| carries_out(&work.metadata, cluster))?;
+        Some(work.status().manifest_statuses)
+    });
     let scene = Scene {
         clusters: &spec.clusters,
         carried_out: spec.clusters.iter().any(has_work),
-        reports: &status.aggregated_status,
+        reports: &reports,
         scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
@@ -202,6 +238,27 @@ fn look<B: Binding>(
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
     let assessment = assess(tasks, &scene, now).while_paused(tasks, is_paused);
     (assessment, retry.get())
+}
+
+/// The reports without those of targets whose Work does not say the same: a cluster that was left
+/// and chosen again still has the report of its former copy, of which nothing may be there.
+fn standing_reports(
+    targets: &[TargetCluster],
+    reports: &[AggregatedStatusItem],
+    work: impl Fn(&str) -> Option<Vec<ManifestStatus>>,
+) -> Vec<AggregatedStatusItem> {
+    let is_target = |name: &str| targets.iter().any(|target| target.name == name);
+    let says = |reported: &ManifestStatus, report: &AggregatedStatusItem| {
+        // A status that is too long for the binding is left out there.
+        reported.health == report.health
+            && (report.status.is_none() || reported.status == report.status)
+    };
+    let stands = |report: &&AggregatedStatusItem| {
+        let name = report.cluster_name.as_str();
+        !is_target(name)
+            || work(name).is_some_and(|all| all.iter().any(|reported| says(reported, report)))
+    };
+    reports.iter().filter(stands).cloned().collect()
 }
 
 /// Whether a Work places its workload in a cluster: it is that cluster's, and stays.
@@ -329,5 +386,46 @@ mod tests {
             assert_eq!(matters(&old, &new), expected, "{path}");
             assert_eq!(matters(&new, &old), expected, "{path}, and back");
         }
+    }
+
+    #[test]
+    fn the_report_of_a_former_copy_replaces_nothing() {
+        let targets: Vec<TargetCluster> =
+            serde_json::from_value(json!([{"name": "m2", "replicas": 1}])).unwrap();
+        let report = |cluster: &str, status: serde_json::Value| -> AggregatedStatusItem {
+            serde_json::from_value(json!({
+                "clusterName": cluster, "health": "Healthy", "status": status,
+            }))
+            .unwrap()
+        };
+        let said = |health: &str, status: serde_json::Value| -> Vec<ManifestStatus> {
+            serde_json::from_value(json!([{
+                "identifier": {
+                    "ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
+                    "namespace": "default", "name": "web", "resource": "",
+                },
+                "health": health, "status": status,
+            }]))
+            .unwrap()
+        };
+        let ready = || json!({"readyReplicas": 1});
+        let reports = [report("m1", ready()), report("m2", ready())];
+        for (what, work, stands) in [
+            ("there is no Work", None, false),
+            ("it has said nothing yet", Some(vec![]), false),
+            ("the same", Some(said("Healthy", ready())), true),
+            ("it has begun", Some(said("Unhealthy", json!({}))), false),
+            ("less", Some(said("Healthy", json!({}))), false),
+        ] {
+            let standing = standing_reports(&targets, &reports, |_| work.clone());
+            let names: Vec<&str> = standing.iter().map(|it| &*it.cluster_name).collect();
+            // What is said of a cluster that is left concerns its old copy.
+            assert_eq!(names.contains(&"m2"), stands, "{what}");
+            assert!(names.contains(&"m1"), "{what}");
+        }
+        let shortened = [report("m2", serde_json::Value::Null)];
+        let work = Some(said("Healthy", ready()));
+        let standing = standing_reports(&targets, &shortened, |_| work.clone());
+        assert_eq!(standing.len(), 1, "its status was too long for the binding");
     }
 }
