@@ -31,8 +31,6 @@ const PAGE: u32 = 100;
 /// Interval at which objects are counted whose Work is gone.
 const COUNT_ORPHANS: Duration = Duration::from_mins(1);
 
-/// Time in which Works that can be read again are gathered before a list shows their objects.
-const GATHER: Duration = Duration::from_secs(1);
 /// Time after which a list shows the objects again of which one could not be read.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 /// Deadline for reading one object.
@@ -54,8 +52,8 @@ impl Watches {
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
         let mut events = Box::pin(watch::events(&api, selection.clone()));
-        let mut relist = Relist::new(&self.interpreters, &watched.kind);
-        let mut readable = self.readable.subscribe();
+        let readable = self.readable.subscribe();
+        let mut relist = Relist::new(&self.interpreters, &watched.kind, readable);
         let mut index = Index::default();
         let mut listed: Option<(Index, AsDesired)> = None;
         let mut opened = None;
@@ -68,12 +66,6 @@ impl Watches {
                 // A list that has begun comes to its end, however long it takes.
                 () = relist.due(), if listed.is_none() => {
                     events = Box::pin(watch::events(&api, selection.clone()));
-                    continue;
-                }
-                // After too many to be told apart it may have been this kind.
-                kind = readable.recv() => {
-                    let is_it = kind.map_or(true, |kind| kind == watched.kind);
-                    relist.after(is_it.then_some(GATHER));
                     continue;
                 }
                 _ = count.tick() => {

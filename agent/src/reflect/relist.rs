@@ -5,8 +5,11 @@ use std::time::Duration;
 use muster_shared::interpreter::webhook::VALID;
 use muster_shared::interpreter::{Interpreters, Layers};
 use muster_shared::k8s::GroupVersionKind;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
+
+/// Time in which Works that can be read again are gathered before a list shows their objects.
+const GATHER: Duration = Duration::from_secs(1);
 
 /// The interpreters of one kind, and the time at which one that failed is asked again. Objects are
 /// not kept in memory, so that a list has to show them again. Where a webhook answers about the
@@ -16,13 +19,19 @@ pub(super) struct Relist {
     layers: Layers,
     api_version: String,
     kind: String,
+    /// Kinds of Works that can be read again.
+    readable: broadcast::Receiver<GroupVersionKind>,
     at: Option<Instant>,
     begun: Instant,
 }
 
 impl Relist {
     /// Begins with the interpreters that count now.
-    pub(super) fn new(interpreters: &Interpreters, kind: &GroupVersionKind) -> Self {
+    pub(super) fn new(
+        interpreters: &Interpreters,
+        kind: &GroupVersionKind,
+        readable: broadcast::Receiver<GroupVersionKind>,
+    ) -> Self {
         let mut news = interpreters.subscribe();
         let layers = news.borrow_and_update().clone();
         Self {
@@ -30,6 +39,7 @@ impl Relist {
             layers,
             api_version: kind.api_version(),
             kind: kind.kind.clone(),
+            readable,
             at: None,
             begun: Instant::now(),
         }
@@ -56,6 +66,13 @@ impl Relist {
                     if !before.is_same_for(&self.layers, &self.api_version, &self.kind) {
                         break;
                     }
+                }
+                kind = self.readable.recv(), if !self.readable.is_closed() => {
+                    // After too many to be told apart it may have been this kind.
+                    let is_it = kind.map_or(true, |kind| {
+                        (kind.api_version(), &kind.kind) == (self.api_version.clone(), &self.kind)
+                    });
+                    self.after(is_it.then_some(GATHER));
                 }
                 () = sleep_until(at), if next.is_some() => break,
                 else => std::future::pending().await,
@@ -97,7 +114,8 @@ mod tests {
         interpreters.set_hooks(Hooks::new([&configuration]));
         for (kind, is_listed) in [("Widget", true), ("Gadget", false)] {
             let kind = GroupVersionKind::gvk("example.com", "v1", kind);
-            let mut relist = Relist::new(&interpreters, &kind);
+            let (_readable, receiver) = broadcast::channel(1);
+            let mut relist = Relist::new(&interpreters, &kind, receiver);
             for _ in 0..2 {
                 let due = tokio::time::timeout(VALID + Duration::from_secs(1), relist.due());
                 assert_eq!(due.await.is_ok(), is_listed, "{kind:?}");
@@ -109,7 +127,8 @@ mod tests {
     async fn a_kind_is_listed_again_when_its_scripts_change_or_one_is_to_be_run_again() {
         let interpreters = Interpreters::of(&[]);
         let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
-        let mut relist = Relist::new(&interpreters, &kind);
+        let (readable, receiver) = broadcast::channel(1);
+        let mut relist = Relist::new(&interpreters, &kind, receiver);
         assert!(relist.due().now_or_never().is_none());
         interpreters.set(rules("Gadget", "a"));
         assert!(relist.due().now_or_never().is_none(), "another kind");
@@ -126,5 +145,19 @@ mod tests {
         relist.due().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(10));
         assert!(relist.due().now_or_never().is_none(), "once for all");
+
+        let other = GroupVersionKind::gvk("example.com", "v1", "Gadget");
+        for (kinds, is_listed) in [
+            (vec![&other], false),
+            (vec![&kind], true),
+            // More than are told apart.
+            (vec![&kind, &other, &other], true),
+        ] {
+            for kind in kinds {
+                readable.send(kind.clone()).unwrap();
+            }
+            let due = tokio::time::timeout(2 * GATHER, relist.due());
+            assert_eq!(due.await.is_ok(), is_listed);
+        }
     }
 }
