@@ -54,9 +54,19 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.hear(change));
     let to = Arc::clone(&distributor);
+    let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |news| {
-        if news.event == TemplateEvent::Gone {
-            to.told().remove(&news.key);
+        match news.event {
+            TemplateEvent::Gone => _ = to.told().remove(&news.key),
+            // Its binding may have moved while a list had left it out.
+            TemplateEvent::Appeared => {
+                let key = BindingKey::for_template(&news.key);
+                let binding = bindings.get(key.namespace.as_deref(), &key.name);
+                if binding.is_some_and(|it| it.spec.propagate_deps) {
+                    to.referrers.add(key);
+                }
+            }
+            TemplateEvent::Changed | TemplateEvent::Marked => {}
         }
         if to.index().concerns(&news.key) {
             to.templates.add(news.key.clone());
