@@ -66,7 +66,7 @@ impl Watches {
                     return;
                 }
                 if CachedWork::becomes_readable(old, new) {
-                    // Nobody listens while no kind is watched.
+                    // A send fails only while no kind is watched, when no watch needs to hear it.
                     new.kinds()
                         .for_each(|kind| drop(readable.send(kind.clone())));
                 }

@@ -23,7 +23,7 @@ pub const CONDITION: &str = "ReplicasKept";
 const KEPT: &str = "WaitingForReplacement";
 /// Reason of that condition once it is False.
 const FREE: &str = "NothingKept";
-/// How long replicas may be kept before anybody is told: most are replaced by then.
+/// Time for which replicas are kept before the condition says so: most are replaced by then.
 const UNTOLD: Duration = Duration::from_secs(15);
 
 /// The bindings of which replicas are kept, and since when this process knows. May be lost.

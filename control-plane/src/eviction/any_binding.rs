@@ -78,8 +78,7 @@ impl AnyBinding {
 
     /// Whether a cluster reports of the workload.
     pub fn has_report_of(&self, cluster: &str) -> bool {
-        let mut reports = self.status().aggregated_status.iter();
-        reports.any(|it| it.cluster_name == cluster && it.status.is_some())
+        completion::has_report(&self.status().aggregated_status, cluster)
     }
 
     /// The placement whose tolerations count.

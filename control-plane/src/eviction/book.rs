@@ -28,14 +28,15 @@ struct Entry {
     told: Option<Instant>,
     /// When it was taken, if this process knew nothing of the workload on the cluster before.
     first: Option<Instant>,
-    /// What came soon after it was written, and is no news before [`STALE`] is over.
+    /// The note that came within [`STALE`] after this one was written. It is written after that
+    /// time.
     later: Option<Box<Note>>,
 }
 
 /// When a note is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It is known.
+    /// The note is known, or waits already to be written.
     None,
     /// At once.
     Now,
@@ -91,7 +92,7 @@ impl Book {
         }
     }
 
-    /// What was not news when it came takes its place once that has become old.
+    /// Puts each later note in the place of the written one that has become older than [`STALE`].
     pub fn ripen(&mut self, now: Instant) {
         for entry in &mut self.0 {
             let is_stale = |told: Instant| now.duration_since(told) >= STALE;
@@ -103,7 +104,7 @@ impl Book {
         }
     }
 
-    /// How long until something that was not news when it came has to be written.
+    /// Returns the time until the first later note has to be written; `None` if there is none.
     pub fn ripens(&self, now: Instant) -> Option<Duration> {
         let waiting = self.0.iter().filter(|entry| entry.later.is_some());
         let told = waiting.filter_map(|entry| entry.told).min()?;

@@ -12,6 +12,12 @@ pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
 }
 
+/// Whether a cluster reports a status.
+pub fn has_report(reports: &[AggregatedStatusItem], cluster: &str) -> bool {
+    let mut reports = reports.iter();
+    reports.any(|it| it.cluster_name == cluster && it.status.is_some())
+}
+
 /// Whether a cluster reports that the resource is a Job and has completed there.
 pub fn has_completed(
     resource: &ObjectReference,

@@ -1,6 +1,7 @@
 //! Removes completed graceful eviction tasks from bindings.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{
-    AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding, TargetCluster,
+    AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+    TargetCluster,
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::ManifestStatus;
@@ -28,7 +30,7 @@ use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params, spec_of};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
@@ -124,14 +126,9 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 
 /// Whether a binding has tasks.
 fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
-    let namespace = key.namespace.as_deref();
-    if namespace.is_some() {
-        let binding = fleet.bindings.get(namespace, &key.name);
-        binding.is_some_and(|it| has_tasks(it.as_ref()))
-    } else {
-        let binding = fleet.cluster_bindings.get(None, &key.name);
-        binding.is_some_and(|it| has_tasks(it.as_ref()))
-    }
+    let (bindings, wide) = (&fleet.bindings, &fleet.cluster_bindings);
+    let has_tasks = |spec: &ResourceBindingSpec| !spec.graceful_eviction_tasks.is_empty();
+    spec_of(key, bindings, wide, has_tasks) == Some(true)
 }
 
 fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
@@ -247,7 +244,7 @@ fn standing_reports(
     reports: &[AggregatedStatusItem],
     work: impl Fn(&str) -> Option<Vec<ManifestStatus>>,
 ) -> Vec<AggregatedStatusItem> {
-    let is_target = |name: &str| targets.iter().any(|target| target.name == name);
+    let targets: HashSet<&str> = targets.iter().map(|target| &*target.name).collect();
     let says = |reported: &ManifestStatus, report: &AggregatedStatusItem| {
         // A status that is too long for the binding is left out there.
         reported.health == report.health
@@ -255,7 +252,7 @@ fn standing_reports(
     };
     let stands = |report: &&AggregatedStatusItem| {
         let name = report.cluster_name.as_str();
-        !is_target(name)
+        !targets.contains(name)
             || work(name).is_some_and(|all| all.iter().any(|reported| says(reported, report)))
     };
     reports.iter().filter(stands).cloned().collect()

@@ -22,14 +22,14 @@ use muster_shared::watch::{Change, Expectations, Informer};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
-use super::reflect::{binding_resource, is_told, reflect, tell_failure, with_silent};
+use super::reflect::{is_told, reflect, tell_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
 use crate::fencing::telling::{self, Copy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::completion::has_completed;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
@@ -259,7 +259,7 @@ async fn reconcile<B: BindingKind>(
                     reason, message, ..
                 }) = unfenced
                 {
-                    let (warning, about) = (EventType::Warning, binding_resource(&spec.resource));
+                    let (warning, about) = (EventType::Warning, event_reference(&spec.resource));
                     let (binding, note) = (binding.as_ref(), message.clone());
                     fleet.events.publish(binding, warning, &reason, note);
                     fleet.events.publish_about(about, warning, &reason, message);
@@ -271,7 +271,7 @@ async fn reconcile<B: BindingKind>(
                     .collect();
                 let full = applied == Applied::Fully;
                 if let Some((kind, reason, note)) = applied::told(status, &heard, full) {
-                    let template = binding_resource(&spec.resource);
+                    let template = event_reference(&spec.resource);
                     fleet.events.publish_about(template, kind, reason, note);
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 use kube::api::Patch;
-use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference};
+use muster_shared::api::binding::AggregatedStatusItem;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::merge;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -119,23 +119,9 @@ pub(super) fn tell_failure<B: BindingKind>(
 ) {
     let note = format!("the status of {template} is not shown: {error}");
     let (warning, reason) = (EventType::Warning, "AggregateStatusFailed");
-    let about = binding_resource(&binding.spec().resource);
+    let about = event_reference(&binding.spec().resource);
     fleet.events.publish(binding, warning, reason, note.clone());
     fleet.events.publish_about(about, warning, reason, note);
-}
-
-/// How events refer to the template of a binding.
-pub(super) fn binding_resource(
-    resource: &ObjectReference,
-) -> k8s_openapi::api::core::v1::ObjectReference {
-    k8s_openapi::api::core::v1::ObjectReference {
-        api_version: Some(resource.api_version.clone()),
-        kind: Some(resource.kind.clone()),
-        namespace: resource.namespace.clone(),
-        name: Some(resource.name.clone()),
-        uid: resource.uid.clone(),
-        ..Default::default()
-    }
 }
 
 /// Whether a template tells anything in its status.

@@ -58,7 +58,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
     fleet.templates.on_change(move |news| {
         match news.event {
             TemplateEvent::Gone => _ = to.told().remove(&news.key),
-            // Its binding may have moved while a list had left it out.
+            // The binding of a template may have moved while a list had left the template out.
             TemplateEvent::Appeared => {
                 let key = BindingKey::for_template(&news.key);
                 let binding = bindings.get(key.namespace.as_deref(), &key.name);

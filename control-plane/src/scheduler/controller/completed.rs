@@ -3,7 +3,7 @@
 use muster_shared::api::binding::Binding;
 
 use crate::fleet::Fleet;
-use crate::fleet::completion::{has_completed, has_completed_by_template, is_job};
+use crate::fleet::completion::{has_completed, has_completed_by_template, has_report, is_job};
 
 /// Whether a binding is that of a Job which has completed in each of its clusters. Wherever it were
 /// placed instead, it would run again. The template says so when a cluster has left the fleet, and
@@ -14,15 +14,11 @@ pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -
         return false;
     }
     let completed = |name: &str| has_completed(&spec.resource, reports, name);
-    let is_silent = |name: &str| {
-        let mut reports = reports.iter();
-        !reports.any(|it| it.cluster_name == name && it.status.is_some())
-    };
     let all = |test: &dyn Fn(&str) -> bool| spec.clusters.iter().all(|it| test(&it.name));
     if all(&completed) && !spec.clusters.is_empty() {
         return true;
     }
     // A cluster that reports something else runs it anew.
-    all(&|name| completed(name) || is_silent(name))
+    all(&|name| completed(name) || !has_report(reports, name))
         && has_completed_by_template(fleet, &spec.resource) == Some(true)
 }
