@@ -10,6 +10,9 @@ use tokio::time::{Instant, sleep_until};
 
 /// Time in which Works that can be read again are gathered before a list shows their objects.
 const GATHER: Duration = Duration::from_secs(1);
+/// Time between two lists of a kind for Works that can be read again: one that changes all the time
+/// must not have its kind listed all the time.
+const BETWEEN: Duration = Duration::from_secs(15);
 
 /// The interpreters of one kind, and the time at which one that failed is asked again. Objects are
 /// not kept in memory, so that a list has to show them again. Where a webhook answers about the
@@ -72,7 +75,8 @@ impl Relist {
                     let is_it = kind.map_or(true, |kind| {
                         (kind.api_version(), &kind.kind) == (self.api_version.clone(), &self.kind)
                     });
-                    self.after(is_it.then_some(GATHER));
+                    let pause = BETWEEN.saturating_sub(self.begun.elapsed()).max(GATHER);
+                    self.after(is_it.then_some(pause));
                 }
                 () = sleep_until(at), if next.is_some() => break,
                 else => std::future::pending().await,
@@ -156,8 +160,24 @@ mod tests {
             for kind in kinds {
                 readable.send(kind.clone()).unwrap();
             }
-            let due = tokio::time::timeout(2 * GATHER, relist.due());
+            let due = tokio::time::timeout(BETWEEN + GATHER, relist.due());
             assert_eq!(due.await.is_ok(), is_listed);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_that_can_be_read_again_all_the_time_have_their_kind_listed_seldom() {
+        let interpreters = Interpreters::of(&[]);
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+        let (readable, receiver) = broadcast::channel(1);
+        let mut relist = Relist::new(&interpreters, &kind, receiver);
+        let begun = Instant::now();
+        let mut lists = 0;
+        while begun.elapsed() < 10 * BETWEEN {
+            readable.send(kind.clone()).unwrap();
+            let due = tokio::time::timeout(Duration::from_secs(1), relist.due());
+            lists += u32::from(due.await.is_ok());
+        }
+        assert!((8..=10).contains(&lists), "{lists}");
     }
 }

@@ -25,7 +25,7 @@ use crate::work::object::Objects;
 const REPORTERS: usize = 8;
 /// Kinds of Works that can be read again, of which a watch has not heard yet. With more it takes
 /// each for its own.
-const READABLE: usize = 64;
+const READABLE: usize = 1024;
 /// Pause of a Work while this agent does not lead.
 const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 

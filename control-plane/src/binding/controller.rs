@@ -17,7 +17,6 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::absence::{self, Missing};
-use super::deleted::Deleted;
 use super::error::Error;
 use super::fence;
 use super::hold;
@@ -78,19 +77,16 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     });
     let patches = Arc::new(LastPatches::default());
-    let deleted = Arc::new(Deleted::default());
     fleet.works.on_change({
-        let (patches, deleted) = (Arc::clone(&patches), Arc::clone(&deleted));
+        let patches = Arc::clone(&patches);
         move |change| {
             if let Change::Deleted { old } = change {
                 patches.forget(old.metadata.uid.as_deref().unwrap_or_default());
-                deleted.forget(old);
             }
         }
     });
     let memory = Arc::new(Memory {
         patches,
-        deleted,
         missing: Missing::default(),
         waits: Waits::default(),
         outdated: Waits::default(),
@@ -122,8 +118,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 pub(super) struct Memory {
     /// The last patch of each Work, by its uid.
     patches: Arc<LastPatches<String>>,
-    /// Works that this process has asked the API to delete.
-    pub(super) deleted: Arc<Deleted>,
     missing: Missing,
     pub(super) waits: Waits<BindingKey>,
     /// Bindings that are about a former object.
@@ -213,7 +207,7 @@ async fn sync<B: BindingKind>(
     // A copy goes only for copies that can be made.
     let removed = replaces(&prepared, &scope, &works);
     if removed {
-        memory.deleted.add(works.iter().filter(elsewhere));
+        fleet.deleted_works.add(works.iter().filter(elsewhere));
         remove(fleet, &client, works.iter().filter(elsewhere)).await?;
     }
     let is_fenced = fence::held(

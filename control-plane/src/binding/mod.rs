@@ -4,7 +4,6 @@ mod about;
 pub(crate) mod absence;
 pub mod compare;
 mod controller;
-mod deleted;
 mod error;
 mod fence;
 pub mod hold;

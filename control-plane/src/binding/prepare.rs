@@ -21,6 +21,7 @@ use super::state;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
+use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -141,7 +142,7 @@ pub(super) fn prepare<B: BindingKind>(
             };
             let interpreters = fleet.interpreters.accepting_late();
             let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
-            let kept = kept(memory, binding, works).filter(|_| !scales);
+            let kept = kept(&fleet.deleted_works, binding, works).filter(|_| !scales);
             keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
@@ -214,7 +215,7 @@ fn tell_refusal<B: BindingKind>(
 
 /// The spec with the replicas that each Work is to have, where these are not the shares.
 fn kept<B: BindingKind>(
-    memory: &Memory,
+    deleted: &DeletedWorks,
     binding: &B,
     works: &[Arc<CachedWork>],
 ) -> Option<ResourceBindingSpec> {
@@ -236,22 +237,21 @@ fn kept<B: BindingKind>(
     }
     let copies = works
         .iter()
-        .filter_map(|it| Some((cluster_of(it)?, copy(memory, it)?)));
+        .filter_map(|it| Some((cluster_of(it)?, copy(deleted, it)?)));
     let copies: HashMap<&str, Copy> = copies.collect();
     let reports = &binding.status().aggregated_status;
     shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
 }
 
 /// What a Work reports of its copy.
-fn copy(memory: &Memory, work: &CachedWork) -> Option<Copy> {
+fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Option<Copy> {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
     let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0))?;
-    let goes = work.metadata.deletion_timestamp.is_some() || memory.deleted.contains(work);
     Some(Copy {
         given: work.replicas,
         ready,
-        stays: !goes,
+        stays: !deleted.is_to_go(work),
     })
 }
 

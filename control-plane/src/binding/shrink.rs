@@ -53,15 +53,15 @@ pub fn kept(
         ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
     };
     let wanted = spec.replicas.max(0);
-    // Whatever a member reports: no cluster needs more than all replicas.
-    let held = |copy: &Copy| {
-        let held = copy.ready.min(copy.given.unwrap_or(copy.ready));
-        i32::try_from(held.clamp(0, wanted.into())).unwrap_or(wanted)
+    // Whatever a member reports: no cluster needs more than all replicas, and none stands for more.
+    let bounded = |ready: i64, copy: &Copy| {
+        let ready = ready.min(copy.given.unwrap_or(ready));
+        ready.clamp(0, wanted.into())
     };
+    let held = |copy: &Copy| i32::try_from(bounded(copy.ready, copy)).unwrap_or(wanted);
     let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
         let copy = copy.as_ref().filter(|it| it.stays)?;
-        let given = copy.given.unwrap_or(i64::MAX);
-        Some(reported(&target.name)?.min(copy.ready).min(given).max(0))
+        Some(bounded(reported(&target.name)?.min(copy.ready), copy))
     };
     let targets = spec.clusters.iter().zip(&copies);
     let standing: Vec<Option<i64>> = targets.map(stands).collect();
@@ -323,7 +323,26 @@ mod tests {
         );
         assert_eq!(keep(6, [3, 3, 0], &reports), Some(vec![6, 6, 0]));
         let reports = json!([report("a", 2, "Unknown"), report("b", 6, "Healthy")]);
-        assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 3, 0]));
+        // What the silent one keeps stands for nothing either.
+        assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 4, 0]));
+    }
+
+    #[test]
+    fn what_a_smaller_template_does_not_need_is_counted_once() {
+        let reports = json!([report("a", 5, "Healthy"), report("b", 0, "Healthy")]);
+        assert_eq!(keep(4, [2, 2, 0], &reports), Some(vec![4, 2, 0]));
+        assert_eq!(keep(2, [1, 1, 0], &reports), Some(vec![2, 1, 0]));
+        let reports = json!([
+            report("a", 1_000_000, "Healthy"),
+            report("b", 4, "Healthy"),
+            report("c", 0, "Healthy"),
+        ]);
+        let kept = keep(4, [1, 1, 2], &reports);
+        assert_eq!(
+            kept,
+            Some(vec![1, 3, 2]),
+            "a claim pays for its own copies at most"
+        );
     }
 
     #[test]

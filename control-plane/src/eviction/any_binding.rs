@@ -112,11 +112,15 @@ impl AnyBinding {
         )
     }
 
-    /// Whether the workload has completed in the same of its clusters.
+    /// Whether the clusters of a Job tell the same of its completion.
     fn has_completed_where(&self, other: &Self) -> bool {
         let mut clusters = self.spec().clusters.iter();
+        let told = |binding: &Self, cluster: &str| {
+            let has_completed = binding.has_completed(cluster);
+            (has_completed, binding.has_report_of(cluster))
+        };
         !completion::is_job(&self.spec().resource)
-            || clusters.all(|it| self.has_completed(&it.name) == other.has_completed(&it.name))
+            || clusters.all(|it| told(self, &it.name) == told(other, &it.name))
     }
 
     fn preserves_state(&self) -> bool {
@@ -203,6 +207,15 @@ mod tests {
                 "a completed Job",
                 vec![job.clone()],
                 vec![reported(&["m2"])],
+                false,
+            ),
+            (
+                "a Job that runs",
+                vec![job.clone()],
+                vec![(
+                    "status.aggregatedStatus",
+                    json!([{"clusterName": "m1", "status": {"active": 1}}]),
+                )],
                 false,
             ),
             ("a Job elsewhere", vec![job], vec![reported(&["m3"])], true),

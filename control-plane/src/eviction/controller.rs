@@ -48,6 +48,8 @@ struct Controller {
 /// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed
 /// clusters, and says of workloads in tainted ones why they stay.
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
+    // Whether a Job has completed is known by its template where no cluster tells.
+    fleet.follow_templates();
     let settings = &fleet.settings;
     measure::describe();
     let controller = Arc::new(Controller {

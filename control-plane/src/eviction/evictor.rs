@@ -335,7 +335,7 @@ impl Evictor {
             Judgement::Leave { due, cause }
                 if due <= now.wall
                     && self.gate(cluster, &binding, now) == Gate::Open
-                    && self.jobs.has_completed(&binding).is_some() =>
+                    && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
                 self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Eviction {
@@ -395,11 +395,7 @@ impl Evictor {
             now.wall,
         );
         match judgement {
-            Judgement::Leave { .. }
-                if binding.has_completed(cluster)
-                    || !binding.has_report_of(cluster)
-                        && self.jobs.has_completed(binding) == Some(true) =>
-            {
+            Judgement::Leave { .. } if self.jobs.has_completed(binding, cluster) == Some(true) => {
                 Judgement::Stay(Stay::Completed)
             }
             judgement => judgement,
@@ -470,7 +466,7 @@ impl Evictor {
             (turn, Slot::Waiting { until, rank })
         };
         match self.gate(cluster, binding, now) {
-            Gate::Open if self.jobs.has_completed(binding).is_none() => {
+            Gate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
                 let why = "its template cannot be read, so that it is not known whether the Job \
                     has completed and would run again";
                 let until = now.tick + UNREAD;

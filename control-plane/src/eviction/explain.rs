@@ -5,6 +5,7 @@ use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Condition, Time};
 
+use super::any_binding::AnyBinding;
 use super::judge::Stay;
 use super::rate::FleetHealth;
 
@@ -15,6 +16,8 @@ pub const CONDITION: &str = "EvictionPending";
 /// Reasons of the condition of a workload that has to leave a cluster and cannot, for reasons of
 /// its own.
 pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of that condition where a Job stays because it has completed.
+const COMPLETED: &str = "JobCompleted";
 
 /// A turn that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,7 +161,7 @@ impl Note {
                 Stay::NoExecuteOff => "NoExecuteEvictionOff",
                 Stay::NotAsked => "FailoverNotRequested",
                 Stay::NoPlacement => "PlacementUnknown",
-                Stay::Completed => "JobCompleted",
+                Stay::Completed => COMPLETED,
                 Stay::NoTaint | Stay::Tolerated => "Tolerated",
             },
         }
@@ -267,6 +270,16 @@ pub fn names_cluster(message: &str, cluster: &str) -> bool {
     message
         .split(|symbol| !is_part(symbol))
         .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
+}
+
+/// Whether a Job has completed in a cluster: the cluster reports it, or the control plane has said
+/// so of one that reports nothing, from its template.
+pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
+    let told = || {
+        let condition = conditions::get(&binding.status().conditions, CONDITION);
+        condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
+    };
+    binding.has_completed(cluster) || (!binding.has_report_of(cluster) && told())
 }
 
 /// Clusters that a condition speaks of at most.

@@ -1,4 +1,4 @@
-//! Asks whether a Job has completed as far as its template says.
+//! Asks whether a Job has completed in a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use super::any_binding::AnyBinding;
 use crate::fleet::Fleet;
 use crate::fleet::completion::{has_completed_by_template, is_job};
 
+/// Whether the template of a Job says that it has completed; `None`: it cannot be read.
 type Ask = dyn Fn(&AnyBinding) -> Option<bool> + Send + Sync;
 
 /// The question. Cheap to clone.
@@ -42,13 +43,15 @@ impl Jobs {
         })
     }
 
-    /// Whether a workload is a Job that has completed in each of its clusters; `None`: that cannot
-    /// be read yet.
-    pub fn has_completed(&self, binding: &AnyBinding) -> Option<bool> {
-        if is_job(&binding.spec().resource) {
-            (self.0)(binding)
-        } else {
+    /// Whether a workload is a Job that has completed in a cluster; `None`: that cannot be read
+    /// yet. A cluster that reports something else runs it anew, whatever its template says.
+    pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
+        if !is_job(&binding.spec().resource) {
             Some(false)
+        } else if binding.has_report_of(cluster) {
+            Some(binding.has_completed(cluster))
+        } else {
+            (self.0)(binding)
         }
     }
 }

@@ -33,7 +33,8 @@ pub fn has_completed(
 }
 
 /// Whether a Job has completed in every cluster that it was in, by the status of its template: its
-/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet.
+/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet. A template that is
+/// not seen may have been left out by a list; if it is gone, garbage collection takes its binding.
 pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
     if !is_job(resource) {
         return Some(false);
@@ -44,7 +45,6 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
             let is_same = template.metadata().uid == resource.uid;
             Some(is_same && template.is_complete())
         }
-        Lookup::Absent => Some(false),
-        Lookup::Unknown => None,
+        Lookup::Absent | Lookup::Unknown => None,
     }
 }

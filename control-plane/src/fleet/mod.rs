@@ -6,6 +6,7 @@ pub mod binding;
 pub mod claim;
 pub mod compact_map;
 pub mod completion;
+pub mod deleted_works;
 pub mod intern;
 pub mod job_status;
 pub mod last_patches;
@@ -49,6 +50,7 @@ use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::intern::BindingInterner;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
@@ -107,6 +109,8 @@ pub struct Fleet {
     pub templates: Templates,
     /// Which Works belong to which binding.
     pub work_index: WorkIndex,
+    /// Works that this process has asked the API to delete.
+    pub deleted_works: DeletedWorks,
     /// What resources mean: replicas, health, status, dependencies.
     pub interpreters: Arc<Interpreters>,
     /// The scripts of users that the interpreters ask first.
@@ -177,6 +181,7 @@ impl Fleet {
             ),
             interpreters,
             work_index: WorkIndex::new(&works),
+            deleted_works: DeletedWorks::new(&works),
             works,
             clusters,
             bindings: Informer::keeping(

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use muster_shared::api::work::{Work, WorkStatus};
+use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::{Change, Informer};
 
@@ -185,6 +186,21 @@ impl WorkIndex {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an agent's report is about the resource.
+pub fn means(reported: &ResourceIdentifier, resource: &ObjectReference) -> bool {
+    let group = reported.group.as_deref().unwrap_or_default();
+    let api_version = if group.is_empty() {
+        reported.version.clone()
+    } else {
+        format!("{group}/{}", reported.version)
+    };
+    api_version == resource.api_version
+        && reported.kind == resource.kind
+        && reported.name == resource.name
+        && reported.namespace.as_deref().unwrap_or_default()
+            == resource.namespace.as_deref().unwrap_or_default()
 }
 
 /// Whether a Work brings a namespace of the fleet to a member, and belongs to no binding.

@@ -1,7 +1,7 @@
 //! Removes completed graceful eviction tasks from bindings.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{
-    AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
-    TargetCluster,
+    AggregatedStatusItem, Binding, ClusterResourceBinding, GracefulEvictionTask, ResourceBinding,
+    ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::ManifestStatus;
+use muster_shared::api::work::WorkStatus;
 use muster_shared::client;
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::Operation;
-use muster_shared::k8s::ObjectMeta;
-use muster_shared::names::{self, annotation, label};
+use muster_shared::names::{self, annotation, condition, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -31,9 +31,10 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params, spec_of};
+use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::binding_of;
+use crate::fleet::works::{CachedWork, binding_of, means};
 use crate::settings::evict_plugin::EvictPlugins;
 use muster_shared::queue::until;
 
@@ -50,6 +51,8 @@ struct Error {
 /// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
 /// to its end.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    // The template says whether the members decide on the number of replicas.
+    fleet.follow_templates();
     let queue = Queue::<BindingKey>::new("graceful eviction");
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
@@ -204,16 +207,15 @@ fn look<B: Binding>(
         }
     };
     let works = fleet.work_index.of(&BindingKey::of(binding));
-    let has_work = |target: &TargetCluster| {
-        let mut works = works.iter();
-        works.any(|work| carries_out(&work.metadata, &target.name))
+    let works = carrying_out(&works, &fleet.deleted_works);
+    let has_work = |target: &TargetCluster| works.contains_key(&*target.name);
+    let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
+        standing_reports(spec, &status.aggregated_status, |cluster| {
+            works.get(cluster).map(|work| work.status())
+        })
+    } else {
+        Vec::new()
     };
-    let reports = standing_reports(&spec.clusters, &status.aggregated_status, |cluster| {
-        let work = works
-            .iter()
-            .find(|work| carries_out(&work.metadata, cluster))?;
-        Some(work.status().manifest_statuses)
-    });
     let scene = Scene {
         clusters: &spec.clusters,
         carried_out: spec.clusters.iter().any(has_work),
@@ -237,31 +239,63 @@ fn look<B: Binding>(
     (assessment, retry.get())
 }
 
-/// The reports without those of targets whose Work does not say the same: a cluster that was left
-/// and chosen again still has the report of its former copy, of which nothing may be there.
-fn standing_reports(
-    targets: &[TargetCluster],
-    reports: &[AggregatedStatusItem],
-    work: impl Fn(&str) -> Option<Vec<ManifestStatus>>,
-) -> Vec<AggregatedStatusItem> {
-    let targets: HashSet<&str> = targets.iter().map(|target| &*target.name).collect();
-    let says = |reported: &ManifestStatus, report: &AggregatedStatusItem| {
-        // A status that is too long for the binding is left out there.
-        reported.health == report.health
-            && (report.status.is_none() || reported.status == report.status)
-    };
-    let stands = |report: &&AggregatedStatusItem| {
-        let name = report.cluster_name.as_str();
-        !targets.contains(name)
-            || work(name).is_some_and(|all| all.iter().any(|reported| says(reported, report)))
-    };
-    reports.iter().filter(stands).cloned().collect()
+/// Whether a task ends when the workload is healthy elsewhere.
+fn asks_for_health(task: &GracefulEvictionTask) -> bool {
+    task.suppress_deletion.is_none()
 }
 
-/// Whether a Work places its workload in a cluster: it is that cluster's, and stays.
-fn carries_out(work: &ObjectMeta, cluster: &str) -> bool {
-    work.namespace.as_deref() == Some(&*names::execution_namespace(cluster))
-        && work.deletion_timestamp.is_none()
+/// The reports, those of targets as far as their Works say the same now; without a Work that says
+/// something they are left out. A cluster that was left and chosen again still has the report of
+/// its former copy on the binding, of which nothing may be there.
+///
+/// What is counted is what the Work says: what the binding says is older, and not kept to the
+/// letter (a merge patch leaves out fields that are null).
+fn standing_reports(
+    spec: &ResourceBindingSpec,
+    reports: &[AggregatedStatusItem],
+    work: impl Fn(&str) -> Option<WorkStatus>,
+) -> Vec<AggregatedStatusItem> {
+    let targets = spec.clusters.iter().map(|target| &*target.name);
+    let targets: HashSet<&str> = targets.collect();
+    let standing = |report: &AggregatedStatusItem| {
+        if !targets.contains(&*report.cluster_name) {
+            return Some(report.clone());
+        }
+        let said = work(&report.cluster_name)?;
+        if !conditions::is_true(&said.conditions, condition::APPLIED) {
+            return None;
+        }
+        let mut manifests = said.manifest_statuses.into_iter();
+        let said = manifests.find(|it| means(&it.identifier, &spec.resource))?;
+        let is_healthy = report.health == Some(ResourceHealth::Healthy);
+        Some(AggregatedStatusItem {
+            health: if is_healthy {
+                said.health
+            } else {
+                report.health.clone()
+            },
+            status: said.status,
+            ..report.clone()
+        })
+    };
+    reports.iter().filter_map(standing).collect()
+}
+
+/// The Works that place their workload in a cluster, by cluster: those that stay.
+fn carrying_out<'a>(
+    works: &'a [Arc<CachedWork>],
+    deleted: &DeletedWorks,
+) -> HashMap<&'a str, &'a CachedWork> {
+    let staying = works.iter().filter(|work| !deleted.is_to_go(work));
+    staying
+        .filter_map(|work| {
+            let namespace = work.metadata.namespace.as_deref()?;
+            Some((
+                names::cluster_of_execution_namespace(namespace)?,
+                work.as_ref(),
+            ))
+        })
+        .collect()
 }
 
 /// Whether there are tasks to look at. Those of a binding that is being deleted go with it.
@@ -312,16 +346,26 @@ mod tests {
 
     #[test]
     fn a_work_places_a_workload_in_the_cluster_whose_it_is_unless_it_goes() {
-        for (namespace, deleting, expected) in [
-            ("karmada-es-m1", false, true),
-            ("karmada-es-m1", true, false),
-            ("karmada-es-m2", false, false),
-            ("karmada-es-m2", true, false),
+        let deleted = DeletedWorks::default();
+        for (namespace, deleting, is_asked, expected) in [
+            ("karmada-es-m1", false, false, true),
+            ("karmada-es-m1", true, false, false),
+            // The cache does not show it yet.
+            ("karmada-es-m1", false, true, false),
+            ("karmada-es-m2", false, false, false),
+            ("data", false, false, false),
         ] {
             let deletion = deleting.then_some("2024-01-01T00:00:00Z");
-            let work = json!({"namespace": namespace, "deletionTimestamp": deletion});
-            let work: ObjectMeta = serde_json::from_value(work).unwrap();
-            assert_eq!(carries_out(&work, "m1"), expected, "{namespace} {deleting}");
+            let uid = format!("{namespace} {deleting} {is_asked}");
+            let work = json!({"metadata": {
+                "name": "web", "uid": uid, "namespace": namespace, "deletionTimestamp": deletion,
+            }});
+            let works = [Arc::new(serde_json::from_value(work).unwrap())];
+            if is_asked {
+                deleted.add(works.iter());
+            }
+            let carries_out = carrying_out(&works, &deleted).contains_key("m1");
+            assert_eq!(carries_out, expected, "{uid}");
         }
     }
 
@@ -387,42 +431,127 @@ mod tests {
 
     #[test]
     fn the_report_of_a_former_copy_replaces_nothing() {
-        let targets: Vec<TargetCluster> =
-            serde_json::from_value(json!([{"name": "m2", "replicas": 1}])).unwrap();
-        let report = |cluster: &str, status: serde_json::Value| -> AggregatedStatusItem {
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {
+                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web",
+            },
+            "clusters": [{"name": "m2", "replicas": 1}],
+        }))
+        .unwrap();
+        let report = |cluster: &str, health: &str, status: Value| -> AggregatedStatusItem {
             serde_json::from_value(json!({
-                "clusterName": cluster, "health": "Healthy", "status": status,
+                "clusterName": cluster, "health": health, "status": status,
             }))
             .unwrap()
         };
-        let said = |health: &str, status: serde_json::Value| -> Vec<ManifestStatus> {
-            serde_json::from_value(json!([{
-                "identifier": {
-                    "ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
-                    "namespace": "default", "name": "web", "resource": "",
-                },
-                "health": health, "status": status,
-            }]))
+        let applied = |applied: &str, manifests: Value| -> WorkStatus {
+            serde_json::from_value(json!({
+                "conditions": [{
+                    "type": "Applied", "status": applied, "reason": "r", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }],
+                "manifestStatuses": manifests,
+            }))
             .unwrap()
         };
-        let ready = || json!({"readyReplicas": 1});
-        let reports = [report("m1", ready()), report("m2", ready())];
-        for (what, work, stands) in [
-            ("there is no Work", None, false),
-            ("it has said nothing yet", Some(vec![]), false),
-            ("the same", Some(said("Healthy", ready())), true),
-            ("it has begun", Some(said("Unhealthy", json!({}))), false),
-            ("less", Some(said("Healthy", json!({}))), false),
+        let manifest = |name: &str, health: &str, status: &Value| {
+            json!({
+                "identifier": {
+                    "ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
+                    "namespace": "default", "name": name, "resource": "",
+                },
+                "health": health, "status": status,
+            })
+        };
+        let said = |health: &str, status: &Value| {
+            Some(applied("True", json!([manifest("web", health, status)])))
+        };
+        let ready = json!({"readyReplicas": 1});
+        let counted = json!({"readyReplicas": 1, "seen": 2});
+        let null = json!({"readyReplicas": 1, "conditions": [{"lastProbeTime": null}]});
+        let (healthy, unhealthy) = (ResourceHealth::Healthy, ResourceHealth::Unhealthy);
+        for (what, health, work, expected) in [
+            ("there is no Work", "Healthy", None, None),
+            (
+                "it has said nothing",
+                "Healthy",
+                Some(WorkStatus::default()),
+                None,
+            ),
+            (
+                "of another object",
+                "Healthy",
+                Some(applied(
+                    "True",
+                    json!([manifest("other", "Healthy", &ready)]),
+                )),
+                None,
+            ),
+            (
+                "it is not applied",
+                "Healthy",
+                Some(applied(
+                    "False",
+                    json!([manifest("web", "Healthy", &ready)]),
+                )),
+                None,
+            ),
+            (
+                "the same",
+                "Healthy",
+                said("Healthy", &ready),
+                Some((&healthy, &ready)),
+            ),
+            // These two never come to rest, or are kept by the binding in another form.
+            (
+                "later",
+                "Healthy",
+                said("Healthy", &counted),
+                Some((&healthy, &counted)),
+            ),
+            (
+                "with null",
+                "Healthy",
+                said("Healthy", &null),
+                Some((&healthy, &null)),
+            ),
+            (
+                "it has begun",
+                "Healthy",
+                said("Unhealthy", &ready),
+                Some((&unhealthy, &ready)),
+            ),
+            // The binding says so of a cluster that is silent too.
+            (
+                "not yet told",
+                "Unhealthy",
+                said("Healthy", &ready),
+                Some((&unhealthy, &ready)),
+            ),
         ] {
-            let standing = standing_reports(&targets, &reports, |_| work.clone());
-            let names: Vec<&str> = standing.iter().map(|it| &*it.cluster_name).collect();
+            let reports = [
+                report("m1", "Healthy", ready.clone()),
+                report("m2", health, ready.clone()),
+            ];
+            let standing = standing_reports(&spec, &reports, |_| work.clone());
             // What is said of a cluster that is left concerns its old copy.
-            assert_eq!(names.contains(&"m2"), stands, "{what}");
-            assert!(names.contains(&"m1"), "{what}");
+            assert_eq!(standing[0], reports[0], "{what}");
+            let found = standing.get(1).map(|it| {
+                let status = it.status.as_ref().unwrap();
+                (it.health.as_ref().unwrap(), &status.0)
+            });
+            assert_eq!(found, expected, "{what}");
         }
-        let shortened = [report("m2", serde_json::Value::Null)];
-        let work = Some(said("Healthy", ready()));
-        let standing = standing_reports(&targets, &shortened, |_| work.clone());
-        assert_eq!(standing.len(), 1, "its status was too long for the binding");
+    }
+
+    #[test]
+    fn only_tasks_that_wait_for_health_need_the_reports() {
+        for (suppressed, expected) in [(None, true), (Some(true), false), (Some(false), false)] {
+            let task = GracefulEvictionTask {
+                suppress_deletion: suppressed,
+                ..GracefulEvictionTask::default()
+            };
+            assert_eq!(asks_for_health(&task), expected, "{suppressed:?}");
+        }
     }
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingStatus, ResourceHealth,
 };
-use muster_shared::api::work::ResourceIdentifier;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::{self, condition};
@@ -15,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::completion::is_job;
 use crate::fleet::job_status::is_complete;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, means};
 
 const SUCCESS: (&str, &str) = (
     "FullyAppliedSuccess",
@@ -148,21 +147,6 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
             ..blank
         },
     }
-}
-
-/// Whether an agent's report is about the resource.
-fn means(reported: &ResourceIdentifier, resource: &ObjectReference) -> bool {
-    let group = reported.group.as_deref().unwrap_or_default();
-    let api_version = if group.is_empty() {
-        reported.version.clone()
-    } else {
-        format!("{group}/{}", reported.version)
-    };
-    api_version == resource.api_version
-        && reported.kind == resource.kind
-        && reported.name == resource.name
-        && reported.namespace.as_deref().unwrap_or_default()
-            == resource.namespace.as_deref().unwrap_or_default()
 }
 
 /// Whether every cluster that should have the resource has it, and no other.

@@ -221,11 +221,12 @@ async fn reconcile<B: BindingKind>(
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
         // is being filled. What the template tells of copies that are gone must not stand.
-        if !is_scheduled || !is_told(fleet, &template) {
+        if !is_scheduled || is_told(fleet, &template) == Some(false) {
             return Ok(Next::Done);
         }
         let shown = with_silent(&expected, &[]);
-        return reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
+        let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
+        return told(fleet, binding.as_ref(), &template, outcome);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let mut silent = silent(&fleet.clusters, &items);
@@ -283,10 +284,20 @@ async fn reconcile<B: BindingKind>(
     let counted = silence::counted(&items, &silent);
     let shown = with_silent(&expected, &counted);
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
+    told(fleet, binding.as_ref(), &template, outcome)
+}
+
+/// The same outcome; a failure that only a person can end is told.
+fn told<B: BindingKind>(
+    fleet: &Fleet,
+    binding: &B,
+    template: &TemplateKey,
+    outcome: Result<Next, Error>,
+) -> Result<Next, Error> {
     if let Err(error) = &outcome
         && error.is_lasting()
     {
-        tell_failure(fleet, binding.as_ref(), &template, error);
+        tell_failure(fleet, binding, template, error);
     }
     outcome
 }

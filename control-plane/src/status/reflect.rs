@@ -124,15 +124,17 @@ pub(super) fn tell_failure<B: BindingKind>(
     fleet.events.publish_about(about, warning, reason, note);
 }
 
-/// Whether a template tells anything in its status.
-pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> bool {
-    let Lookup::Found(template) = fleet.templates.get(key) else {
-        return false;
-    };
-    let object = template.object(&key.kind);
-    object["status"]
-        .as_object()
-        .is_some_and(|it| !it.is_empty())
+/// Whether a template tells anything in its status; `None`: that cannot be read yet.
+pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
+    match fleet.templates.get(key) {
+        Lookup::Found(template) => {
+            let object = template.object(&key.kind);
+            let status = object["status"].as_object();
+            Some(status.is_some_and(|it| !it.is_empty()))
+        }
+        Lookup::Absent => Some(false),
+        Lookup::Unknown => None,
+    }
 }
 
 /// The reports, and one that says nothing for each cluster that is to have the resource and does

@@ -1,7 +1,9 @@
 //! Jobs that have completed: nothing makes them run again in another cluster.
 
+use http::StatusCode;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
@@ -43,7 +45,7 @@ async fn placed(bench: &Bench) -> (&'static str, &'static str) {
 #[tokio::test]
 async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the_fleet() {
     let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_of("*");
+    let control_plane = bench.control_plane_of("*");
     let (here, there) = placed(&bench).await;
     complete(&bench, here).await;
     // It is emptied first, which the Job withstands; its report goes before the cluster does.
@@ -62,22 +64,36 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     left.unwrap();
     bench.withdrawn(here, "Job", "once").await;
     gone::<Cluster>(&bench.all(), here).await;
-    // Another workload has been placed in the cluster that is left, so the Job has been looked at.
-    bench.deploy("witness").await;
-    bench.place("witness", json!({})).await;
-    bench.sent(there, "Deployment", "witness", |_| true).await;
-    let binding = bench.here::<ResourceBinding>().get("once-job").await;
-    let binding = binding.unwrap();
-    assert_eq!(
-        shares(&binding),
-        [],
-        "it is in no cluster that is gone, and in no other"
-    );
-    let work = muster_shared::names::work("Job", "once", "default");
-    assert!(bench.works(there).get_opt(&work).await.unwrap().is_none());
+    is_nowhere(&bench, there, "witness").await;
     bench
         .bound("once-job", "that is confirmed", confirmed)
         .await;
+
+    // A process that starts does not know the template at first.
+    control_plane.stop().await.unwrap();
+    let jobs = Scope {
+        path: Some("/apis/batch/v1/jobs".to_owned()),
+        ..Scope::default()
+    };
+    let unavailable = Effect::Answer(StatusCode::SERVICE_UNAVAILABLE);
+    bench.faults().inject_for(jobs, unavailable);
+    let _again = bench.control_plane_of("*");
+    is_nowhere(&bench, there, "second").await;
+    bench.faults().heal();
+    is_nowhere(&bench, there, "third").await;
+}
+
+/// Another workload has been placed in the cluster that is left, so the Job has been looked at: it
+/// is in no cluster that is gone, and in no other.
+async fn is_nowhere(bench: &Bench, there: &str, witness: &str) {
+    bench.deploy(witness).await;
+    bench.place(witness, json!({})).await;
+    bench.sent(there, "Deployment", witness, |_| true).await;
+    let binding = bench.here::<ResourceBinding>().get("once-job").await;
+    assert_eq!(shares(&binding.unwrap()), [], "{witness}");
+    let work = muster_shared::names::work("Job", "once", "default");
+    let work = bench.works(there).get_opt(&work).await.unwrap();
+    assert!(work.is_none(), "{witness}");
 }
 
 /// Whether the scheduler has dealt with a binding as it stands.

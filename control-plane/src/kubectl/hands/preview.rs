@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::drain;
 use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::explain::has_completed;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use crate::eviction::plan::{Departure, plan};
@@ -165,7 +166,7 @@ impl Preview {
         let switches = switches();
         let (due, cause) = match judge(&taints, spec, placement.as_deref(), &switches, now) {
             Judgement::Stay(why) => return self.stay.push(because(why.to_string())),
-            Judgement::Leave { .. } if binding.has_completed(from) => {
+            Judgement::Leave { .. } if has_completed(binding, from) => {
                 return self.stay.push(because(Stay::Completed.to_string()));
             }
             Judgement::Leave { due, cause } => (due, cause),

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::preview::{Line, switches};
 use crate::eviction::any_binding::AnyBinding;
-use crate::eviction::explain::CONDITION;
+use crate::eviction::explain::{CONDITION, has_completed};
 use crate::eviction::judge::{Judgement, judge};
 use crate::fleet::binding::BindingKey;
 
@@ -161,7 +161,7 @@ pub(super) fn count(
             let placement = binding.placement();
             let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
                 Judgement::Stay(_) => true,
-                Judgement::Leave { .. } => binding.has_completed(name),
+                Judgement::Leave { .. } => has_completed(binding, name),
             };
             if stays {
                 progress.stay += 1;
@@ -329,6 +329,29 @@ mod tests {
         }))
         .unwrap();
         Arc::new(binding).into()
+    }
+
+    #[test]
+    fn a_job_that_has_completed_by_its_template_stays() {
+        for (cluster, expected) in [("m1", (1, 0)), ("m2", (0, 1))] {
+            let job: ResourceBinding = serde_json::from_value(json!({
+                "metadata": {"namespace": "shop", "name": "sum"},
+                "spec": {
+                    "resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum"},
+                    "clusters": [{"name": "m1"}], "placement": {},
+                },
+                "status": {"conditions": [{
+                    "type": CONDITION, "status": "False", "reason": "JobCompleted",
+                    "message": format!("need not leave {cluster}"),
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]},
+            }))
+            .unwrap();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let job = [Arc::new(job).into()];
+            let progress = count(&job, &drained(), &mut BTreeSet::new(), now);
+            assert_eq!((progress.stay, progress.waiting), expected, "{cluster}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use muster_shared::api::rebalancer::WorkloadReference;
 use serde::Serialize;
 
 use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::explain::has_completed;
 use crate::rebalance::request::moved;
 use crate::scheduler::core::{Options, Snapshot};
 
@@ -92,7 +93,7 @@ pub(super) fn preview(
         if spec
             .clusters
             .iter()
-            .all(|it| binding.has_completed(&it.name))
+            .all(|it| has_completed(binding, &it.name))
         {
             preview.stay.push(stays("it has completed"));
             continue;

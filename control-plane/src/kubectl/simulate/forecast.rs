@@ -17,6 +17,7 @@ use muster_shared::quantity::Quantity;
 
 use super::disaster::{self, Coming, Struck};
 use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::explain::has_completed;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
 use crate::eviction::plan::{Departure, plan};
@@ -318,7 +319,7 @@ impl Course<'_> {
             cluster: target.name.clone(),
             reason: why,
         };
-        if binding.has_completed(&target.name) {
+        if has_completed(binding, &target.name) {
             self.stays.push(stay(Stay::Completed.to_string()));
             return None;
         }

@@ -1,24 +1,122 @@
 //! Jobs that have completed stay where they are placed.
 
-use muster_shared::api::binding::Binding;
+use std::time::Duration;
+
+use muster_shared::api::binding::{AggregatedStatusItem, Binding, ResourceBindingSpec};
 
 use crate::fleet::Fleet;
 use crate::fleet::completion::{has_completed, has_completed_by_template, has_report, is_job};
 
+/// A Job whose template cannot be read is looked at again after this time.
+pub(super) const UNREAD: Duration = Duration::from_secs(5);
+
 /// Whether a binding is that of a Job which has completed in each of its clusters. Wherever it were
-/// placed instead, it would run again. The template says so when a cluster has left the fleet, and
-/// its report with it; also when all have.
-pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -> bool {
-    let (spec, reports) = (binding.spec(), &binding.status().aggregated_status);
-    if !is_job(&spec.resource) {
-        return false;
+/// placed instead, it would run again. `None`: that cannot be read yet.
+pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -> Option<bool> {
+    let (spec, status) = (binding.spec(), binding.status());
+    let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
+    completed(spec, &status.aggregated_status, was_placed, || {
+        has_completed_by_template(fleet, &spec.resource)
+    })
+}
+
+/// The template says so when a cluster has left the fleet, and its report with it; also when all
+/// have. It is not asked about a Job that was never placed.
+fn completed(
+    spec: &ResourceBindingSpec,
+    reports: &[AggregatedStatusItem],
+    was_placed: bool,
+    by_template: impl Fn() -> Option<bool>,
+) -> Option<bool> {
+    if !is_job(&spec.resource) || !was_placed {
+        return Some(false);
     }
     let completed = |name: &str| has_completed(&spec.resource, reports, name);
     let all = |test: &dyn Fn(&str) -> bool| spec.clusters.iter().all(|it| test(&it.name));
     if all(&completed) && !spec.clusters.is_empty() {
-        return true;
+        return Some(true);
     }
     // A cluster that reports something else runs it anew.
-    all(&|name| completed(name) || !has_report(reports, name))
-        && has_completed_by_template(fleet, &spec.resource) == Some(true)
+    if all(&|name| completed(name) || !has_report(reports, name)) {
+        by_template()
+    } else {
+        Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_job_is_asked_of_its_clusters_and_then_of_its_template() {
+        let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let report =
+            |cluster: &str, status: &Value| json!({"clusterName": cluster, "status": status});
+        let runs = json!({"active": 1});
+        for (what, clusters, reports, was_placed, template, expected) in [
+            ("new", vec![], json!([]), false, None, Some(false)),
+            ("left by all, unread", vec![], json!([]), true, None, None),
+            (
+                "left by all, done",
+                vec![],
+                json!([]),
+                true,
+                Some(true),
+                Some(true),
+            ),
+            (
+                "left by all, not done",
+                vec![],
+                json!([]),
+                true,
+                Some(false),
+                Some(false),
+            ),
+            (
+                "reported",
+                vec!["a"],
+                json!([report("a", &done)]),
+                true,
+                None,
+                Some(true),
+            ),
+            (
+                "runs",
+                vec!["a"],
+                json!([report("a", &runs)]),
+                true,
+                Some(true),
+                Some(false),
+            ),
+            (
+                "one silent",
+                vec!["a", "b"],
+                json!([report("a", &done)]),
+                true,
+                None,
+                None,
+            ),
+            (
+                "one runs",
+                vec!["a", "b"],
+                json!([report("b", &runs)]),
+                true,
+                None,
+                Some(false),
+            ),
+        ] {
+            let targets: Vec<Value> = clusters.iter().map(|it| json!({"name": it})).collect();
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"},
+                "clusters": targets,
+            }))
+            .unwrap();
+            let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
+            let found = completed(&spec, &reports, was_placed, || template);
+            assert_eq!(found, expected, "{what}");
+        }
+    }
 }

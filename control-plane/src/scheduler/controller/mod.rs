@@ -39,7 +39,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
-use crate::scheduler::controller::completed::has_completed_everywhere;
+use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::waiting::Waiting;
@@ -79,6 +79,8 @@ enum Error {
 
 /// Installs the scheduler.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    // Whether a Job has completed is known by its template where no cluster tells.
+    fleet.follow_templates();
     measure::describe();
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
@@ -311,7 +313,10 @@ impl Scheduler {
         let now = whole_second(fleet.clock.now());
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
-        let outcome = self.outcome(fleet, binding, &snapshot, now);
+        let Some(has_completed) = has_completed_everywhere(fleet, binding) else {
+            return Ok((Next::After(UNREAD), None));
+        };
+        let outcome = self.outcome(binding, has_completed, &snapshot, now);
         let wait = outcome
             .failure
             .is_some()
@@ -364,7 +369,7 @@ impl Scheduler {
             self.expectations
                 .written(key.clone(), binding.meta(), written.meta(), ());
             let subject = Subject::of(written);
-            let next = self.outcome(fleet, written, &snapshot, now);
+            let next = self.outcome(written, has_completed, &snapshot, now);
             let report = outcome.followed_by(&next, &subject);
             self.report(&api, key, written, &report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
@@ -374,17 +379,17 @@ impl Scheduler {
         Ok((next, wait))
     }
 
-    /// What is to become of a binding. Whoever places it and whoever reports of it must find the
-    /// same, or each would hand it to the other for ever.
+    /// What is to become of a binding, and whether it is that of a completed Job. Whoever places it
+    /// and whoever reports of it must find the same, or each would hand it to the other for ever.
     fn outcome<B: BindingKind>(
         &self,
-        fleet: &Fleet,
         binding: &B,
+        has_completed: bool,
         snapshot: &Snapshot,
         now: Timestamp,
     ) -> Outcome {
         let subject = Subject::of(binding);
-        if has_completed_everywhere(fleet, binding) {
+        if has_completed {
             stay(&subject, snapshot, now)
         } else {
             pass(&subject, snapshot, &self.options, now)
@@ -415,7 +420,11 @@ impl Scheduler {
         };
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
-        let outcome = self.outcome(fleet, binding.as_ref(), &self.snapshot.get(), now);
+        let Some(has_completed) = has_completed_everywhere(fleet, binding.as_ref()) else {
+            return Ok(Next::After(UNREAD));
+        };
+        let snapshot = self.snapshot.get();
+        let outcome = self.outcome(binding.as_ref(), has_completed, &snapshot, now);
         if outcome
             .placed
             .is_some_and(|placed| !placed.is_known(&subject))

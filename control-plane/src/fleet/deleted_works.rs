@@ -4,13 +4,27 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fleet::works::CachedWork;
+use muster_shared::watch::{Change, Informer};
 
-/// The uids of such Works.
-#[derive(Default)]
-pub struct Deleted(Mutex<HashSet<String>>);
+use super::works::CachedWork;
 
-impl Deleted {
+/// The uids of such Works. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct DeletedWorks(Arc<Mutex<HashSet<String>>>);
+
+impl DeletedWorks {
+    /// A memory that forgets what the cache shows to be gone; make it before the cache starts.
+    pub fn new(works: &Informer<CachedWork>) -> Self {
+        let deleted = Self::default();
+        let kept = deleted.clone();
+        works.on_change(move |change| {
+            if let Change::Deleted { old } = change {
+                kept.forget(old);
+            }
+        });
+        deleted
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -22,14 +36,14 @@ impl Deleted {
         self.lock().extend(uids);
     }
 
-    /// Whether a Work is to go.
-    pub fn contains(&self, work: &CachedWork) -> bool {
+    /// Whether a Work is to go: its deletion is seen, or this process has asked for it.
+    pub fn is_to_go(&self, work: &CachedWork) -> bool {
         let uid = work.metadata.uid.as_ref();
-        uid.is_some_and(|uid| self.lock().contains(uid))
+        work.metadata.deletion_timestamp.is_some()
+            || uid.is_some_and(|uid| self.lock().contains(uid))
     }
 
-    /// Call it when a Work has gone.
-    pub fn forget(&self, work: &CachedWork) {
+    fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
             self.lock().remove(uid);
         }
@@ -49,16 +63,16 @@ mod tests {
 
     #[test]
     fn a_work_is_to_go_from_the_request_until_it_has_gone() {
-        let deleted = Deleted::default();
+        let deleted = DeletedWorks::default();
         let (going, staying, unknown) = (work(Some("1")), work(Some("2")), work(None));
-        assert!(!deleted.contains(&going));
+        assert!(!deleted.is_to_go(&going));
         deleted.add([&going, &unknown].into_iter());
-        assert!(deleted.contains(&going));
-        assert!(!deleted.contains(&staying) && !deleted.contains(&unknown));
+        assert!(deleted.is_to_go(&going));
+        assert!(!deleted.is_to_go(&staying) && !deleted.is_to_go(&unknown));
         deleted.forget(&staying);
-        assert!(deleted.contains(&going), "another one has gone");
+        assert!(deleted.is_to_go(&going), "another one has gone");
         deleted.forget(&going);
-        assert!(!deleted.contains(&going));
+        assert!(!deleted.is_to_go(&going));
         assert!(deleted.lock().is_empty(), "nothing is kept of it");
     }
 }
