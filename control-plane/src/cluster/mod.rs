@@ -1,7 +1,9 @@
 //! Member clusters: their liveness, the taints of their conditions, their creation and deletion.
 
+mod api_call;
 pub mod api_contact;
 pub mod controller;
+mod departure;
 pub mod duplicates;
 mod fleet_id;
 pub mod identity;

@@ -70,6 +70,11 @@ pub enum Nowhere {
     /// The schedule would have no cluster.
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
+    /// The clusters that it would have are those that have it already, with what they have.
+    #[error(
+        "no other cluster would take it over: it is wanted in each cluster that fits, and would be placed in this one again"
+    )]
+    Again,
     /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]
     NotAvailable(String),
@@ -111,6 +116,14 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
+    // No taint keeps a cluster from being chosen again in which an application has failed. Without
+    // a cluster that takes over, the same copy would be removed and made again without end (as in
+    // Karmada).
+    if matches!(departure.reason, EvictionReason::Failure { .. })
+        && decision.clusters.iter().all(|it| has_as_much(spec, it))
+    {
+        return Err(Nowhere::Again);
+    }
     let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
     require_available(spec, &decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
@@ -149,6 +162,12 @@ pub fn plan(
         }
     }
     Ok(plan)
+}
+
+/// Whether a workload has in a cluster already what it is to have there.
+fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
+    spec.target(&target.name)
+        .is_some_and(|now| now.replicas >= target.replicas)
 }
 
 /// One of the new targets at least has to be available now: a target that holds the workload

@@ -26,8 +26,11 @@ use super::{
 use crate::api::binding::{AggregatedStatusItem, Component, ComponentReplicaRequirements};
 use crate::clock::calendar;
 
-/// Time for which the failure of a script is not told again to the listeners of failures.
-const TOLD_AGAIN: Duration = Duration::from_mins(5);
+/// Time for which the failure of a script is not told to the listeners of failures after another.
+const NEXT_FAILURE: Duration = Duration::from_mins(5);
+/// Time for which the same failure of a script is not told again. An API server forgets events after
+/// an hour.
+const SAME_FAILURE: Duration = Duration::from_mins(55);
 
 /// Failure of an interpreter of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +81,7 @@ struct Shared {
     on_change: RwLock<Vec<OnChange>>,
     on_failure: RwLock<Vec<OnFailure>>,
     /// When a failure was told last, by the interpreter, kind and operation.
-    told: Mutex<HashMap<About, Instant>>,
+    told: Mutex<HashMap<About, (Instant, String)>>,
 }
 
 /// What a failure is about: interpreter, API version, kind, and operation.
@@ -576,19 +579,27 @@ impl Interpreters {
     ) {
         let about = (by, api_version.to_owned(), kind.to_owned(), operation);
         let now = Instant::now();
-        let is_recent = |told: &Instant| now.saturating_duration_since(*told) < TOLD_AGAIN;
-        if self.told().get(&about).is_some_and(is_recent) {
+        let before = self.told().get(&about).cloned();
+        let age = before
+            .as_ref()
+            .map(|(at, _)| now.saturating_duration_since(*at));
+        if age.is_some_and(|age| age < NEXT_FAILURE) {
+            return;
+        }
+        let note = note();
+        let is_same = before.is_some_and(|(_, told)| told == note);
+        if is_same && age.is_some_and(|age| age < SAME_FAILURE) {
             return;
         }
         let by = about.0.clone();
-        self.told().insert(about, now);
-        let failed = Failed { by, note: note() };
+        self.told().insert(about, (now, note.clone()));
+        let failed = Failed { by, note };
         let listeners = self.shared.on_failure.read();
         let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| listener(&failed));
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<About, Instant>> {
+    fn told(&self) -> MutexGuard<'_, HashMap<About, (Instant, String)>> {
         self.shared
             .told
             .lock()

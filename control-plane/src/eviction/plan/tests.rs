@@ -192,6 +192,66 @@ fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
 }
 
 #[test]
+fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
+    let four = ["member1", "member2", "member3", "member5"];
+    let everywhere = |placement: &Value| {
+        let targets = four.map(|name| json!({"name": name, "replicas": 2}));
+        spec(2, &json!(targets), placement)
+    };
+    let again = Err(Nowhere::Again);
+    for (what, spec, expected) in [
+        (
+            "divided: the other gets more",
+            divided(),
+            Ok(vec![("member1", 3)]),
+        ),
+        (
+            "another cluster fits",
+            duplicated(),
+            Ok(vec![("member1", 2), ("member3", 2)]),
+        ),
+        (
+            "each that fits has it",
+            everywhere(&json!({})),
+            again.clone(),
+        ),
+        (
+            "each that fits has it, duplicated",
+            everywhere(&json!({"replicaScheduling": {"replicaSchedulingType": "Duplicated"}})),
+            again,
+        ),
+    ] {
+        let departure = Departure {
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+            cluster: "member2",
+            reason: EvictionReason::Failure {
+                since: at(0),
+                producer: "p",
+                grace_seconds: None,
+            },
+            purge_mode: &PurgeMode::Directly,
+            preserves_state: false,
+            ours: true,
+        };
+        let clusters = fleet(&[], &four);
+        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        let found = found.map(|plan| plan.clusters);
+        let found = found.as_ref().map(|it| names(it)).map_err(Clone::clone);
+        assert_eq!(found, expected, "{what}");
+        // A taint keeps it from coming back, and whoever set it wants the cluster empty.
+        let empty = Leave {
+            spec: &spec,
+            from: "member2",
+            mode: PurgeMode::Directly,
+            ours: true,
+        };
+        let tainted = fleet(&["member2"], &["member1", "member3", "member5"]);
+        assert!(try_to(&empty, &tainted).is_ok(), "{what}");
+    }
+}
+
+#[test]
 fn nobody_is_evicted_into_nowhere() {
     let stays = |spec: &ResourceBindingSpec, from: &str, snapshot: &Snapshot| {
         try_to(&gracefully(spec, from), snapshot).unwrap_err()

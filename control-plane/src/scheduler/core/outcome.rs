@@ -90,22 +90,25 @@ impl Placed {
 /// clusters that leave the fleet, which wait for that, and goes nowhere instead.
 pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
     let outcome = Outcome::settled(subject).confirm(subject, now);
-    let Subject {
-        spec,
-        applied_placement,
-        ..
-    } = *subject;
-    let stays = spec.clusters.iter();
-    let stays: Vec<_> = stays
-        .filter(|it| can_keep(snapshot, &it.name))
-        .cloned()
-        .collect();
-    let placed = (stays.len() < spec.clusters.len()).then(|| Placed {
+    let record = standing(subject.spec, subject.applied_placement);
+    Outcome {
+        placed: leave(subject, record, snapshot),
+        ..outcome
+    }
+}
+
+/// The binding without the clusters that leave the fleet, if it names any. Their Works are deleted
+/// whatever becomes of the binding, and they wait until none names them: one whose policy asks for
+/// more clusters than are left would keep them for ever.
+fn leave(subject: &Subject<'_>, record: String, snapshot: &Snapshot) -> Option<Placed> {
+    let targets = &subject.spec.clusters;
+    let stays = targets.iter().filter(|it| can_keep(snapshot, &it.name));
+    let stays: Vec<_> = stays.cloned().collect();
+    (stays.len() < targets.len()).then_some(Placed {
         clusters: stays,
-        applied_placement: standing(spec, applied_placement),
+        applied_placement: record,
         tasks: None,
-    });
-    Outcome { placed, ..outcome }
+    })
 }
 
 /// One pass over a binding at `now`.
@@ -149,7 +152,8 @@ pub fn pass(
             outcome.with_tasks(tasks)
         }
         Err(failure) => Outcome {
-            placed: withdraw(subject, &failure, record, snapshot, now),
+            placed: withdraw(subject, &failure, record.clone(), snapshot, now)
+                .or_else(|| leave(subject, record, snapshot)),
             ..outcome.fail(failure)
         },
     }
@@ -255,7 +259,7 @@ impl Outcome {
         self
     }
 
-    /// A failure leaves what is placed alone, unless [`withdraw`] says otherwise. The generation
+    /// A failure leaves what is placed alone, unless [`withdraw`] or [`leave`] says otherwise. The generation
     /// does not count as observed, so that nobody takes the workload for moved (Karmada behaviour).
     fn fail(self, failure: FitError) -> Self {
         let kind = failure.kind();

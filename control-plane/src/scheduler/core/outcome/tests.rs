@@ -345,3 +345,48 @@ fn what_has_completed_is_taken_off_clusters_that_leave_and_goes_nowhere_else() {
         assert_eq!(names, kept.map(|name| vec![name.to_owned()]), "{what}");
     }
 }
+
+#[test]
+fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
+    let mut leaving = cluster("gone", 10);
+    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let clusters = snapshot(&[cluster("m", 10), leaving]);
+    let twice = json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
+    let divided = dynamic()["replicaScheduling"].clone();
+    for (what, scheduling) in [("each has all", Value::Null), ("divided", divided)] {
+        let mut placement = json!({"spreadConstraints": twice});
+        if !scheduling.is_null() {
+            placement["replicaScheduling"] = scheduling;
+        }
+        let spec = placed(deployment(2, &placement), &[("gone", 1), ("m", 1)]);
+        let status = ResourceBindingStatus::default();
+        let applied = record(&spec);
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some(&applied),
+            spec: &spec,
+            status: &status,
+        };
+        let look = |subject: &Subject<'_>| {
+            let now = Timestamp::UNIX_EPOCH;
+            pass(subject, &clusters, &Options::default(), now)
+        };
+        let outcome = look(&subject);
+        assert!(
+            outcome.failure.is_some(),
+            "{what}: it asks for two clusters"
+        );
+        let left = outcome.placed.unwrap();
+        let names: Vec<&str> = left.clusters.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["m"], "{what}");
+        // It goes on asking for them, and nothing else is taken away.
+        let mut spec = spec.clone();
+        spec.clusters = left.clusters;
+        let again = look(&Subject {
+            spec: &spec,
+            ..subject
+        });
+        assert!(again.failure.is_some(), "{what}");
+        assert_eq!(again.placed, None, "{what}");
+    }
+}

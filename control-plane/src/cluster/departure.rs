@@ -1,0 +1,382 @@
+//! Removes a cluster from the fleet, step by step, in Karmada's order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::client;
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Namespace, ObjectMeta};
+use muster_shared::names::{execution_namespace, finalizer};
+use muster_shared::queue::Next;
+use serde_json::{Value, json};
+
+use super::api_call::{Error, failed, tolerate, write};
+use super::lifecycle::{DeletionState, DeletionStep};
+use crate::fleet::Fleet;
+use crate::fleet::works::{CachedWork, is_of_namespace};
+
+/// How often a leaving cluster is looked at again where nobody tells us of a change.
+const DELETION_RETRY: Duration = Duration::from_secs(2);
+/// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them off
+/// it within seconds.
+const LONG: SignedDuration = SignedDuration::from_secs(30);
+/// Workloads that are named where a cluster waits for them.
+const LISTED: usize = 3;
+
+/// Takes the next step.
+pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Result<Next, Error> {
+    let name = cluster.name_any();
+    let namespace = execution_namespace(&name);
+    let works = within(fleet.works.list(), &namespace);
+    let held = works.iter().filter(|work| is_held(&work.metadata));
+    let held: Vec<_> = held.cloned().collect();
+    let deletion = DeletionState {
+        cluster,
+        namespace: fleet
+            .namespaces
+            .get(None, &namespace)
+            .map(|it| it.metadata.deletion_timestamp.is_some()),
+        has_works: !works.is_empty(),
+        has_held_works: !held.is_empty(),
+        is_named: {
+            let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
+            let specs = bindings.iter().map(|it| &it.spec);
+            let mut naming = naming(specs.chain(wide.iter().map(|it| &it.spec)), &name);
+            naming.next().is_some()
+        },
+    };
+    let next = deletion.next(fleet.settings.connects_to_members());
+    tracing::debug!(cluster = name, ?next, "leaving");
+    match next {
+        DeletionStep::ReleaseWorks => {
+            release_works(fleet, cluster, &held).await?;
+            Ok(Next::Again)
+        }
+        DeletionStep::DeleteWorks => {
+            delete_works(fleet, cluster, &works).await?;
+            Ok(Next::After(DELETION_RETRY))
+        }
+        DeletionStep::DeleteNamespace => {
+            let api = Api::<Namespace>::all(fleet.client.clone());
+            match tolerate(
+                api.delete(&namespace, &DeleteParams::default())
+                    .await
+                    .map(drop),
+            ) {
+                Ok(()) => {
+                    let note = format!("Removed execution space for cluster({name}).");
+                    fleet.events.publish(
+                        cluster,
+                        EventType::Normal,
+                        "RemoveExecutionSpaceSucceed",
+                        note,
+                    );
+                    Ok(Next::After(DELETION_RETRY))
+                }
+                Err(error) => {
+                    fleet.events.publish(
+                        cluster,
+                        EventType::Warning,
+                        "RemoveExecutionSpaceFailed",
+                        client::brief(&error),
+                    );
+                    Err(failed("remove the execution namespace", cluster)(error))
+                }
+            }
+        }
+        DeletionStep::AwaitNamespace => Ok(Next::After(DELETION_RETRY)),
+        DeletionStep::AwaitBindings => {
+            tell_of_waiting(fleet, cluster, told);
+            Ok(Next::After(DELETION_RETRY))
+        }
+        DeletionStep::Release => {
+            let patch = release(&cluster.metadata, finalizer::CLUSTER);
+            match write(fleet, cluster, &patch).await {
+                Err(error) if client::is_conflict(&error) => Ok(Next::Again),
+                other => {
+                    tolerate(other).map_err(failed("take the finalizer off", cluster))?;
+                    tracing::info!(cluster = name, "the cluster has left the fleet");
+                    Ok(Next::Done)
+                }
+            }
+        }
+        DeletionStep::Nothing => Ok(Next::Done),
+    }
+}
+
+/// Tells, once, which bindings a cluster waits for that should have left the fleet.
+fn tell_of_waiting(fleet: &Fleet, cluster: &Cluster, told: &Told) {
+    let since = cluster.metadata.deletion_timestamp.as_ref();
+    let waited = since.map(|since| fleet.clock.now().duration_since(since.0));
+    if waited.is_none_or(|waited| waited < LONG) {
+        return;
+    }
+    let name = cluster.name_any();
+    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
+    let specs = bindings.iter().map(|it| &it.spec);
+    let specs = specs.chain(wide.iter().map(|it| &it.spec));
+    let note = waiting_note(&naming(specs, &name).collect::<Vec<_>>());
+    if told.is_new(&name, &note) {
+        tracing::warn!(cluster = name, "{note}");
+        fleet
+            .events
+            .publish(cluster, EventType::Warning, "RemoveClusterWaiting", note);
+    }
+}
+
+/// What holds up the removal of a cluster, in words.
+fn waiting_note(holders: &[&ResourceBindingSpec]) -> String {
+    let name = |spec: &ResourceBindingSpec| {
+        let resource = &spec.resource;
+        let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
+        let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
+        let why = if spec.scheduling_suspended() {
+            " (its scheduling is suspended)"
+        } else {
+            ""
+        };
+        format!("{} {place}{}{why}", resource.kind, resource.name)
+    };
+    let named: Vec<String> = holders.iter().take(LISTED).map(|it| name(it)).collect();
+    let more = holders.len().saturating_sub(LISTED);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!(
+        "The cluster waits to be removed until no binding names it: {}{more}. Their scheduler has to take them off it.",
+        named.join(", ")
+    )
+}
+
+/// What was told last of each cluster that waits. May be lost: then it is told again.
+#[derive(Default)]
+pub(super) struct Told(Mutex<HashMap<String, String>>);
+
+impl Told {
+    fn is_new(&self, cluster: &str, note: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(cluster.to_owned(), note.to_owned()).as_deref() != Some(note)
+    }
+
+    /// Call it when a cluster has gone.
+    pub(super) fn forget(&self, cluster: &str) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.remove(cluster);
+    }
+}
+
+/// Whether an agent has yet to remove what a Work placed.
+fn is_held(work: &ObjectMeta) -> bool {
+    let mut finalizers = work.finalizers.iter().flatten();
+    finalizers.any(|it| it == finalizer::WORK)
+}
+
+/// The patch that takes a finalizer off an object and leaves those of others.
+fn release(object: &ObjectMeta, finalizer: &str) -> Value {
+    let finalizers = object.finalizers.iter().flatten();
+    let kept: Vec<_> = finalizers.filter(|it| *it != finalizer).collect();
+    json!({"metadata": {
+        "resourceVersion": object.resource_version,
+        "finalizers": (!kept.is_empty()).then_some(kept),
+    }})
+}
+
+/// Lets go of Works that no agent will see to any more.
+async fn release_works(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    held: &[Arc<CachedWork>],
+) -> Result<(), Error> {
+    for work in held {
+        let patch = release(&work.metadata, finalizer::WORK);
+        let (name, params) = (work.name_any(), PatchParams::default());
+        let patched = works_of(fleet, cluster)
+            .patch(&name, &params, &Patch::Merge(patch))
+            .await;
+        tolerate(patched.map(drop)).map_err(failed("let go of the Works", cluster))?;
+    }
+    Ok(())
+}
+
+/// Deletes Works, for the agent to see to. Namespaces that came to the member by themselves stay
+/// there: they may hold objects that the fleet did not place, such as volume claims of workloads
+/// that moved away.
+async fn delete_works(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    works: &[Arc<CachedWork>],
+) -> Result<(), Error> {
+    for work in works.iter().filter(|work| stays(work)) {
+        let (name, params) = (work.name_any(), DeleteParams::default());
+        if has_to_preserve(work) {
+            let patch = Patch::Merge(json!({"spec": {"preserveResourcesOnDeletion": true}}));
+            let patched = works_of(fleet, cluster)
+                .patch(&name, &PatchParams::default(), &patch)
+                .await;
+            tolerate(patched.map(drop)).map_err(failed("preserve the namespaces", cluster))?;
+        }
+        let deleted = works_of(fleet, cluster).delete(&name, &params).await;
+        tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
+    }
+    Ok(())
+}
+
+fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Work> {
+    Api::namespaced(
+        fleet.client.clone(),
+        &execution_namespace(&cluster.name_any()),
+    )
+}
+
+/// The Works of a namespace.
+fn within(works: Vec<Arc<CachedWork>>, namespace: &str) -> Vec<Arc<CachedWork>> {
+    let here = |work: &Arc<CachedWork>| work.metadata.namespace.as_deref() == Some(namespace);
+    works.into_iter().filter(here).collect()
+}
+
+/// Whether what a Work placed has still to be preserved before the Work is deleted.
+fn has_to_preserve(work: &CachedWork) -> bool {
+    is_of_namespace(&work.metadata) && work.preserve_resources_on_deletion != Some(true)
+}
+
+/// Whether a Work is still to be deleted.
+fn stays(work: &CachedWork) -> bool {
+    work.metadata.deletion_timestamp.is_none()
+}
+
+/// The bindings that name a cluster as their target.
+fn naming<'a>(
+    specs: impl Iterator<Item = &'a ResourceBindingSpec>,
+    cluster: &str,
+) -> impl Iterator<Item = &'a ResourceBindingSpec> {
+    specs.filter(move |spec| spec.target(cluster).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_finalizer_is_taken_off_beside_those_of_others() {
+        for (finalizers, kept, held) in [
+            (json!([finalizer::WORK]), json!(null), true),
+            (json!(["other", finalizer::WORK]), json!(["other"]), true),
+            (json!(["other"]), json!(["other"]), false),
+            (json!(null), json!(null), false),
+        ] {
+            let work = json!({"resourceVersion": "7", "finalizers": finalizers});
+            let work: ObjectMeta = serde_json::from_value(work).unwrap();
+            assert_eq!(is_held(&work), held, "{finalizers}");
+            let expected = json!({"metadata": {"resourceVersion": "7", "finalizers": kept}});
+            assert_eq!(release(&work, finalizer::WORK), expected);
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_named_as_long_as_one_binding_has_it_as_a_target() {
+        let spec = |clusters: Value| -> ResourceBindingSpec {
+            serde_json::from_value(json!({"clusters": clusters})).unwrap()
+        };
+        let (on, off) = (
+            json!([{"name": "m2"}, {"name": "m1"}]),
+            json!([{"name": "m2"}]),
+        );
+        for (specs, expected) in [
+            (vec![], false),
+            (vec![off.clone(), json!([])], false),
+            (vec![off.clone(), on.clone()], true),
+            (vec![on, off], true),
+        ] {
+            let specs: Vec<_> = specs.into_iter().map(spec).collect();
+            assert_eq!(
+                naming(specs.iter(), "m1").next().is_some(),
+                expected,
+                "{specs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_works_of_a_cluster_that_leaves_are_those_of_its_namespace() {
+        let work = |namespace: &str, name: &str| -> Arc<CachedWork> {
+            let work = json!({"metadata": {"namespace": namespace, "name": name}, "spec": {}});
+            Arc::new(serde_json::from_value(work).unwrap())
+        };
+        let works = vec![
+            work("karmada-es-m1", "a"),
+            work("karmada-es-m10", "b"),
+            work("karmada-es-m1", "c"),
+        ];
+        let names = |namespace| -> Vec<String> {
+            let works = within(works.clone(), namespace);
+            works.iter().map(|it| it.name_any()).collect()
+        };
+        assert_eq!(names("karmada-es-m1"), ["a", "c"]);
+        assert_eq!(names("karmada-es-m10"), ["b"]);
+        assert_eq!(names("karmada-es-m2"), [""; 0]);
+    }
+
+    #[test]
+    fn namespaces_stay_in_a_member_that_leaves_and_other_objects_go() {
+        let namespace =
+            json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
+        for (owners, preserves, deletion, (preserve, expected)) in [
+            (namespace.clone(), json!(null), json!(null), (true, true)),
+            (namespace.clone(), json!(false), json!(null), (true, true)),
+            (namespace.clone(), json!(true), json!(null), (false, true)),
+            (json!(null), json!(null), json!(null), (false, true)),
+            (json!(null), json!(true), json!(null), (false, true)),
+            (
+                namespace,
+                json!(null),
+                json!("2024-01-01T00:00:00Z"),
+                (true, false),
+            ),
+        ] {
+            let work: CachedWork = serde_json::from_value(json!({
+                "metadata": {"name": "w", "ownerReferences": owners, "deletionTimestamp": deletion},
+                "spec": {"preserveResourcesOnDeletion": preserves},
+            }))
+            .unwrap();
+            let what = format!("{owners} {preserves} {deletion}");
+            assert_eq!(has_to_preserve(&work), preserve, "{what}");
+            assert_eq!(stays(&work), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_bindings_says_which_and_says_it_once() {
+        let spec = |name: &str, suspended: bool| -> ResourceBindingSpec {
+            serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
+                "suspension": {"scheduling": suspended},
+            }))
+            .unwrap()
+        };
+        let specs = [
+            spec("a", true),
+            spec("b", false),
+            spec("c", false),
+            spec("d", false),
+        ];
+        let note = waiting_note(&specs.iter().collect::<Vec<_>>());
+        let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
+        assert!(note.contains(named), "{note}");
+        let told = Told::default();
+        assert!(told.is_new("m1", &note) && !told.is_new("m1", &note));
+        assert!(told.is_new("m2", &note) && told.is_new("m1", "other"));
+        told.forget("m1");
+        assert!(told.is_new("m1", "other"));
+    }
+}
