@@ -131,7 +131,7 @@ impl Book {
             // A pause, say, may have ended meanwhile.
             return None;
         }
-        let mut untold = self.0.iter().filter(|entry| entry.told.is_none());
+        let untold = || self.0.iter().filter(|entry| entry.told.is_none());
         let is_said = |entry: &Entry| {
             let Note { cluster, turn } = &entry.note;
             entry.first.is_some()
@@ -140,7 +140,10 @@ impl Book {
         };
         let since = self.0.iter().filter_map(|entry| entry.first).min()?;
         let wait = LONGEST_START.saturating_sub(now.duration_since(since));
-        (!wait.is_zero() && untold.all(is_said)).then_some(wait)
+        // The condition does not speak of clusters that it need not leave while there is another.
+        let is_silent = |entry: &Entry| matches!(entry.note.turn, Turn::Stays { .. });
+        let is_known = untold().all(|it| is_said(it) || is_silent(it)) && untold().any(is_said);
+        (!wait.is_zero() && is_known).then_some(wait)
     }
 
     /// These notes were written: what came to an end is forgotten.
@@ -246,6 +249,18 @@ pub(super) mod tests {
         let queued = |cluster| note(cluster, Turn::Queued { cause: "x".into() });
         let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
         let stranded = said(&[nowhere("m1", "full")]);
+        let stays = |cluster| {
+            let (rule, taints) = (crate::eviction::judge::Stay::NotAsked, "x".to_owned());
+            let since = None;
+            note(
+                cluster,
+                Turn::Stays {
+                    rule,
+                    taints,
+                    since,
+                },
+            )
+        };
         let (cause, why) = ("x".to_owned(), "of an upgrade".to_owned());
         let paused = said(&[note("m1", Turn::Paused { cause, why })]);
         for (what, known, notes, second, expected) in [
@@ -259,6 +274,14 @@ pub(super) mod tests {
                 1,
                 None,
             ),
+            (
+                "and need not leave another",
+                &stranded,
+                vec![queued("m1"), stays("m2")],
+                1,
+                Some(59),
+            ),
+            ("need not leave it", &stranded, vec![stays("m1")], 1, None),
             ("nothing", &None, vec![queued("m1")], 1, None),
             ("a pause", &paused, vec![queued("m1")], 1, None),
             (

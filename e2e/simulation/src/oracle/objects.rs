@@ -77,6 +77,19 @@ pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
+/// Whether an object speaks anywhere of a time after a moment.
+pub fn is_dated_after(object: &Value, moment: Timestamp) -> bool {
+    match object {
+        Value::String(text) => text
+            .split(|symbol: char| !symbol.is_ascii_alphanumeric() && !"-:.+".contains(symbol))
+            .filter_map(|word| word.trim_end_matches(['.', ':']).parse::<Timestamp>().ok())
+            .any(|time| time > moment),
+        Value::Array(items) => items.iter().any(|it| is_dated_after(it, moment)),
+        Value::Object(fields) => fields.values().any(|it| is_dated_after(it, moment)),
+        _ => false,
+    }
+}
+
 /// The plural name of a kind, by the rule that all kinds in use follow.
 pub fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();

@@ -3,16 +3,18 @@
 //!
 //! A workload that waits to leave its cluster is not at rest when it is started anew: it is tried
 //! once more, and what it waits for is told. What has no effect in a policy is told once by each
-//! process that looks through it.
+//! process that looks through it. What a wrong clock dated into the future is set right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
 
 use serde_json::Value;
 
 use super::objects;
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, World};
+use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, Request, World};
 
 const NAME: &str = "rest";
 
@@ -25,6 +27,29 @@ const REFUSALS: u32 = 8;
 pub struct Rest {
     /// Writes of an object by a process that were refused in this phase.
     refused: BTreeMap<(Actor, Key), u32>,
+    /// Objects that were dated into the future when they were changed after a fresh start, and the
+    /// templates of such bindings.
+    redated: BTreeSet<Key>,
+}
+
+impl Rest {
+    /// Whether a change sets a date right that a wrong clock wrote, or tells of one that did.
+    fn sets_date_right(&mut self, request: &Request, scene: &Scene) -> bool {
+        if scene.clock_error() == SignedDuration::ZERO {
+            return false;
+        }
+        let is_ahead = |object: &Value| objects::is_dated_after(object, scene.now);
+        if request.before.as_deref().is_some_and(is_ahead) {
+            let after = request.after.as_deref();
+            let template = after.and_then(|it| objects::Binding(it).template());
+            self.redated.extend(template);
+            self.redated.insert(request.key());
+            return true;
+        }
+        let about = request.after.as_deref().map(|it| &it["involvedObject"]);
+        let about = about.and_then(|about| objects::referent(&request.api, about));
+        about.is_some_and(|about| self.redated.contains(&about))
+    }
 }
 
 impl Oracle for Rest {
@@ -46,7 +71,7 @@ impl Oracle for Rest {
         }
         let after = request.after.as_deref();
         let is_expected = || waits(after, scene) || warns_again(after, scene);
-        if scene.phase == Phase::Fresh && is_expected() {
+        if scene.phase == Phase::Fresh && (is_expected() || self.sets_date_right(request, scene)) {
             return Vec::new();
         }
         let what = match request.outcome {
@@ -135,8 +160,10 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::Rules;
     use super::super::testing::*;
     use super::*;
+    use crate::history::Process;
 
     #[test]
     fn who_waits_to_leave_is_tried_and_told_once_more_after_a_fresh_start() {
@@ -201,6 +228,83 @@ mod tests {
                 story.told().is_empty(),
                 is_kept,
                 "{phase:?} {kind} {reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_wrong_clock_dated_into_the_future_is_set_right_after_a_fresh_start() {
+        let event = |name: &str| {
+            let about = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name});
+            json!({"kind": "Event", "involvedObject": about})
+        };
+        let key = objects::key(&Api::Fleet, "", "events", "default", "e");
+        // The history is of the first hours of 1970.
+        for (phase, since, about, is_skewed, (is_kept, event_is_kept)) in [
+            (
+                Phase::Fresh,
+                "1970-01-02T00:00:00Z",
+                "web",
+                true,
+                (true, true),
+            ),
+            (
+                Phase::Fresh,
+                "1970-01-02T00:00:00Z",
+                "api",
+                true,
+                (true, false),
+            ),
+            (
+                Phase::Fresh,
+                "1970-01-02T00:00:00Z",
+                "web",
+                false,
+                (false, false),
+            ),
+            (
+                Phase::Fresh,
+                "1970-01-01T00:00:00Z",
+                "web",
+                true,
+                (false, false),
+            ),
+            (
+                Phase::Rest,
+                "1970-01-02T00:00:00Z",
+                "web",
+                true,
+                (false, false),
+            ),
+        ] {
+            let rules = Rules {
+                clock_error: SignedDuration::from_hours(9),
+                ..Rules::default()
+            };
+            let mut story = Story::with(Rest::default(), rules);
+            if is_skewed {
+                let process = json!({"controlPlane": 0});
+                let detail = json!({"kind": "skew", "process": process, "jump": 9_999, "drift": 0});
+                let (id, kind) = (1, "skew".to_owned());
+                story.world(World::FaultBegins { id, kind, detail });
+                story.world(World::Started(Process::ControlPlane(0)));
+                story.world(World::FaultEnds { id });
+            }
+            let mut wrong = binding(&["m1"]);
+            let message = format!("unhealthy since {since}.");
+            let condition = json!([{"type": "ApplicationFailoverPending", "message": message}]);
+            wrong["status"] = json!({"conditions": condition});
+            story.write(control_plane(), &binding_key("web"), wrong);
+            story.world(World::Phase(phase));
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            let told = story.told().len();
+            assert_eq!(told == 0, is_kept, "{phase:?} {since} {is_skewed}");
+            story.write(control_plane(), &key, event(about));
+            let tells = story.told().len() - told;
+            assert_eq!(
+                tells == 0,
+                event_is_kept,
+                "{phase:?} {since} {about} {is_skewed}"
             );
         }
     }
