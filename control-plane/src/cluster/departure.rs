@@ -24,8 +24,8 @@ use crate::fleet::works::{CachedWork, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
-/// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them off
-/// it within seconds.
+/// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them
+/// off it within seconds.
 const LONG: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads that are named where a cluster waits for them.
 const LISTED: usize = 3;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
-    Cause, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, State, StrandedReason,
-    StrandedWorkload, Subject, Target, Times,
+    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, State,
+    StrandedReason, StrandedWorkload, Subject, Target, Times,
 };
 use muster_shared::k8s::Time;
 
@@ -68,6 +68,22 @@ pub struct Episode {
     is_loading: bool,
     last_healthy: Option<Timestamp>,
     last_cleaned: Option<Timestamp>,
+}
+
+/// What causes have in common that are stages of one incident.
+#[derive(PartialEq, Eq)]
+enum Family {
+    Drain,
+    Taint,
+    Failure,
+}
+
+fn family(kind: &CauseType) -> Family {
+    match kind {
+        CauseType::Drain => Family::Drain,
+        CauseType::Taint => Family::Taint,
+        _ => Family::Failure,
+    }
 }
 
 fn after(time: Timestamp, rest: SignedDuration) -> Timestamp {
@@ -182,6 +198,15 @@ impl Episode {
             _ => &times.recovered,
         };
         last.as_ref().is_none_or(|it| at <= after(it.0, PATIENCE))
+    }
+
+    /// Whether it is over, and what happens now is something else: a cluster that falls silent
+    /// after somebody drained it is no return of the drain.
+    pub fn is_over_before(&self, cause: &Cause) -> bool {
+        let known = &self.status.cause.kind;
+        self.status.times.recovered.is_some()
+            && !known.as_str().is_empty()
+            && family(known) != family(&cause.kind)
     }
 
     /// Its cluster is in trouble.

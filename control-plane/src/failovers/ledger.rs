@@ -134,7 +134,9 @@ impl Ledger {
     pub fn cluster(&mut self, cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) {
         let place = (cluster.name_any(), Subject::Cluster);
         let found = trouble(cluster, heard, now);
-        let open = self.takes(&place, now);
+        let open = self
+            .takes(&place, now)
+            .filter(|name| !self.is_over_before(name, || found.clone()));
         let name = match (found, open) {
             (Some(found), Some(name)) => {
                 let episode = self.episodes.get_mut(&name);
@@ -234,7 +236,9 @@ impl Ledger {
                 continue;
             }
             let place = (cluster.clone(), Subject::Cluster);
-            let known = self.takes(&place, now);
+            let known = self
+                .takes(&place, now)
+                .filter(|name| !self.is_over_before(name, || trouble_of(cluster)));
             self.relapse(known.as_ref(), cluster, trouble_of);
             // A taint that keeps a workload is a failover although nothing has moved.
             let found = known.is_none().then(|| trouble_of(cluster)).flatten();
@@ -335,6 +339,15 @@ impl Ledger {
         let name = self.last.get(place)?;
         let episode = self.episodes.get(name)?;
         episode.takes(at).then(|| name.clone())
+    }
+
+    /// Whether a failover is over, and the trouble of its cluster is of another kind.
+    fn is_over_before(&self, name: &str, found: impl FnOnce() -> Option<cause::Trouble>) -> bool {
+        let episode = self.episodes.get(name);
+        let is_over = |it: &&Episode| it.status.times.recovered.is_some();
+        episode
+            .filter(is_over)
+            .is_some_and(|it| found().is_some_and(|found| it.is_over_before(&found.cause)))
     }
 
     /// The failover that a move belongs to; makes one where there is none.

@@ -33,8 +33,9 @@ pub fn has_completed(
 }
 
 /// Whether a Job has completed in every cluster that it was in, by the status of its template: its
-/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet. A template that is
-/// not seen may have been left out by a list; if it is gone, garbage collection takes its binding.
+/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet. A template that
+/// is not seen may have been left out by a list; if it is gone, garbage collection takes its
+/// binding.
 pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
     if !is_job(resource) {
         return Some(false);

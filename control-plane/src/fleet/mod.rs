@@ -19,6 +19,7 @@ pub mod signs;
 pub mod template;
 pub mod template_event;
 pub mod templates;
+pub mod unheard;
 mod waiting;
 pub mod works;
 

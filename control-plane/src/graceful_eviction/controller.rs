@@ -429,6 +429,28 @@ mod tests {
         }
     }
 
+    /// What an agent says of a Work.
+    fn applied(applied: &str, manifests: &Value) -> WorkStatus {
+        serde_json::from_value(json!({
+            "conditions": [{
+                "type": "Applied", "status": applied, "reason": "r", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "manifestStatuses": manifests,
+        }))
+        .unwrap()
+    }
+
+    fn manifest(name: &str, health: &str, status: &Value) -> Value {
+        json!({
+            "identifier": {
+                "ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
+                "namespace": "default", "name": name, "resource": "",
+            },
+            "health": health, "status": status,
+        })
+    }
+
     #[test]
     fn the_report_of_a_former_copy_replaces_nothing() {
         let spec: ResourceBindingSpec = serde_json::from_value(json!({
@@ -444,27 +466,8 @@ mod tests {
             }))
             .unwrap()
         };
-        let applied = |applied: &str, manifests: Value| -> WorkStatus {
-            serde_json::from_value(json!({
-                "conditions": [{
-                    "type": "Applied", "status": applied, "reason": "r", "message": "",
-                    "lastTransitionTime": "2024-01-01T00:00:00Z",
-                }],
-                "manifestStatuses": manifests,
-            }))
-            .unwrap()
-        };
-        let manifest = |name: &str, health: &str, status: &Value| {
-            json!({
-                "identifier": {
-                    "ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
-                    "namespace": "default", "name": name, "resource": "",
-                },
-                "health": health, "status": status,
-            })
-        };
         let said = |health: &str, status: &Value| {
-            Some(applied("True", json!([manifest("web", health, status)])))
+            Some(applied("True", &json!([manifest("web", health, status)])))
         };
         let ready = json!({"readyReplicas": 1});
         let counted = json!({"readyReplicas": 1, "seen": 2});
@@ -483,7 +486,7 @@ mod tests {
                 "Healthy",
                 Some(applied(
                     "True",
-                    json!([manifest("other", "Healthy", &ready)]),
+                    &json!([manifest("other", "Healthy", &ready)]),
                 )),
                 None,
             ),
@@ -492,7 +495,7 @@ mod tests {
                 "Healthy",
                 Some(applied(
                     "False",
-                    json!([manifest("web", "Healthy", &ready)]),
+                    &json!([manifest("web", "Healthy", &ready)]),
                 )),
                 None,
             ),

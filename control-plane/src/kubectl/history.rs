@@ -220,7 +220,11 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
         table.row([format!("{time:.0}"), after, what.to_owned()]);
     }
     if status.relapses > 0 {
-        return format!("{table}The cause returned {} times.\n", status.relapses);
+        let times = match status.relapses {
+            1 => "once".to_owned(),
+            more => format!("{more} times"),
+        };
+        return format!("{table}The cause returned {times}.\n");
     }
     table.to_string()
 }
@@ -321,7 +325,7 @@ mod tests {
             "2026-01-01T00:00:02Z   2s      the first workload",
             "2026-01-01T00:03:20Z   3m20s   all that moved",
             "2026-01-01T05:00:00Z   5h0m    the failover has ended",
-            "The cause returned 1 times.",
+            "The cause returned once.",
             "m2   2",
             "NowhereToGo   1",
             "Deployment shop/pinned: has to leave m1 and stays: no room",

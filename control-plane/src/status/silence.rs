@@ -19,6 +19,8 @@ use muster_shared::conditions;
 use muster_shared::names::condition::READY;
 use serde_json::{Map, Value};
 
+use crate::fleet::unheard::UNHEARD;
+
 /// The reason of `Ready=False` with which the collector says that it cannot reach the member.
 const NOT_REACHABLE: &str = "ClusterNotReachable";
 /// Maximum number of clusters that a condition names.
@@ -70,7 +72,9 @@ impl Silence {
             _ => "nothing".to_owned(),
         };
         let (since, reason) = (self.since, &self.reason);
-        format!("not heard since {since:.0} ({reason}); it last reported: {words}")
+        format!(
+            "{UNHEARD}{since:.0} ({reason}): the cluster is not heard; it last reported: {words}"
+        )
     }
 }
 
@@ -94,7 +98,7 @@ pub(super) fn not_heard(silent: &Silent) -> String {
     let mut words: Vec<String> = silent
         .iter()
         .take(MOST_NAMED)
-        .map(|(name, silence)| format!("{name} since {:.0}", silence.since))
+        .map(|(name, silence)| format!("{name} (unknown since {:.0})", silence.since))
         .collect();
     if silent.len() > MOST_NAMED {
         words.push(format!("and {} more", silent.len() - MOST_NAMED));

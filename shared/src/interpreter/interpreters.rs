@@ -28,8 +28,8 @@ use crate::clock::calendar;
 
 /// Time for which the failure of a script is not told to the listeners of failures after another.
 const NEXT_FAILURE: Duration = Duration::from_mins(5);
-/// Time for which the same failure of a script is not told again. An API server forgets events after
-/// an hour.
+/// Time for which the same failure of a script is not told again. An API server forgets events
+/// after an hour.
 const SAME_FAILURE: Duration = Duration::from_mins(55);
 
 /// Failure of an interpreter of a user.

@@ -13,6 +13,7 @@ use muster_shared::names::condition::{self, EFFECTIVE};
 use crate::detector::audit::Finding;
 use crate::eviction::explain::CONDITION as EVICTION_PENDING;
 use crate::fleet::template::TemplateKey;
+use crate::fleet::unheard::unheard;
 
 /// Reasons that a status lists at most.
 const MOST_REASONS: usize = 10;
@@ -25,7 +26,7 @@ const NOT_PROPAGATED: &str = "NotPropagated";
 /// Reason of a resource about which the scheduler has not said anything.
 const NOT_SCHEDULED: &str = "NotScheduledYet";
 
-/// Condition of a policy: each selected resource has clusters.
+/// Condition of a policy: each selected resource has clusters, one of which at least is heard.
 const READY: &str = "Ready";
 /// Reason of the condition `Effective` while the policy was not compared with the fleet.
 const NOT_JUDGED: &str = "NotJudgedYet";
@@ -70,6 +71,32 @@ struct Group {
     message: String,
 }
 
+impl Group {
+    /// One of no resource so far.
+    fn new(example: String, message: &str) -> Self {
+        Self {
+            resources: 0,
+            example,
+            message: bounded(message, LONGEST_MESSAGE),
+        }
+    }
+
+    /// In words, after a reason or a number.
+    fn told(&self) -> String {
+        let others = match self.resources {
+            1 => String::new(),
+            more => format!(" and {} more", more - 1),
+        };
+        format!("({}{others}: {})", self.example, self.message)
+    }
+}
+
+/// What the status of a policy shows of a binding.
+pub fn shown(binding: &impl Binding) -> (State<'_>, Option<&str>) {
+    let reports = &binding.status().aggregated_status;
+    (State::of(binding), unheard(binding.spec(), reports))
+}
+
 /// Counts of the resources of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -77,6 +104,8 @@ pub struct Tally {
     placed: u32,
     refused: u32,
     waiting: u32,
+    /// Resources none of whose clusters is heard.
+    unheard: Option<Group>,
     groups: BTreeMap<String, Group>,
 }
 
@@ -85,7 +114,13 @@ impl Tally {
     pub fn take(&mut self, binding: &impl Binding) {
         let resource = &binding.spec().resource;
         self.selected += 1;
-        match State::of(binding) {
+        let (state, unheard) = shown(binding);
+        if let Some(why) = unheard {
+            self.unheard
+                .get_or_insert_with(|| Group::new(named(resource), why))
+                .resources += 1;
+        }
+        match state {
             State::Placed => self.placed += 1,
             State::Waiting(reason, message) => {
                 self.placed += 1;
@@ -116,11 +151,8 @@ impl Tally {
             group.resources += 1;
             return;
         }
-        let group = Group {
-            resources: 1,
-            example: example(),
-            message: bounded(message, LONGEST_MESSAGE),
-        };
+        let mut group = Group::new(example(), message);
+        group.resources = 1;
         self.groups.insert(reason.to_owned(), group);
     }
 
@@ -225,21 +257,27 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
             }
         };
     }
-    if tally.refused == 0 {
-        let message = format!(
-            "{} of {} resources are placed",
-            tally.placed, tally.selected
-        );
-        return condition(conditions::TRUE, "AllPlaced", &message);
-    }
-    let message = format!(
-        "{} of {} resources are placed, {} are not: {}",
-        tally.placed,
-        tally.selected,
-        tally.refused,
-        tally.told()
+    let mut message = format!(
+        "{} of {} resources are placed",
+        tally.placed, tally.selected
     );
-    condition(no, "NotAllPlaced", &message)
+    if tally.refused > 0 {
+        let refused = tally.refused;
+        message = format!("{message}, {refused} are not: {}", tally.told());
+    }
+    if let Some(unheard) = &tally.unheard {
+        let told = unheard.told();
+        message = format!(
+            "{message}; of {} no cluster is heard {told}",
+            unheard.resources
+        );
+    }
+    match (tally.refused, &tally.unheard) {
+        (1.., _) => condition(no, "NotAllPlaced", &message),
+        // Whoever waits for what a policy places, as Flux does, must not take it for well.
+        (0, Some(_)) => condition(conditions::UNKNOWN, "NotHeard", &message),
+        (0, None) => condition(conditions::TRUE, "AllPlaced", &message),
+    }
 }
 
 impl Tally {
@@ -247,11 +285,12 @@ impl Tally {
     fn told(&self) -> String {
         let reasons = self.reasons();
         let words = reasons.iter().map(|it| {
-            let others = match it.resources {
-                1 => String::new(),
-                more => format!(" and {} more", more - 1),
+            let group = Group {
+                resources: it.resources,
+                example: it.example.clone(),
+                message: it.message.clone(),
             };
-            format!("{} ({}{others}: {})", it.reason, it.example, it.message)
+            format!("{} {}", it.reason, group.told())
         });
         words.collect::<Vec<_>>().join("; ")
     }

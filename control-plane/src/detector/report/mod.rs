@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::decide::{Nothing, State, Tally};
+use self::decide::{Nothing, Tally};
 use super::controller::Detector;
 use super::error::Error;
 use super::kinds::kinds_of;
@@ -105,7 +105,7 @@ impl Reports {
     pub(super) fn change<B: Binding>(&self, old: Option<&B>, new: Option<&B>) {
         let claim = |binding: Option<&B>| binding.and_then(|it| Claim::on(it.meta()));
         let (was, is) = (claim(old), claim(new));
-        if was.is_some() && was == is && old.map(State::of) == new.map(State::of) {
+        if was.is_some() && was == is && old.map(decide::shown) == new.map(decide::shown) {
             return;
         }
         if let Some(was) = was.filter(|was| Some(was) != is.as_ref()) {

@@ -634,6 +634,57 @@ fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
 }
 
 #[test]
+fn a_cluster_that_fails_soon_after_a_drain_has_a_record_of_its_own_and_so_has_the_reverse() {
+    let drain = |second: i64| {
+        let taint = json!([{
+            "key": "failover.muster.io/drain", "effect": "NoExecute",
+            "timeAdded": at(second).to_string(),
+        }]);
+        cluster("m1", ("True", 0), &taint)
+    };
+    for (what, first, second, kinds) in [
+        (
+            "silent after a drain",
+            drain(0),
+            silent("m1", 70),
+            [CauseType::Drain, CauseType::ClusterUnreachable],
+        ),
+        (
+            "drained after a silence",
+            silent("m1", 0),
+            drain(70),
+            [CauseType::ClusterUnreachable, CauseType::Drain],
+        ),
+    ] {
+        for restarts in [false, true] {
+            let mut ledger = new([], 0);
+            let mut objects = Vec::new();
+            for (failing, name, start) in [(&first, "a", 0), (&second, "b", 70)] {
+                ledger.cluster(failing, None, at(start + 1));
+                show(&mut ledger, &moved(name, "m1", "m2", start + 2), start + 2);
+                objects = write(&mut ledger, start + 3);
+                if restarts {
+                    ledger = new(objects.clone(), start + 4);
+                    ledger.cluster(failing, None, at(start + 4));
+                    ledger.loaded(at(start + 4));
+                }
+                ledger.cluster(&well("m1", start + 30), None, at(start + 30));
+                write(&mut ledger, start + 31);
+            }
+            let found: Vec<_> = objects
+                .iter()
+                .map(|it| {
+                    let status = it.status.clone().unwrap();
+                    (status.cause.kind, status.workloads.moved, status.relapses)
+                })
+                .collect();
+            let [one, two] = kinds.clone();
+            assert_eq!(found, [(one, 1, 0), (two, 1, 0)], "{what} {restarts}");
+        }
+    }
+}
+
+#[test]
 fn a_taint_that_comes_back_ten_times_is_one_record_whoever_tells() {
     let taint =
         |at_: i64| json!([{"key": "gpu", "effect": "NoExecute", "timeAdded": at(at_).to_string()}]);

@@ -259,8 +259,9 @@ impl Outcome {
         self
     }
 
-    /// A failure leaves what is placed alone, unless [`withdraw`] or [`leave`] says otherwise. The generation
-    /// does not count as observed, so that nobody takes the workload for moved (Karmada behaviour).
+    /// A failure leaves what is placed alone, unless [`withdraw`] or [`leave`] says otherwise. The
+    /// generation does not count as observed, so that nobody takes the workload for moved (Karmada
+    /// behaviour).
     fn fail(self, failure: FitError) -> Self {
         let kind = failure.kind();
         Self {

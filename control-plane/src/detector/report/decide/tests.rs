@@ -149,6 +149,45 @@ fn the_same_state_is_the_same_status_and_the_time_moves_with_the_condition() {
 }
 
 #[test]
+fn a_policy_is_not_ready_while_nothing_is_heard_of_what_it_placed() {
+    let silent = |name: &str, reports: &[&str]| -> ResourceBinding {
+        let mut binding = binding(name, &["m1", "m2"], &[]);
+        let report = |name: &&str| json!({"clusterName": name, "health": "Unknown", "appliedMessage": "unknown since noon"});
+        let well = json!({"clusterName": "m2", "health": "Healthy", "applied": true});
+        let mut reports: Vec<Value> = reports.iter().map(report).collect();
+        reports.push(well);
+        let reports = serde_json::from_value(json!(reports)).unwrap();
+        binding.status.as_mut().unwrap().aggregated_status = reports;
+        binding
+    };
+    let (one, both) = (silent("a", &["m1"]), silent("b", &["m1", "m2"]));
+    let refused = binding("c", &[], &[]);
+    for (bindings, expected, part) in [
+        (
+            vec![one.clone()],
+            "Ready=True AllPlaced",
+            "1 of 1 resources are placed",
+        ),
+        (
+            vec![one.clone(), both.clone()],
+            "Ready=Unknown NotHeard",
+            "2 of 2 resources are placed; of 1 no cluster is heard (Deployment shop/b: unknown since noon)",
+        ),
+        (
+            vec![both.clone(), both.clone(), refused],
+            "Ready=False NotAllPlaced",
+            "; of 2 no cluster is heard (Deployment shop/b and 1 more: unknown since noon)",
+        ),
+    ] {
+        let status = decide(None, &bindings, &[], 1);
+        assert_eq!(told(&status)[0], expected);
+        let message = &status.conditions[0].message;
+        assert!(message.contains(part), "{message}");
+    }
+    assert_ne!(shown(&one), shown(&both), "its change is a reason to write");
+}
+
+#[test]
 fn a_policy_without_resources_says_why() {
     let claimed = || Nothing::Claimed {
         template: "Deployment shop/web".to_owned(),
