@@ -2,6 +2,7 @@
 //! now.
 
 mod failback;
+mod story;
 pub(super) mod subject;
 
 use std::collections::BTreeMap;
@@ -111,6 +112,15 @@ pub(super) struct Answer {
     leaving: Vec<Leaving>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
+    /// The policy that places it, or what it follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placed_by: Option<String>,
+    /// The moves that it remembers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<String>,
+    /// What would have to change for it to run where it cannot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    would_help: Vec<String>,
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
@@ -173,6 +183,7 @@ impl Answer {
             })
         });
         let attempts = explain(spec, status, snapshot, options);
+        let placed_by = story::placed_by(binding);
         Self {
             kind: B::kind(&()).into_owned(),
             namespace: binding.namespace(),
@@ -183,6 +194,9 @@ impl Answer {
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
+            moves: story::moves(binding),
+            would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
+            placed_by,
             paused: None,
             returns: Vec::new(),
             held_back: held_back(binding),
@@ -320,6 +334,9 @@ impl fmt::Display for Answer {
         } else {
             each.join(", ")
         };
+        if let Some(placed_by) = &self.placed_by {
+            writeln!(f, "Placed by: {placed_by}")?;
+        }
         writeln!(f, "Placed on: {placed}")?;
         for Unavailable { cluster, reason } in &self.unavailable {
             writeln!(f, "Not available: {cluster} {reason}")?;
@@ -342,8 +359,14 @@ impl fmt::Display for Answer {
             let since = last_transition_time.0;
             writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
         }
+        for moved in &self.moves {
+            writeln!(f, "Moved: {moved}")?;
+        }
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
+        }
+        for remedy in &self.would_help {
+            writeln!(f, "Would help: {remedy}")?;
         }
         for returns in &self.returns {
             writeln!(f, "Failback: {returns}")?;
@@ -360,11 +383,11 @@ impl fmt::Display for Answer {
         match &self.need {
             _ if self.has_to_leave() => writeln!(
                 f,
-                "It has to leave a cluster, which is for eviction to decide (EvictionPending). A new schedule by itself would come to this:"
+                "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
             )?,
             None if !self.unavailable.is_empty() => writeln!(
                 f,
-                "Nothing moves it off the clusters that are not available. A new schedule would come to this:"
+                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
             )?,
             Some(_) if self.settled && !self.unavailable.is_empty() => writeln!(
                 f,
@@ -372,7 +395,7 @@ impl fmt::Display for Answer {
             )?,
             None => writeln!(
                 f,
-                "It is where it should be. A new schedule would come to this:"
+                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
             )?,
             Some(_) if self.settled => writeln!(
                 f,

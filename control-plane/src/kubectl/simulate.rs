@@ -10,9 +10,12 @@ use std::collections::BTreeSet;
 use anyhow::ensure;
 use clap::Args;
 use futures::future::try_join3;
+use jiff::Timestamp;
 use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client};
+use muster_shared::k8s::{Api, Client, ConfigMap};
+use muster_shared::names::SYSTEM_NAMESPACE;
 
 use super::Reply;
 use super::list;
@@ -21,6 +24,7 @@ use super::running::{Running, Source};
 
 use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;
+use crate::pause::{self, Pause};
 use crate::scheduler::core;
 use crate::settings::{FAILOVER, Settings};
 
@@ -56,19 +60,42 @@ pub(super) struct Options {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = with_failover(&running)?;
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    // Whoever may not read it is told of all else.
+    let record = records.get_opt(pause::NAME).await.ok().flatten();
     let fleet = read(client).await?;
     let disaster = disaster(&fleet, &options.what)?;
+    let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());
     let rules = core::Options::of(&settings);
     let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
         is_off,
+        paused: &paused,
     };
     Ok(Reply {
         text: options.output.print(|| &report, &report.json())?,
         code: u8::from(report.strands()),
     })
+}
+
+/// The pauses that hold and concern the clusters of a disaster, in words.
+fn pauses(
+    record: Option<&ConfigMap>,
+    clusters: &[Cluster],
+    disaster: &Disaster,
+    now: Timestamp,
+) -> Vec<String> {
+    let names = || disaster.lost.iter().chain(&disaster.drained);
+    let is_struck = |cluster: &&Cluster| names().any(|name| *name == cluster.name_any());
+    let own = clusters
+        .iter()
+        .filter(is_struck)
+        .filter_map(Pause::of_cluster);
+    let pauses = record.map(Pause::of_fleet).into_iter().chain(own);
+    let pauses = pauses.filter(|pause| pause.holds(now));
+    pauses.map(|pause| pause.to_string()).collect()
 }
 
 /// The settings with failover on, unless the command line said what they are, and whether it is off

@@ -28,13 +28,21 @@ impl Settings {
         flags
     }
 
-    fn values(&self) -> [(&'static str, Option<String>); 18] {
+    fn values(&self) -> [(&'static str, Option<String>); 20] {
         #[expect(clippy::unnecessary_wraps, reason = "others have none")]
         fn some(value: impl Display) -> Option<String> {
             Some(value.to_string())
         }
         [
             ("controllers", some(&self.controllers)),
+            (
+                "cluster-monitor-grace-period",
+                some(self.cluster_monitor_grace_period),
+            ),
+            (
+                "cluster-failure-threshold",
+                some(self.cluster_failure_threshold),
+            ),
             (
                 "failover-eviction-timeout",
                 self.failover_eviction_timeout.and_then(some),

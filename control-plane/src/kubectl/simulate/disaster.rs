@@ -1,6 +1,8 @@
 //! What the control plane would make of clusters that are lost or drained: their conditions and
 //! taints, and when they would come.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
@@ -38,6 +40,8 @@ pub struct Struck {
     pub cluster: Cluster,
     /// The taints that it did not have before.
     pub coming: Vec<Coming>,
+    /// The taints that it has from a moment on, each time that one comes.
+    pub stages: Vec<(Timestamp, Vec<Taint>)>,
 }
 
 /// A cluster that falls silent at `now` and stays so.
@@ -162,10 +166,30 @@ fn struck(before: &Cluster, after: Cluster, now: Timestamp) -> Struck {
             .as_ref()
             .map_or(SignedDuration::ZERO, |added| added.0.duration_since(now)),
     });
+    let coming: Vec<Coming> = coming.collect();
     Struck {
-        coming: coming.collect(),
+        stages: stages(&after.spec.taints, &coming, now),
+        coming,
         cluster: after,
     }
+}
+
+/// The taints of a cluster at `now`, and each time that one comes.
+fn stages(taints: &[Taint], coming: &[Coming], now: Timestamp) -> Vec<(Timestamp, Vec<Taint>)> {
+    let moments = coming.iter().map(|it| it.after.max(SignedDuration::ZERO));
+    let moments: BTreeSet<SignedDuration> = moments.chain([SignedDuration::ZERO]).collect();
+    let is_there = |taint: &Taint, moment: SignedDuration| {
+        let mut coming = coming.iter();
+        coming
+            .find(|it| (&it.taint.key, &it.taint.effect) == (&taint.key, &taint.effect))
+            .is_none_or(|it| it.after <= moment)
+    };
+    let stage = |moment: SignedDuration| {
+        let there = taints.iter().filter(|it| is_there(it, moment)).cloned();
+        let at = now.saturating_add(moment).unwrap_or(Timestamp::MAX);
+        (at, there.collect())
+    };
+    moments.into_iter().map(stage).collect()
 }
 
 fn plus(now: Timestamp, time: std::time::Duration) -> Timestamp {

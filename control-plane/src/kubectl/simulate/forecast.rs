@@ -328,20 +328,32 @@ impl Course<'_> {
             // It follows what needs it.
             return None;
         }
-        let taints = &struck.cluster.spec.taints;
-        match judge(taints, spec, placement.as_deref(), &switches, self.now) {
-            Judgement::Stay(why) => {
-                self.stays.push(stay(why.to_string()));
-                None
+        // It leaves for the taint that is the first to make it, not before that has come.
+        let mut stays = None;
+        let mut first: Option<(Timestamp, Cause)> = None;
+        for (moment, taints) in &struck.stages {
+            match judge(taints, spec, placement.as_deref(), &switches, *moment) {
+                Judgement::Stay(why) => stays = Some(why),
+                Judgement::Leave { due, cause } => {
+                    let due = due.max(*moment);
+                    if first.as_ref().is_none_or(|(first, _)| due < *first) {
+                        first = Some((due, cause));
+                    }
+                }
             }
-            Judgement::Leave { due, cause } => Some(Leaver {
-                key: binding.key(),
-                binding,
-                cluster: target.name.clone(),
-                due: due.max(self.now),
-                cause,
-            }),
         }
+        let Some((due, cause)) = first else {
+            let why = stays.map(|why| why.to_string()).unwrap_or_default();
+            self.stays.push(stay(why));
+            return None;
+        };
+        Some(Leaver {
+            key: binding.key(),
+            binding,
+            cluster: target.name.clone(),
+            due,
+            cause,
+        })
     }
 
     /// Moves a workload; its spec afterwards.

@@ -22,6 +22,8 @@ pub struct Report<'a> {
     pub forecast: &'a Forecast,
     /// Whether failover is off in the running control plane, which the forecast takes for on.
     pub is_off: bool,
+    /// Pauses that hold and concern it, in words: nothing of it happens before they end.
+    pub paused: &'a [String],
 }
 
 impl Report<'_> {
@@ -51,6 +53,7 @@ impl Report<'_> {
             "lost": self.disaster.lost,
             "drained": self.disaster.drained,
             "failoverIsOff": self.is_off,
+            "paused": self.paused,
             "taints": coming.iter().map(|(cluster, coming)| {
                 let coming = coming.iter().map(|it| json!({
                     "taint": taints::describe(&it.taint),
@@ -111,6 +114,12 @@ impl fmt::Display for Report<'_> {
                 "Failover is OFF in the running control plane, and only drains move anything. With it on:"
             )?;
         }
+        for pause in self.paused {
+            writeln!(
+                f,
+                "For now nothing of this happens, because {pause}. After kubectl muster resume:"
+            )?;
+        }
         let forecast = self.forecast;
         for (cluster, coming) in &forecast.coming {
             for it in coming {
@@ -167,13 +176,21 @@ impl Report<'_> {
             table.row([
                 workload.to_string(),
                 from.clone(),
-                places(to),
+                if to.is_empty() {
+                    "(others have it already)".to_owned()
+                } else {
+                    places(to)
+                },
                 time(*after),
                 purge_mode.to_string(),
             ]);
         }
         write!(f, "{table}")?;
-        more(f, moves.len())
+        more(f, moves.len())?;
+        writeln!(
+            f,
+            "The targets are those that the scheduler would choose by what clusters report now. Where several have about the same room, a later report may tip the choice."
+        )
     }
 
     fn room(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

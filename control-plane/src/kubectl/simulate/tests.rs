@@ -90,6 +90,7 @@ fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> V
         disaster: &disaster,
         forecast: &forecast,
         is_off,
+        paused: &[],
     };
     assert!(!report.to_string().is_empty());
     report.json()
@@ -148,6 +149,25 @@ fn evictions_follow_each_other_at_the_rate() {
 }
 
 #[test]
+fn nothing_moves_before_the_taint_that_moves_it_has_come() {
+    let none = json!({"placement": {"spreadConstraints": [], "clusterTolerations": []}});
+    let later = json!({"placement": {"clusterTolerations": [
+        {"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7},
+    ]}});
+    // It is silent for 40 s, and then matches for 60 s.
+    for (what, more, expected) in [
+        ("it tolerates nothing", &none, 100),
+        ("it tolerates the taint for a while", &later, 107),
+    ] {
+        let fleet = fleet(vec![web("a", "m2", more)]);
+        let told = foretell(&fleet, &["m2"], &[], &["--feature-gates=Failover=true"]);
+        assert_eq!(told["moves"][0]["afterSeconds"], expected, "{what}: {told}");
+        let told = foretell(&fleet, &[], &["m2"], &[]);
+        assert_eq!(told["moves"][0]["afterSeconds"], 0, "{what}: {told}");
+    }
+}
+
+#[test]
 fn what_nothing_moves_stays_and_says_why() {
     let mut fleet = fleet(vec![web("a", "m1", &json!({}))]);
     let off = foretell(&fleet, &["m1"], &[], &["--feature-gates=Failover=false"]);
@@ -178,6 +198,51 @@ fn a_drain_moves_whatever_the_gate_says_and_at_once() {
     let fleet = fleet(vec![web("a", "m1", &json!({}))]);
     let told = foretell(&fleet, &[], &["m1"], &["--feature-gates=Failover=false"]);
     assert_eq!(told["moves"][0]["afterSeconds"], 0, "{told:#}");
+}
+
+#[test]
+fn a_forecast_says_which_pauses_hold_it_up() {
+    let record = |more: Value| -> ConfigMap { serde_json::from_value(more).unwrap() };
+    let pause = record(json!({"data": {"since": "2026-01-01T00:00:00Z", "reason": "an upgrade"}}));
+    let clusters = [cluster("m1", "1", "eu"), cluster("m2", "1", "eu")];
+    let disaster = Disaster {
+        lost: BTreeSet::from(["m2".to_owned()]),
+        drained: BTreeSet::new(),
+    };
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let told = pauses(Some(&pause), &clusters, &disaster, now);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("an upgrade"), "{told:?}");
+    assert_eq!(pauses(None, &clusters, &disaster, now), [""; 0]);
+    for (paused, expected) in [(0, 0), (1, 1)] {
+        let mut clusters = clusters.clone();
+        let annotation = muster_shared::names::annotation::PAUSED;
+        let annotations = clusters[paused].annotations_mut();
+        annotations.insert(annotation.to_owned(), r#"{"reason": "work"}"#.to_owned());
+        let told = pauses(None, &clusters, &disaster, now);
+        assert_eq!(told.len(), expected, "{told:?}");
+    }
+    let fleet = fleet(vec![web("a", "m2", &json!({}))]);
+    let settings = Settings::default();
+    let forecast = forecast(
+        &fleet,
+        &disaster,
+        &settings,
+        &core::Options::of(&settings),
+        now,
+    );
+    let report = Report {
+        disaster: &disaster,
+        forecast: &forecast,
+        is_off: false,
+        paused: &told,
+    };
+    assert!(
+        report
+            .to_string()
+            .contains("For now nothing of this happens, because ")
+    );
+    assert_eq!(report.json()["paused"].as_array().unwrap().len(), 1);
 }
 
 #[test]
