@@ -12,6 +12,8 @@ const ANNOTATIONS: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "work.karmada.io/last-applied",
 ];
+/// Domains of annotations that say something of the fleet.
+const DOMAINS: [&str; 4] = ["muster.io", "karmada.io", "kubernetes.io", "k8s.io"];
 /// Keys below which values of users stand: manifests, patches, preserved state, environment.
 const BODIES: [&str; 14] = [
     "manifests",
@@ -66,7 +68,7 @@ pub(super) fn redact(mut object: Value) -> Value {
         let annotations = metadata.get_mut("annotations");
         let annotations = annotations.and_then(Value::as_object_mut);
         for (key, value) in annotations.into_iter().flatten() {
-            if ANNOTATIONS.contains(&key.as_str()) {
+            if ANNOTATIONS.contains(&key.as_str()) || !is_of_the_fleet(key) {
                 *value = REDACTED.into();
             }
         }
@@ -82,6 +84,16 @@ pub(super) fn redact(mut object: Value) -> Value {
     }
     walk(&mut object);
     object
+}
+
+/// Whether an annotation is one of Muster, Karmada or Kubernetes. What others write there is theirs.
+fn is_of_the_fleet(annotation: &str) -> bool {
+    let domain = annotation.split_once('/').map_or("", |(domain, _)| domain);
+    let is_of = |ours: &&str| {
+        let rest = domain.strip_suffix(*ours);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    DOMAINS.iter().any(|it| is_of(&it))
 }
 
 /// The numbers and conditions of a status.
@@ -202,6 +214,8 @@ mod tests {
                 "annotations": {
                     "kubectl.kubernetes.io/last-applied-configuration": "{\"data\":\"SECRET\"}",
                     "failover.muster.io/paused": "upgrade",
+                    "note": "SECRET", "example.com/note": "SECRET", "notmuster.io/x": "SECRET",
+                    "policy.karmada.io/applied-placement": "applied",
                 },
             },
             "data": {"key": "SECRET"},
@@ -226,6 +240,7 @@ mod tests {
         assert!(!text.contains("SECRET"), "{text}");
         for kept in [
             "upgrade",
+            "applied",
             "\"clusterName\":\"m1\"",
             "Healthy",
             "\"replicas\":2",
