@@ -274,6 +274,9 @@ async fn write(
     })
 }
 
+/// Nanoseconds by which the name of an event may differ from its time.
+const A_MICROSECOND: u64 = 1_000;
+
 fn compose(component: &str, letter: Letter, now: Time) -> Event {
     // Events about cluster-scoped objects live in `default`, as client-go's recorder puts them.
     let namespace = letter
@@ -283,9 +286,11 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
         .filter(|namespace| !namespace.is_empty())
         .unwrap_or_else(|| "default".to_owned());
     let name = letter.regarding.name.clone().unwrap_or_default();
+    // Events about one object that are published at once differ by what they say.
+    let moment = now.0.as_nanosecond() + i128::from(letter.sameness() % A_MICROSECOND);
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(&name, now.0.as_nanosecond())),
+            name: Some(event_name(&name, moment)),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
@@ -331,6 +336,28 @@ fn event_name(about: &str, nanoseconds: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_events_about_one_object_have_two_names_although_they_are_published_at_once() {
+        let letter = |note: &str| Letter {
+            regarding: ObjectReference {
+                name: Some("web".to_owned()),
+                ..ObjectReference::default()
+            },
+            kind: EventType::Warning,
+            reason: "Why".to_owned(),
+            note: note.to_owned(),
+        };
+        let now = Time(jiff::Timestamp::UNIX_EPOCH);
+        let name = |note: &str| {
+            compose("c", letter(note), now.clone())
+                .metadata
+                .name
+                .unwrap()
+        };
+        assert_ne!(name("a"), name("b"));
+        assert_eq!(name("a"), name("a"));
+    }
 
     #[test]
     fn an_event_has_a_name_that_kubernetes_takes_whatever_its_object_is_called() {

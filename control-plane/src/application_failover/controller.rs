@@ -383,7 +383,7 @@ impl Controller {
             let pause = self.fleet.pauses.of(&cluster, case.now);
             let why = match (pause, pace.band()) {
                 (Some(pause), _) => Obstacle::Paused(pause.to_string()),
-                (None, Band::Stopped) => Obstacle::Stopped(pace.health()),
+                (None, Band::Stopped) => Obstacle::Stopped,
                 (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
             };
             progress.held.push((cluster, why, None));

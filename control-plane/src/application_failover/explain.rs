@@ -7,7 +7,6 @@ use muster_shared::k8s::Condition;
 
 use super::history::Move;
 use crate::eviction::plan::Nowhere;
-use crate::eviction::rate::FleetHealth;
 
 /// Type of the condition on a binding: True while the application is to leave a cluster, or will
 /// be, and has not left it.
@@ -112,8 +111,10 @@ pub enum Obstacle {
     #[error("it leaves when --resource-eviction-rate allows")]
     Rate,
     /// Too many clusters have failed: nothing is evicted.
-    #[error("{} of {} clusters have failed, beyond --unhealthy-cluster-threshold: nothing is moved", .0.failed, .0.total)]
-    Stopped(FleetHealth),
+    #[error(
+        "more clusters have failed than --unhealthy-cluster-threshold allows: nothing is moved"
+    )]
+    Stopped,
     /// Somebody paused movement.
     #[error("{0}")]
     Paused(String),
@@ -173,7 +174,7 @@ impl Turn {
                 Obstacle::Unheard(_) => "ClusterNotReady",
                 Obstacle::Returned { .. } => "ClusterReturned",
                 Obstacle::Paused(_) => "Paused",
-                Obstacle::Stopped(_) => "StoppedByThreshold",
+                Obstacle::Stopped => "StoppedByThreshold",
                 Obstacle::Rests { .. } => "MovedLately",
                 Obstacle::Rate => "WaitingForRate",
                 Obstacle::GateOff => "GracefulEvictionDisabled",

@@ -7,7 +7,6 @@ use muster_shared::k8s::{Condition, Time};
 
 use super::any_binding::AnyBinding;
 use super::judge::Stay;
-use super::rate::FleetHealth;
 
 /// Type of the condition on a binding: True while the workload is to leave a cluster and has not
 /// left it.
@@ -43,12 +42,11 @@ pub enum Turn {
         /// Taint and rule.
         cause: String,
     },
-    /// Too many clusters have failed: nothing is evicted.
+    /// Too many clusters have failed: nothing is evicted. How many there are is not told of each
+    /// workload: it changes with every cluster that fails or returns.
     Stopped {
         /// Taint and rule.
         cause: String,
-        /// Number of failed clusters, and of all.
-        health: FleetHealth,
     },
     /// Somebody paused movement.
     Paused {
@@ -177,9 +175,8 @@ impl Note {
             Turn::Queued { cause } => {
                 format!("{cluster} has {cause}: it leaves when the eviction rate allows")
             }
-            Turn::Stopped { cause, health } => format!(
-                "{cluster} has {cause}: it stays until enough clusters return, since {} of {} have failed",
-                health.failed, health.total
+            Turn::Stopped { cause } => format!(
+                "{cluster} has {cause}: it stays until enough clusters return, since more have failed than --unhealthy-cluster-threshold allows"
             ),
             Turn::Paused { cause, why } => {
                 format!("{cluster} has {cause}: it stays, because {why}")

@@ -87,10 +87,7 @@ impl Evictor {
             return Turn::Paused { cause, why };
         }
         match self.band {
-            Band::Stopped => Turn::Stopped {
-                cause,
-                health: self.health(),
-            },
+            Band::Stopped => Turn::Stopped { cause },
             Band::Primary | Band::Secondary => Turn::Queued { cause },
         }
     }

@@ -13,16 +13,10 @@ fn a_note_names_cluster_taint_and_rule() {
             "member1 has taint down:NoExecute, which is not tolerated: it leaves when the eviction rate allows",
         ),
         (
-            Turn::Stopped {
-                cause: cause(),
-                health: FleetHealth {
-                    total: 8,
-                    failed: 5,
-                },
-            },
+            Turn::Stopped { cause: cause() },
             "True",
             "StoppedByThreshold",
-            "member1 has taint down:NoExecute, which is not tolerated: it stays until enough clusters return, since 5 of 8 have failed",
+            "member1 has taint down:NoExecute, which is not tolerated: it stays until enough clusters return, since more have failed than --unhealthy-cluster-threshold allows",
         ),
         (
             Turn::Evicted {
@@ -174,10 +168,6 @@ fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
 fn pending() -> [Turn; 8] {
     let cause = || "taint x:NoExecute".to_owned();
     let why = || "full".to_owned();
-    let health = FleetHealth {
-        total: 8,
-        failed: 5,
-    };
     // From what passes by itself to what needs somebody.
     [
         Turn::Tolerated {
@@ -189,10 +179,7 @@ fn pending() -> [Turn; 8] {
             cause: cause(),
             why: why(),
         },
-        Turn::Stopped {
-            cause: cause(),
-            health,
-        },
+        Turn::Stopped { cause: cause() },
         Turn::Unfenced {
             cause: cause(),
             why: why(),

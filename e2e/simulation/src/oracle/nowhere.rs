@@ -147,12 +147,12 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
     } else {
         "its grace period is not over"
     };
-    not_replaced(scene, binding)
+    not_replaced(scene, key, binding)
         .map(|why| format!("the task that keeps the copy ended: {grace}, and {why}"))
 }
 
 /// Reason why the targets do not replace an old copy, if they do not.
-pub fn not_replaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
+pub fn not_replaced(scene: &Scene, key: &Key, binding: Binding<'_>) -> Option<String> {
     let targets = binding.clusters();
     if targets.is_empty() {
         return Some("there is no target".to_owned());
@@ -171,8 +171,17 @@ pub fn not_replaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
             return Some(format!("{target} is not ready"));
         }
         let counts = report.pointer("/status/replicas").is_some() && !scales_itself(scene, binding);
-        let ready = objects::number(report, "/status/readyReplicas")
-            .or_else(|| objects::number(report, "/status/availableReplicas"));
+        // The Work of the target says it first, and the binding as soon as it is written.
+        let work = scene.work_of(key, target);
+        let said = work.and_then(|work| objects::items(work, "/status/manifestStatuses").next());
+        if work.is_some() && said.is_none() {
+            return Some(format!("the Work of {target} reports nothing"));
+        }
+        let ready = [Some(report), said].into_iter().flatten().filter_map(|it| {
+            objects::number(it, "/status/readyReplicas")
+                .or_else(|| objects::number(it, "/status/availableReplicas"))
+        });
+        let ready = ready.max();
         if counts && ready.unwrap_or_default() < replicas {
             return Some(format!("{target} has {ready:?} ready of {replicas}"));
         }

@@ -192,7 +192,7 @@ fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         }
         let generation = objects::number(binding.0, "/metadata/generation");
         let observed = objects::number(binding.0, "/status/schedulerObservedGeneration");
-        if generation != observed || not_replaced(scene, binding).is_some() {
+        if generation != observed || not_replaced(scene, key, binding).is_some() {
             continue;
         }
         for task in binding.tasks() {

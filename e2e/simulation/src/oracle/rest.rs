@@ -21,6 +21,9 @@ const NAME: &str = "rest";
 /// Refusals of one object that a process may bring on itself in a phase at rest: it asks again,
 /// ever more rarely.
 const REFUSALS: u32 = 8;
+/// The same of a process that has just started: its pauses, the first of which is a tenth of a
+/// second, become longer than the phase after so many.
+const REFUSALS_AT_FIRST: u32 = 12;
 
 /// The oracle.
 #[derive(Debug, Default)]
@@ -81,7 +84,14 @@ impl Oracle for Rest {
                 let of = (request.actor.clone(), request.key());
                 let times = self.refused.entry(of).or_default();
                 *times += 1;
-                if *times != REFUSALS {
+                let is_fresh = scene.phase == Phase::Fresh;
+                if *times
+                    != (if is_fresh {
+                        REFUSALS_AT_FIRST
+                    } else {
+                        REFUSALS
+                    })
+                {
                     return Vec::new();
                 }
                 "is refused again and again to change"
@@ -333,7 +343,9 @@ mod tests {
     fn who_is_refused_again_and_again_is_not_at_rest() {
         for (phase, times, is_kept) in [
             (Phase::Rest, 3, true),
-            (Phase::Rest, 20, false),
+            (Phase::Rest, 8, false),
+            (Phase::Fresh, 11, true),
+            (Phase::Fresh, 12, false),
             (Phase::Calm, 20, true),
         ] {
             let mut story = Story::new(Rest::default());

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::faults::{Fault, Faults};
 use crate::history::{Actor, Api, Phase, Process, World as WorldEvent};
 use crate::network::{Line, Network, Users};
-use crate::oracle::{End, Suite};
+use crate::oracle::{End, Suite, objects};
 use crate::people::Step;
 use crate::plan::{Plan, millis};
 use crate::recorder::Recorder;
@@ -131,13 +131,23 @@ impl World {
         self.wait(until).await;
         if phases.fresh > 0 {
             self.recorder.world(WorldEvent::Phase(Phase::Fresh));
-            for process in self.processes.values() {
+            for (_, process) in self.processes.iter().filter(|(it, _)| self.is_wanted(it)) {
                 process.restart();
             }
             until += phases.fresh;
             self.wait(until).await;
         }
         self.end()
+    }
+
+    /// Whether a process has a part in the fleet. The agent of a cluster that was taken out has none
+    /// until a person starts it again, and then the fleet is another one.
+    fn is_wanted(&self, process: &Process) -> bool {
+        let Process::Agent(cluster) = process else {
+            return true;
+        };
+        let key = objects::key(&Api::Fleet, "cluster.karmada.io", "clusters", "", cluster);
+        self.recorder.object(&key).is_some()
     }
 
     async fn wait(&self, until: u64) {
