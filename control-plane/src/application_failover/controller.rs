@@ -10,6 +10,7 @@ use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
 };
 use muster_shared::api::policy::ApplicationFailoverBehavior;
+use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
-use super::explain::{Obstacle, Turn};
+use super::explain::{CONDITION, Obstacle, Turn};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
 use super::openings::{Openings, SOON};
@@ -26,6 +27,7 @@ use crate::application_failover::evict::{
     Exit, Leaver, Outcome, Switches, obstacle, purge_mode_of,
 };
 use crate::eviction::backlog;
+use crate::eviction::explain::{STRANDED, names_cluster};
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
@@ -89,6 +91,16 @@ struct Known {
     overtaken: u32,
     /// When people were told of it last.
     told_at: Option<Timestamp>,
+}
+
+/// Whether a binding says that no other cluster takes the workload of a cluster.
+fn is_stranded<B: Binding>(binding: &B, cluster: &str) -> bool {
+    let told = conditions::get(&binding.status().conditions, CONDITION);
+    told.is_some_and(|told| {
+        told.status == conditions::TRUE
+            && STRANDED.contains(&told.reason.as_str())
+            && names_cluster(&told.message, cluster)
+    })
 }
 
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each
@@ -375,17 +387,18 @@ impl Controller {
         let since = known.history.since.get(&cluster).copied();
         let rank = backlog::Rank::new(priority, since.unwrap_or(case.now));
         let stood_there = self.turns.wait(case.key, &cluster, rank);
-        if known.found_no_place() {
-            // What held it the last time is said already.
+        let pause = self.fleet.pauses.of(&cluster, case.now);
+        let why = match (pause, self.turns.pace().band()) {
+            (Some(pause), _) => Obstacle::Paused(pause.to_string()),
+            (None, Band::Stopped) => Obstacle::Stopped,
+            (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
+        };
+        // What held it the last time is said already, by this process or the one before it.
+        let is_said = known.found_no_place()
+            || (why == Obstacle::Rate && is_stranded(case.binding, &cluster));
+        if is_said {
             progress.is_said = true;
         } else if stood_there {
-            let pace = self.turns.pace();
-            let pause = self.fleet.pauses.of(&cluster, case.now);
-            let why = match (pause, pace.band()) {
-                (Some(pause), _) => Obstacle::Paused(pause.to_string()),
-                (None, Band::Stopped) => Obstacle::Stopped,
-                (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
-            };
             progress.held.push((cluster, why, None));
         } else {
             // It may be its turn at once.

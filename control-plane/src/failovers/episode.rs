@@ -155,6 +155,17 @@ impl Episode {
         self.is_loading = false;
     }
 
+    /// Its place among the failovers of its cluster. Applications may have been unhealthy for longer
+    /// than those that were moved before them.
+    pub fn position(&self) -> Timestamp {
+        let start = start_of(&self.spec);
+        let last_move = self.status.times.last_move.as_ref().map(|it| it.0);
+        match self.spec.subject {
+            Subject::Applications => last_move.unwrap_or(start),
+            _ => start,
+        }
+    }
+
     /// Whether its cause may still return, or a workload of it is still looked at.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.ended().is_none_or(|ended| now <= after(ended, QUIET))

@@ -112,9 +112,8 @@ impl Ledger {
 
     fn insert(&mut self, name: String, episode: Episode, now: Timestamp) {
         let place = place(&episode);
-        let start = start_of(&episode.spec);
         let last = self.last.get(&place).and_then(|it| self.episodes.get(it));
-        if last.is_none_or(|last| start_of(&last.spec) <= start) {
+        if last.is_none_or(|last| last.position() <= episode.position()) {
             self.last.insert(place, name.clone());
         }
         if episode.is_live(now) {

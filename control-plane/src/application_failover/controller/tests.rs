@@ -116,6 +116,57 @@ fn a_binding_concerns_us_by_its_policy_or_by_what_is_written_down() {
 }
 
 #[test]
+fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
+    for (status, reason, message, expected) in [
+        (
+            "True",
+            "NowhereToGo",
+            "has to leave m1 and stays: full",
+            true,
+        ),
+        (
+            "True",
+            "StateNotPreserved",
+            "has to leave m1 and stays: no id",
+            true,
+        ),
+        (
+            "True",
+            "NowhereToGo",
+            "has to leave m10 and stays: full",
+            false,
+        ),
+        (
+            "True",
+            "WaitingForRate",
+            "has to leave m1 and stays: rate",
+            false,
+        ),
+        (
+            "False",
+            "NowhereToGo",
+            "has to leave m1 and stays: full",
+            false,
+        ),
+    ] {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"name": "a"},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "name": "a"}},
+            "status": {"conditions": [{
+                "type": CONDITION, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .unwrap();
+        assert_eq!(
+            is_stranded(&binding, "m1"),
+            expected,
+            "{status} {reason} {message}"
+        );
+    }
+}
+
+#[test]
 fn an_application_that_tried_in_vain_is_held_and_tries_soon_once_a_cluster_opens() {
     for (attempts, expected) in [(0, false), (1, true), (9, true)] {
         let known = Known {

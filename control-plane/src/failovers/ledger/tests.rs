@@ -634,6 +634,27 @@ fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
 }
 
 #[test]
+fn an_application_that_was_unhealthy_for_longer_than_one_before_it_has_one_record() {
+    let first = healthy(failing("a", "m1", "m2", 600, 500));
+    let second = healthy(failing("b", "m1", "m2", 1_700, 5));
+    let mut ledger = new([], 0);
+    show(&mut ledger, &first, 601);
+    write(&mut ledger, 602);
+    show(&mut ledger, &second, 1_701);
+    let written = write(&mut ledger, 1_702);
+    assert_eq!(written.len(), 2);
+    let mut objects = written.clone();
+    for _ in 0..2 {
+        let mut next = new(objects.clone(), 3_000);
+        show(&mut next, &second, 3_001);
+        show(&mut next, &first, 3_001);
+        next.loaded(at(3_002));
+        assert_eq!(write(&mut next, 3_003), written, "nothing to add");
+        objects.reverse();
+    }
+}
+
+#[test]
 fn a_cluster_that_fails_soon_after_a_drain_has_a_record_of_its_own_and_so_has_the_reverse() {
     let drain = |second: i64| {
         let taint = json!([{

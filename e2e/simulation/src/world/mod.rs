@@ -140,8 +140,8 @@ impl World {
         self.end()
     }
 
-    /// Whether a process has a part in the fleet. The agent of a cluster that was taken out has none
-    /// until a person starts it again, and then the fleet is another one.
+    /// Whether a process has a part in the fleet. The agent of a cluster that was taken out has
+    /// none until a person starts it again, and then the fleet is another one.
     fn is_wanted(&self, process: &Process) -> bool {
         let Process::Agent(cluster) = process else {
             return true;
