@@ -142,7 +142,8 @@ pub(super) fn prepare<B: BindingKind>(
             };
             let interpreters = fleet.interpreters.accepting_late();
             let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
-            let kept = kept(&fleet.deleted_works, binding, works).filter(|_| !scales);
+            let kept = (!scales).then(|| kept(&fleet.deleted_works, binding, works));
+            let kept = kept.flatten();
             keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
