@@ -102,6 +102,7 @@ mod application_failover;
 mod binding;
 mod cluster;
 mod customizations;
+mod definitions;
 mod detector;
 #[cfg(test)]
 mod deviations;
@@ -141,11 +142,9 @@ pub use wiring::{run, run_over};
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|argument| argument == "crds") {
-        return print_crds();
-    }
     let first = arguments.get(1).and_then(|argument| argument.to_str());
     match first {
+        Some(definitions::COMMAND) => return definitions::execute(arguments),
         Some(fleet_api::COMMAND) => return fleet_api::execute(arguments),
         Some(fleet_api::prune::COMMAND) => return fleet_api::prune::execute(arguments),
         _ => {}
@@ -165,21 +164,6 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Prints the definitions of our kinds, ready for `kubectl apply -f -`.
-fn print_crds() -> ExitCode {
-    let mut all = String::new();
-    for crd in muster_shared::api::crds() {
-        match serde_saphyr::to_string(&crd) {
-            Ok(text) => all.extend(["---\n", text.trim_end(), "\n"]),
-            Err(error) => return refuse(&error),
-        }
-    }
-    match telemetry::print(&all) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(&error),
-    }
-}
-
 fn refuse(error: &impl std::fmt::Display) -> ExitCode {
     eprintln!("{COMPONENT}: {error}");
     ExitCode::FAILURE
@@ -189,9 +173,7 @@ fn command() -> clap::Command {
     clap::Command::new(COMPONENT)
         .version(env!("CARGO_PKG_VERSION"))
         .about("Cluster failover for fleets of Kubernetes clusters: the control plane")
-        .subcommand(
-            clap::Command::new("crds").about("Print the custom resource definitions as YAML"),
-        )
+        .subcommand(clap::Command::new(definitions::COMMAND).about(definitions::ABOUT))
         .subcommand(clap::Command::new(fleet_api::COMMAND).about(fleet_api::ABOUT))
         .subcommand(clap::Command::new(fleet_api::prune::COMMAND).about(fleet_api::prune::ABOUT))
 }

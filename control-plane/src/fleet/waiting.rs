@@ -34,7 +34,7 @@ pub(super) fn words(missing: &[(&'static str, Option<Refused>)]) -> String {
             Cause::NoRight => format!("no right to list and watch {kinds}: {first}"),
             Cause::Unserved => format!(
                 "the fleet API does not serve {kinds}: its definitions are missing, or this is another API. \
-                 `muster-control-plane crds | kubectl apply --server-side -f -` installs them"
+                 `kubectl muster check` says which to apply; not all of them beside Karmada's"
             ),
             Cause::Other => format!("cannot list and watch {kinds}: {first}"),
         }

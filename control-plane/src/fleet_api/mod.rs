@@ -55,6 +55,10 @@ const CERTIFICATES: &str = "certificates";
 const FLEET: &str = "fleet API";
 /// Longest pause between two passes over the Secrets.
 const LOOK: StdDuration = StdDuration::from_mins(1);
+/// The same while the load balancer has given no address yet, for which somebody waits.
+const LOOK_FOR_ADDRESS: StdDuration = StdDuration::from_secs(5);
+/// Certificates that live shorter may end before kube-controller-manager reads the next ones.
+const SHORTEST_LIFE: StdDuration = StdDuration::from_mins(15);
 /// Pause after a pass that left something to do.
 const RETRY: StdDuration = StdDuration::from_secs(2);
 /// Interval at which the objects of the fleet API are applied again, should somebody have changed
@@ -250,7 +254,14 @@ pub async fn run(
         health,
         applied: None,
         said: String::new(),
+        waits: false,
     };
+    if *program.settings.certificate_lifetime < SHORTEST_LIFE {
+        tracing::warn!(
+            certificate_lifetime = %program.settings.certificate_lifetime,
+            "kube-controller-manager reads its certificate again every five minutes only: with less than 15m it may lose its rights in between"
+        );
+    }
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = program.keep() => {}
@@ -274,6 +285,8 @@ struct Program {
     applied: Option<Applied>,
     /// The trouble that was logged last, so that it is not logged at each pass.
     said: String,
+    /// Whether the load balancer has no address yet.
+    waits: bool,
 }
 
 impl Program {
@@ -285,7 +298,11 @@ impl Program {
             if !text.is_empty() && text != self.said {
                 tracing::warn!(problem = text, "the fleet API is not as it should be");
             }
-            let pause = if text.is_empty() { look } else { RETRY };
+            let pause = match (text.is_empty(), self.waits) {
+                (true, false) => look,
+                (true, true) => look.min(LOOK_FOR_ADDRESS),
+                (false, _) => RETRY,
+            };
             self.said = text;
             tokio::time::sleep(jittered(pause)).await;
         }
@@ -304,9 +321,13 @@ impl Program {
         self.health.ready(CERTIFICATES, state.clone());
         let outcome = outcome?;
         say(&outcome);
+        self.waits = outcome.waits.is_some();
         let prepared = self.prepare(&outcome).await;
         let words = prepared.as_ref().err().map(ToString::to_string);
         self.health.ready(FLEET, words.map_or(Ok(()), Err));
+        if state.is_ok() {
+            self.health.note(CERTIFICATES, outcome.waits.clone());
+        }
         prepared?;
         state.map_err(anyhow::Error::msg)
     }

@@ -58,6 +58,8 @@ pub(super) struct Outcome {
     pub visitor: String,
     /// Authorities by which clients know the fleet API (PEM).
     pub trusted: String,
+    /// That the load balancer has no address yet, in words: what was made names the Service.
+    pub waits: Option<String>,
     /// Secrets that were written, with the reason.
     pub written: Vec<(String, &'static str)>,
     /// Secrets that are not as they should be. The others are.
@@ -82,7 +84,7 @@ impl Keeper {
     /// # Errors
     /// When an authority cannot be used, without which nothing else can be judged.
     pub(super) async fn pass(&self, now: Timestamp) -> Result<Outcome, Error> {
-        let site = self.located().await?;
+        let (site, waits) = self.located().await?;
         let mut leaves = site.leaves();
         let mut found = BTreeMap::new();
         for leaf in &leaves {
@@ -139,18 +141,21 @@ impl Keeper {
             site,
             visitor,
             trusted,
+            waits,
             written,
             problems,
         })
     }
 
-    /// Returns the site with the names and the address that the Service got from its load balancer.
-    async fn located(&self) -> Result<Site, Error> {
+    /// Returns the site with the names and the address that the Service got from its load balancer,
+    /// and what to say while it has none.
+    async fn located(&self) -> Result<(Site, Option<String>), Error> {
         let mut site = self.site.clone();
         let name = site.name("api");
         let services: Api<Service> = Api::namespaced(self.host.clone(), &site.namespace);
         let service = services.get_opt(&name).await;
         let service = service.map_err(ApiError::of("read", &format!("Service {name}")))?;
+        let waits = service.as_ref().and_then(|it| no_address(it, &site));
         let status = service.and_then(|it| it.status?.load_balancer?.ingress);
         for ingress in status.into_iter().flatten() {
             for name in [ingress.hostname, ingress.ip].into_iter().flatten() {
@@ -165,7 +170,7 @@ impl Keeper {
                 site.names.push(name);
             }
         }
-        Ok(site)
+        Ok((site, waits))
     }
 
     async fn authority(
@@ -389,6 +394,55 @@ fn forward(document: &mut Value, user: &str) {
     for (list, entry) in [("clusters", cluster), ("contexts", context)] {
         if let Some(list) = document[list].as_array_mut() {
             list.push(entry);
+        }
+    }
+}
+
+/// What there is to say of a Service that its load balancer has given no address to, if clients are
+/// to find the fleet API by that.
+fn no_address(service: &Service, site: &Site) -> Option<String> {
+    let kind = service.spec.as_ref()?.type_.as_deref();
+    let status = service.status.as_ref();
+    let ingress = status.and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
+    let has_one = ingress.is_some_and(|it| !it.is_empty());
+    (kind == Some("LoadBalancer") && !has_one && site.address.is_empty()).then(|| {
+        format!(
+            "Service {} has no address from a load balancer yet: until it has, kubeconfigs and helm commands name {}, which is known in this cluster alone. Where there is no load balancer, set fleetApi.address or another fleetApi.service.type",
+            site.name("api"),
+            site.outside()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::site;
+    use super::*;
+
+    #[test]
+    fn a_load_balancer_without_an_address_is_told_where_clients_depend_on_it() {
+        let given = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}});
+        for (kind, address, status, is_told) in [
+            ("LoadBalancer", "", json!({}), true),
+            (
+                "LoadBalancer",
+                "",
+                json!({"loadBalancer": {"ingress": []}}),
+                true,
+            ),
+            ("LoadBalancer", "", given, false),
+            ("LoadBalancer", "https://fleet.example", json!({}), false),
+            ("ClusterIP", "", json!({}), false),
+        ] {
+            let service = json!({"spec": {"type": kind}, "status": status});
+            let service: Service = serde_json::from_value(service).unwrap();
+            let site = Site {
+                address: address.to_owned(),
+                ..site()
+            };
+            let told = no_address(&service, &site);
+            assert_eq!(told.is_some(), is_told, "{kind} {address} {status}");
+            assert!(told.is_none_or(|told| told.contains("muster-fleet-api.muster-system.svc")));
         }
     }
 }

@@ -16,6 +16,7 @@ use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
+use muster_shared::names::condition::READY;
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
 use muster_shared::settings::Duration;
 
@@ -107,8 +108,21 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
             "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
         );
     }
+    if let Some(server) = &options.server {
+        let address = server.parse::<http::Uri>();
+        ensure!(
+            address.is_ok_and(|it| it.scheme_str() == Some("https") && it.host().is_some()),
+            "--server is {server:?}: the address of the fleet API is meant, such as https://fleet.example:6443"
+        );
+    }
     if let Some(name) = cluster {
         refuse_a_rival(&fleet, name).await?;
+        if let Some(warning) = taken(&fleet, name).await {
+            eprintln!("warning: {warning}");
+        }
+    }
+    if options.ttl.is_zero() {
+        eprintln!("warning: the token is good for ever: kubectl muster token delete ends it");
     }
     let now = calendar();
     let groups = match cluster {
@@ -179,7 +193,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
 fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(
-        "helm upgrade --install muster-agent {chart} --namespace muster-system --create-namespace \\\n  \
+        "helm upgrade --install muster-agent {chart} --namespace muster-system --create-namespace --reset-then-reuse-values \\\n  \
          --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={} \\\n  --set \"fleet.caHash={{{}}}\"\n",
         server.trim_end_matches('/'),
         STANDARD.encode(&info.authority),
@@ -201,6 +215,19 @@ async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Warns where a cluster of this name is in the fleet: whoever comes with the token is taken for its
+/// agent, or refused as another cluster.
+async fn taken(fleet: &Client, name: &str) -> Option<String> {
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    // Whether the token can be made is told by what follows.
+    let cluster = clusters.get_opt(name).await.ok().flatten()?;
+    let ready = cluster.condition(READY).map(|it| it.status.clone());
+    let ready = ready.unwrap_or_else(|| "Unknown".to_owned());
+    Some(format!(
+        "the fleet has a cluster {name:?} already (Ready={ready}). The token is for its own agent; another cluster that comes with it is refused, and needs another name"
+    ))
 }
 
 /// When a token ends that is made now.

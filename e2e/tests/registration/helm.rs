@@ -30,6 +30,11 @@ async fn a_member_joins_by_the_values_of_the_printed_helm_command() {
     let values = values(&command);
     assert_eq!(values["clusterName"], "m1");
     assert_eq!(values["fleet.server"], bench.test_bed.server.url());
+    // A second run keeps what somebody set meanwhile, such as the agent's rights.
+    assert!(command.contains(" --reset-then-reuse-values "), "{command}");
+    let nowhere = [&words[..], &["--server", "fleet.example"]].concat();
+    let refused = bench.at_fleet(&nowhere).await.unwrap_err().to_string();
+    assert!(refused.contains("https://fleet.example:6443"), "{refused}");
     let elsewhere = [&words[..], &["--server", "https://10.0.0.1:6443/"]].concat();
     let again = bench.at_fleet(&elsewhere).await.unwrap();
     assert!(

@@ -199,8 +199,8 @@ pub fn is_conflict(error: &kube::Error) -> bool {
 
 /// What an API says that does not serve the kind that it was asked for; its own words are "404 page
 /// not found".
-const UNSERVED: &str = "this API does not serve that kind (404): is it the right kubeconfig, and are the definitions installed \
-    (`muster-control-plane crds | kubectl apply --server-side -f -`)?";
+const UNSERVED: &str = "this API does not serve that kind (404): is it the right kubeconfig? `kubectl muster check` says which definitions are missing, \
+    and which of them to apply";
 
 /// Returns whether the API does not serve the path at all. For kinds that it serves, a 404 has a
 /// status object.

@@ -93,7 +93,8 @@ fn definitions(facts: &Facts) -> Vec<Verdict> {
     let clusters = facts.definitions.get("clusters.cluster.karmada.io");
     let install = if matches!(clusters, Some(Err(it)) if it.is_absent()) {
         "If this is Karmada's API, keep its definitions: the fields that they lack have no effect there. Do NOT apply all of\n\
-         Muster's, whose Clusters would stand beside Karmada's; failovers.failover.muster.io is the only one to apply (MIGRATE.md).\n\
+         Muster's, whose Clusters would stand beside Karmada's. The only one to apply there (MIGRATE.md):\n\
+         muster-control-plane crds failovers.failover.muster.io | kubectl apply --server-side -f -\n\
          If it is an API of Muster's: muster-control-plane crds | kubectl apply --server-side -f -"
     } else {
         "Install them: charts/control-plane applies them to a bundled fleet API by itself; to another one with\n\
