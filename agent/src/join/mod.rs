@@ -68,7 +68,10 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let joining = async {
-        stand_by(&leadership, &telling.health).await;
+        tokio::select! {
+            () = stand_by(&leadership, &telling.health) => {}
+            refused = refusal(&registration) => return Err(refused),
+        }
         let name = &registration.settings.cluster_name;
         let news = Arc::new(Notify::new());
         let wake = Arc::clone(&news);
@@ -118,6 +121,21 @@ async fn stand_by(leadership: &Leadership, health: &Health) {
     }
     for part in PARTS {
         health.ready(part, Err("starting".to_owned()));
+    }
+}
+
+/// Waits until it is known that the member is refused for good, if it is.
+async fn refusal(registration: &Registration) -> Error {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        match registration.challenge().await {
+            Ok(()) => return std::future::pending().await,
+            Err(error) if error.is_final() => return error,
+            // What keeps it from being known is told by what follows, once it leads.
+            Err(_) => {}
+        }
+        tokio::time::sleep(jittered(pause)).await;
+        pause = (pause * 2).min(longest);
     }
 }
 

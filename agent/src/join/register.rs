@@ -36,6 +36,16 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// Refuses what [`register`](Self::register) would refuse for good, before this agent leads: the
+    /// agent of another cluster must not stand by behind that of the cluster whose name it was given,
+    /// as if it were a replica.
+    pub async fn challenge(&self) -> Result<(), Error> {
+        let id = identity(&self.member).await?;
+        self.refuse_the_fleet_itself(&id).await?;
+        let api: Api<Cluster> = Api::all(self.fleet.clone());
+        refuse_a_taken_name(&api, &self.settings.cluster_name, &id).await
+    }
+
     /// Registers the member, or takes its registration over after a restart. `recognised` is called
     /// as soon as the fleet is seen to have a Cluster of this name and id, even if a later step
     /// fails.

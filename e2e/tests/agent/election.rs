@@ -1,7 +1,10 @@
 //! Several agents of one member: one of them acts, with no more rights than Karmada gives to
 //! agents.
 
-use muster_shared::k8s::{Api, Lease};
+use kube::api::PostParams;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Api, Lease, Namespace};
+use serde_json::json;
 
 use crate::bench::{Agent, Bench, MEMBER, until};
 use crate::meter::Meter;
@@ -77,4 +80,40 @@ async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     renewed(&signs, MEMBER, 1).await;
+}
+
+#[tokio::test]
+async fn the_agent_of_another_cluster_does_not_stand_by_behind_the_one_whose_name_it_has() {
+    let bench = Bench::start().await;
+    crate::survival::grant_karmadactl_role(&bench).await;
+    let params = PostParams::default();
+    let cluster =
+        json!({"metadata": {"name": MEMBER}, "spec": {"syncMode": "Pull", "id": "another"}});
+    let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+    bench.clusters().create(&params, &cluster).await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    let namespace = json!({"metadata": {"name": "karmada-system"}});
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+    // It may be there.
+    namespaces.create(&params, &namespace).await.ok();
+    let now = muster_shared::clock::calendar();
+    let now = format!("{now:.6}");
+    let lease = json!({
+        "metadata": {"name": ELECTION},
+        "spec": {
+            "holderIdentity": "another", "leaseDurationSeconds": 3_600,
+            "acquireTime": now, "renewTime": now, "leaseTransitions": 0,
+        },
+    });
+    let lease: Lease = serde_json::from_value(lease).unwrap();
+    let election = leases(&bench, "karmada-system");
+    election.create(&params, &lease).await.unwrap();
+    let refused = elected(&bench).ended().await.unwrap_err();
+    let words = format!("{refused:#}");
+    assert!(
+        words.contains("belongs to a cluster with id \"another\""),
+        "{words}"
+    );
+    let lease = election.get(ELECTION).await.unwrap();
+    assert_eq!(holder(&lease), "another");
 }
