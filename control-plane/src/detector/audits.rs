@@ -11,7 +11,7 @@ use muster_shared::api::policy::ResourceSelector;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Doubt, Presence};
+use muster_shared::watch::{Change, Doubt, Presence};
 use tokio::time::Instant;
 
 use super::audit::{self, Facts, Finding};
@@ -83,6 +83,21 @@ impl Audits {
         (state.told.iter().cloned().collect(), state.is_complete)
     }
 
+    /// Has a policy looked through once more, because something that it names may have gone.
+    pub(super) fn again(&self, key: PolicyKey) {
+        if self.lock().contains_key(&key) {
+            self.queue.add_after(key, GRACE);
+        }
+    }
+
+    /// The same with all policies.
+    fn all_again(&self) {
+        let keys: Vec<PolicyKey> = self.lock().keys().cloned().collect();
+        for key in keys {
+            self.queue.add_after(key, GRACE);
+        }
+    }
+
     /// Forgets a policy that is gone.
     pub(super) fn forget(&self, key: &PolicyKey) {
         self.lock().remove(key);
@@ -97,6 +112,14 @@ impl Audits {
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     let work = Arc::clone(detector);
     let queue = detector.audits.queue.clone();
+    let to = Arc::downgrade(detector);
+    detector.fleet.clusters.on_change(move |change| {
+        if let Change::Deleted { .. } = change
+            && let Some(detector) = to.upgrade()
+        {
+            detector.audits.all_again();
+        }
+    });
     detector
         .fleet
         .work(tasks, "policy audits", queue, 1, move |_, key| {

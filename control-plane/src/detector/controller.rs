@@ -203,6 +203,12 @@ fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Infor
         };
         to.memory().bound.change(old, new);
         to.reports.change(old, new);
+        // What a policy has no more may be all that it had.
+        let claim = |binding: Option<&B>| binding.and_then(|it| Claim::on(it.meta()));
+        let (was, is) = (claim(old), claim(new));
+        if let Some(was) = was.filter(|was| Some(was) != is.as_ref()) {
+            to.audits.again(was.policy);
+        }
         let key = || TemplateKey::of(&change.object().spec().resource);
         match (old, new) {
             (Some(_), None) => {

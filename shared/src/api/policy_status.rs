@@ -48,8 +48,8 @@ pub struct PropagationStatus {
     ///   tells), and where a resource has to leave a cluster and cannot, since it is placed.
     /// - `Effective`: each part of the policy has an effect. False if a selector finds nothing, a
     ///   cluster that it names does not exist, or a feature gate is off; the message names the
-    ///   fields. It is judged half a minute after the policy has changed, and once a minute while
-    ///   it is False.
+    ///   fields. It is judged half a minute after the policy, what it has, or the clusters of the
+    ///   fleet have changed, and once a minute while it is False.
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
