@@ -34,6 +34,7 @@ use crate::fleet::completion::has_completed;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::TemplateEvent;
 use crate::fleet::works::CachedWork;
 use crate::fleet::works::{binding_of, owner_id};
 
@@ -88,6 +89,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         };
         if let Some(key) = binding_of(change.object()).filter(|_| !tells_nothing_new) {
             reports.add_after(key, GATHERING);
+        }
+    });
+    let marked = queue.clone();
+    fleet.templates.on_change(move |news| {
+        // A claim on a template, or its end, is a new generation of many kinds, which the status
+        // has to have observed. Other changes are changes of the binding as well.
+        if news.event == TemplateEvent::Marked {
+            marked.add_after(BindingKey::for_template(&news.key), GATHERING);
         }
     });
     follow_silence(fleet, &queue);

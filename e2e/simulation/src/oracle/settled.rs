@@ -4,6 +4,7 @@
 //! is what its Work, its binding and the template report.
 
 use jiff::SignedDuration;
+use muster_shared::quantity::Quantity;
 use serde_json::Value;
 
 use super::objects::{self, Binding, WORK};
@@ -194,14 +195,25 @@ fn reported(
 /// Whether a value has what another asks for: all its fields, and its items in their order.
 fn holds(value: &Value, asked: &Value) -> bool {
     match (value, asked) {
-        (Value::Object(value), Value::Object(asked)) => asked
-            .iter()
-            .all(|(name, asked)| value.get(name).is_some_and(|value| holds(value, asked))),
+        (Value::Object(value), Value::Object(asked)) => asked.iter().all(|(name, asked)| {
+            let is_amount = ["requests", "limits"].contains(&name.as_str());
+            value.get(name).is_some_and(|value| {
+                holds(value, asked) || (is_amount && are_as_much(value, asked))
+            })
+        }),
         (Value::Array(value), Value::Array(asked)) => {
             value.len() == asked.len() && value.iter().zip(asked).all(|(v, a)| holds(v, a))
         }
         _ => value == asked,
     }
+}
+
+/// Whether the amounts of resources are those that are asked for, however they are written.
+fn are_as_much(value: &Value, asked: &Value) -> bool {
+    let amount = |it: &Value| it.as_str()?.parse::<Quantity>().ok();
+    let asked = asked.as_object().into_iter().flatten();
+    let mut asked = asked.map(|(name, asked)| (value.get(name).and_then(amount), amount(asked)));
+    asked.all(|(value, asked)| value.is_some() && value == asked)
 }
 
 #[cfg(test)]
@@ -261,6 +273,21 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_the_same_however_they_are_written() {
+        for (value, asked, expected) in [
+            ("1k", "1000", true),
+            ("1", "1000m", true),
+            ("2", "1", false),
+            ("x", "x", true),
+        ] {
+            let of = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+            assert_eq!(holds(&of(value), &of(asked)), expected, "{value} {asked}");
+            let image = |name: &str| json!({"image": name});
+            assert_eq!(holds(&image(value), &image(asked)), value == asked);
         }
     }
 
