@@ -243,13 +243,16 @@ pub fn binding(clusters: &[&str]) -> Value {
     })
 }
 
-/// The Work with Deployment `web`.
+/// The Work with Deployment `web`, of which its member has reported something.
 pub fn work() -> Value {
-    json!({"spec": {"workload": {"manifests": [{
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "default", "name": "web"},
-        "spec": {"replicas": 2},
-    }]}}})
+    json!({
+        "spec": {"workload": {"manifests": [{
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "default", "name": "web"},
+            "spec": {"replicas": 2},
+        }]}},
+        "status": {"manifestStatuses": [{}]},
+    })
 }
 
 /// Deployment `web` in a member, with so many ready replicas.
