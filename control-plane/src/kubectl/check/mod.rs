@@ -28,6 +28,7 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use self::fleet_api::OWN;
+pub(super) use self::policies::evicting;
 
 /// Pause between two runs while `--wait` lasts.
 const AGAIN: StdDuration = StdDuration::from_secs(2);
