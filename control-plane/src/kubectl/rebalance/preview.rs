@@ -27,9 +27,9 @@ pub(super) struct Preview {
     pub stay: Vec<Line>,
     /// Workloads that cannot be placed anew, with the reason.
     pub refused: Vec<Line>,
-    /// Reason why nothing would be moved now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
+    /// Reasons why nothing would be moved now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
 }
 
 /// One workload.
@@ -163,6 +163,12 @@ impl fmt::Display for Line {
 }
 
 impl Preview {
+    /// Clusters that workloads are moved out of.
+    pub fn left(&self) -> impl Iterator<Item = &str> {
+        let shares = self.moves.iter().flat_map(|it| &it.from);
+        shares.map(|it| it.cluster.as_str())
+    }
+
     /// The preview as text. Of those that stay the reasons are told if they were asked for by name.
     pub fn table(&self, is_named: bool) -> String {
         let mut text = String::new();
@@ -195,8 +201,8 @@ impl Preview {
         if text.is_empty() {
             text.push_str("There is no workload\n");
         }
-        if let Some(warning) = &self.warning {
-            let _ = writeln!(text, "Warning: {warning}");
+        for reason in &self.nothing_moves {
+            let _ = writeln!(text, "Warning: nothing moves now: {reason}");
         }
         text
     }
