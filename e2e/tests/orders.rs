@@ -373,8 +373,9 @@ async fn while_nobody_leads_each_order_and_each_look_says_so() {
     heartbeats::run(setting, async |fleet| {
         place(fleet, 1, 2)?;
         fleet.control_plane.kill().await;
-        heartbeats::until(fleet, "its lease runs out", |_| Ok(())).await?;
-        tokio::time::sleep(Duration::from_secs(16)).await;
+        // Beyond its lease.
+        let time = Duration::from_secs(7);
+        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
         for words in [
             &["drain", "member1", "--wait", "--timeout=1s"][..],
             &["pause", "--reason=nobody is there"],

@@ -1,6 +1,7 @@
 //! A cluster and a workload as a line. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
@@ -35,7 +36,7 @@ pub(super) struct ClusterRow {
     /// Last renewal of its lease, by the clock of the member.
     last_heard: Option<Timestamp>,
     taints: Vec<String>,
-    /// Whether movement out of it is paused by itself.
+    /// Whether movement out of it is paused, by itself or with the fleet.
     paused: bool,
     ready_nodes: Option<i32>,
     nodes: Option<i32>,
@@ -49,12 +50,14 @@ pub(super) struct ClusterRow {
 }
 
 impl ClusterRow {
-    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so. `is_paused`:
+    /// all movement is paused.
     pub fn of(
         cluster: &Cluster,
         lease: Option<&Lease>,
-        is_unheard: bool,
+        (is_unheard, is_paused): (bool, bool),
         counts: Option<&BTreeMap<String, usize>>,
+        now: Timestamp,
     ) -> Self {
         let name = cluster.name_any();
         let ready = cluster.condition(condition::READY);
@@ -85,7 +88,7 @@ impl ClusterRow {
                 .iter()
                 .map(|it| format!("{}:{}", it.key, it.effect))
                 .collect(),
-            paused: Pause::of_cluster(cluster).is_some(),
+            paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
             workloads: counts.map(|it| it.get(&name).copied().unwrap_or(0)),
@@ -113,7 +116,13 @@ pub(super) fn counts(bindings: &[AnyBinding]) -> BTreeMap<String, usize> {
     counts
 }
 
-pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> String {
+/// The table, with the pause of the fleet, and what its marks mean.
+pub(super) fn clusters(
+    rows: &[ClusterRow],
+    pause: Option<&Pause>,
+    wide: bool,
+    now: Timestamp,
+) -> String {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut table = Table::new([
         "NAME",
@@ -146,7 +155,12 @@ pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> Strin
             row.ready.clone()
         };
         let nodes = row.ready_nodes.zip(row.nodes);
-        let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}")));
+        let mark = if row.ready == conditions::TRUE {
+            ""
+        } else {
+            "?"
+        };
+        let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}")));
         let workloads = or_none(row.workloads.map(|it| it.to_string()));
         let taints = if row.taints.is_empty() {
             "-".to_owned()
@@ -175,11 +189,21 @@ pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> Strin
             table.row([name, ready, reason, since, heard, nodes, workloads, taints]);
         }
     }
-    if wide {
+    let mut text = if wide {
         more.to_string()
     } else {
         table.to_string()
+    };
+    if let Some(pause) = pause {
+        let _ = write!(text, "\nPAUSED: {pause}\n");
     }
+    if rows
+        .iter()
+        .any(|it| it.ready != conditions::TRUE && it.nodes.is_some())
+    {
+        text.push_str("\n?: as the cluster reported last, which is not ready now.\n");
+    }
+    text
 }
 
 /// A workload.
@@ -411,13 +435,16 @@ mod tests {
             serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
                 .unwrap();
         let counts = counts(&[binding(&json!([]), None)]);
-        let rows = [ClusterRow::of(&cluster, Some(&lease), false, Some(&counts))];
+        let now: Timestamp = NOW.parse().unwrap();
+        let row = ClusterRow::of(&cluster, Some(&lease), (false, false), Some(&counts), now);
+        let rows = [row];
         assert_eq!(
-            clusters(&rows, false, NOW.parse().unwrap()),
+            clusters(&rows, None, false, now),
             "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   TAINTS\n\
-             m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3     1           a:NoExecute\n"
+             m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3?    1           a:NoExecute\n\n\
+             ?: as the cluster reported last, which is not ready now.\n"
         );
-        let wide = clusters(&rows, true, NOW.parse().unwrap());
+        let wide = clusters(&rows, None, true, now);
         assert!(
             wide.contains("Pull   -        v1.36.0      -       a:NoExecute"),
             "{wide}"
@@ -435,8 +462,45 @@ mod tests {
             (true, ("Unknown", "SilentAndNotJudged", false)),
             (false, ("True", "ClusterReady", true)),
         ] {
-            let row = ClusterRow::of(&cluster, None, is_unheard, None);
+            let now = NOW.parse().unwrap();
+            let row = ClusterRow::of(&cluster, None, (is_unheard, false), None, now);
             assert_eq!((&*row.ready, &*row.reason, row.since.is_some()), expected);
         }
+    }
+
+    #[test]
+    fn a_pause_of_the_fleet_marks_each_cluster_and_one_that_is_over_marks_none() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let row = |pause: &str, is_paused| {
+            let cluster: Cluster = serde_json::from_value(json!({
+                "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause}},
+                "spec": {"syncMode": "Pull"},
+                "status": {"conditions": condition("Ready", "True", "ClusterReady")},
+            }))
+            .unwrap();
+            ClusterRow::of(&cluster, None, (false, is_paused), None, now)
+        };
+        let over = r#"{"until": "2026-01-01T00:09:00Z"}"#;
+        for (pause, is_paused, expected) in [
+            ("disks", false, true),
+            (over, false, false),
+            (over, true, true),
+        ] {
+            assert_eq!(
+                row(pause, is_paused).paused,
+                expected,
+                "{pause} {is_paused}"
+            );
+        }
+        let pause = Pause {
+            by: "ann".to_owned(),
+            ..Pause::default()
+        };
+        let text = clusters(&[row(over, true)], Some(&pause), false, now);
+        assert!(text.contains("m1     True,Paused"), "{text}");
+        assert!(
+            text.ends_with("\nPAUSED: all movement is paused by ann until somebody resumes it\n"),
+            "{text}"
+        );
     }
 }

@@ -71,7 +71,10 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         } else {
             ""
         };
-        muster_shared::telemetry::print(&format!("{clear}{}", reply.text))?;
+        if !muster_shared::telemetry::is_read(&format!("{clear}{}", reply.text))? {
+            let (text, code) = (String::new(), reply.code);
+            return Ok(Reply { text, code });
+        }
         tokio::time::sleep(PAUSE).await;
     }
 }
