@@ -25,10 +25,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What was read. What could not be read is no reason.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Standing {
-    /// Lease of the control plane's leader; `None` if it could not be read.
-    lease: Option<Option<Lease>>,
+    /// Lease of the control plane's leader.
+    lease: Result<Option<Lease>, String>,
     /// Record of a pause of the fleet.
     record: Option<ConfigMap>,
 }
@@ -44,6 +44,15 @@ pub(super) struct Standstill {
     pub is_whole: bool,
 }
 
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            lease: Err("it was not read".to_owned()),
+            record: None,
+        }
+    }
+}
+
 impl Standing {
     /// Reads the lease of the leader, and the pause of the fleet.
     pub async fn read(client: &Client) -> Self {
@@ -54,7 +63,7 @@ impl Standing {
             return Self::default();
         };
         Self {
-            lease: lease.ok(),
+            lease,
             record: record.ok().flatten(),
         }
     }
@@ -82,9 +91,8 @@ impl Standing {
 
     /// The reason that nobody leads.
     pub fn nobody_leads(&self, now: Timestamp) -> Option<String> {
-        let lease = Ok(self.lease.clone()?);
-        let leader = Leader::of(&lease, now);
-        if leader.acts {
+        let leader = Leader::of(&self.lease, now);
+        if leader.acts || leader.is_unread {
             return None;
         }
         let last = match (leader.holder, leader.renewed) {
@@ -144,24 +152,24 @@ mod tests {
         .unwrap()
     }
 
-    fn lease(renewed: &str) -> Option<Option<Lease>> {
+    fn lease(renewed: &str) -> Option<Lease> {
         let spec = json!({
             "holderIdentity": "cp-0", "leaseDurationSeconds": 15, "renewTime": renewed,
         });
-        Some(Some(serde_json::from_value(json!({"spec": spec})).unwrap()))
+        serde_json::from_value(json!({"spec": spec})).unwrap()
     }
 
     #[test]
     fn a_dead_leader_and_each_pause_are_reasons_with_what_ends_them() {
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
         let record = |data: Value| Some(serde_json::from_value(json!({"data": data})).unwrap());
-        let awake = lease("2026-01-01T00:09:58.000000Z");
+        let awake = Ok(lease("2026-01-01T00:09:58.000000Z"));
         let of_one = "movement out of m1 is paused until somebody resumes it: disks; kubectl muster resume m1 ends that";
         for (what, lease, record, own, expected, is_whole) in [
             ("all is well", awake.clone(), None, ["", ""], vec![], false),
             (
                 "the lease cannot be read",
-                None,
+                Err("no".to_owned()),
                 None,
                 ["", ""],
                 vec![],
@@ -169,7 +177,7 @@ mod tests {
             ),
             (
                 "the leader died",
-                lease("2026-01-01T00:03:00.000000Z"),
+                Ok(lease("2026-01-01T00:03:00.000000Z")),
                 None,
                 ["", ""],
                 vec![
@@ -179,7 +187,7 @@ mod tests {
             ),
             (
                 "none has led",
-                Some(None),
+                Ok(None),
                 None,
                 ["", ""],
                 vec!["nobody leads: orders are carried out when a control plane does"],

@@ -101,7 +101,8 @@ pub(super) async fn follow(
         };
         let line = progress.line(is_terminal);
         let is_read = shown.show(&line, &progress.nothing_moves, end.is_some());
-        if let Some(end) = end.or((!is_read).then_some(End::Interrupted)) {
+        let gone = (!is_read).then_some(End::Interrupted);
+        if let Some(end) = end.or(gone) {
             return Ok((progress, end));
         }
         let patience = async {

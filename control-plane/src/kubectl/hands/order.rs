@@ -158,9 +158,11 @@ pub(super) async fn give(
     for name in &names {
         let last = |cluster: &Cluster| Ok(order.last(cluster, &held, calendar()));
         let changed = change(client, name, last).await;
-        let what = match changed.with_context(|| half(&told))? {
-            true => order.done,
-            false => order.already,
+        let is_changed = changed.with_context(|| half(&told))?;
+        let what = if is_changed {
+            order.done
+        } else {
+            order.already
         };
         let _ = writeln!(told, "Cluster {name} {what}");
     }

@@ -115,8 +115,10 @@ pub(super) async fn carry_out(
         End::TimedOut => Some(TIMED_OUT),
         End::Interrupted => Some(INTERRUPTED),
     };
-    let reasons = progress.nothing_moves.iter();
-    let reasons: String = reasons.map(|it| format!("Nothing moves: {it}\n")).collect();
+    let mut reasons = String::new();
+    for reason in &progress.nothing_moves {
+        let _ = writeln!(reasons, "Nothing moves: {reason}");
+    }
     let report = || match how {
         End::Done => format!("{}\n", progress.line()),
         End::TimedOut | End::Interrupted => format!(
