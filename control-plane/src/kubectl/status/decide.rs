@@ -170,6 +170,11 @@ pub(super) struct Expiry {
 }
 
 impl Report {
+    /// Whether nobody leads, as far as that is known.
+    pub(super) fn nobody_leads(&self) -> bool {
+        !self.leader.acts && !self.leader.is_unread
+    }
+
     /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
     /// is not well or a pause of the fleet could not be read, else 0.
     pub(super) fn code(&self) -> u8 {

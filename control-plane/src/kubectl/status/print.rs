@@ -66,6 +66,7 @@ fn gate(report: &Report) -> String {
     let drained: Vec<&str> = drained.map(|it| it.name.as_str()).collect();
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
+        (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
         (Some(true), _) => "on".to_owned(),
         (Some(false), _) if drained.is_empty() => "OFF: no taint moves anything".to_owned(),
         (Some(false), _) => format!(
@@ -101,10 +102,10 @@ fn pace(report: &Report) -> String {
         Source::Gates | Source::Defaults => "; by the default flags",
         Source::CommandLine | Source::Leader => "",
     };
-    let nobody = if report.leader.acts || report.leader.is_unread {
-        ""
-    } else {
+    let nobody = if report.nobody_leads() {
         "nothing moves, because nobody leads; with a leader "
+    } else {
+        ""
     };
     format!(
         "{nobody}{} a second ({}): {} of {} clusters {failed}{settings}",

@@ -18,7 +18,7 @@ use crate::eviction::rate::{Band, FleetHealth, Rates};
 /// Notes for each workload that waits how long it does at the most.
 pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &Pauses<'_>) {
     // Nothing leaves while nobody leads, or while movement is paused, whatever runs out.
-    if !report.leader.acts && !report.leader.is_unread {
+    if report.nobody_leads() {
         return;
     }
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
