@@ -223,7 +223,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
 async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
     let drain = ["drain", "member1", "--wait", "--timeout=1s"];
     let told = muster(fleet, &drain).await;
-    has(&told, " that were still there moved")?;
+    has(&told, " that were still there, ")?;
     has(&told, "Nothing moves: all movement is paused by")?;
     has(&told, "kubectl muster resume ends that")?;
     let told = muster(fleet, &["drain", "member2", "--dry-run"]).await;

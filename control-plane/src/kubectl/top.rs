@@ -300,12 +300,17 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     };
     if !rows.iter().all(Row::is_ready) {
         text.push_str(NOT_READY);
+        text.push_str(if sum(rows).is_some() {
+            NOT_IN_SUM
+        } else {
+            "\n"
+        });
     }
     text
 }
 
-const NOT_READY: &str =
-    "\n?: what a cluster reported last that is not ready now. It is not in the sum.\n";
+const NOT_READY: &str = "\n?: what a cluster reported last that is not ready now.";
+const NOT_IN_SUM: &str = " It is not in the sum.\n";
 
 /// The clusters that are ready as one; none if that would say nothing, or if none is ready.
 fn sum(rows: &[Row]) -> Option<Row> {

@@ -88,15 +88,14 @@ impl Progress {
                 "-".repeat(rest)
             );
         }
-        let all = if self.is_resumed {
-            format!("the {all} that were still there")
+        let moved = if self.is_resumed {
+            format!("{} moved of the {all} that were still there", self.moved)
         } else {
-            all.to_string()
+            format!("{} of {all} moved", self.moved)
         };
         let _ = write!(
             line,
-            "{} of {all} moved, {} being replaced, {} waiting, {} with nowhere to go",
-            self.moved,
+            "{moved}, {} being replaced, {} waiting, {} with nowhere to go",
             self.replacing,
             self.waiting,
             self.stuck.len()
@@ -358,7 +357,7 @@ mod tests {
         };
         let told = resumed.report(&["m1".to_owned()], End::TimedOut);
         for part in [
-            "m1: 0 of the 31 that were still there moved, 0 being replaced, 31 waiting",
+            "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
             "\nNothing moves: all movement is paused by ann\n",
             "The drain holds: ",
         ] {

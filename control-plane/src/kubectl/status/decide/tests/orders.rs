@@ -119,7 +119,10 @@ fn while_nobody_leads_no_pace_and_no_time_is_promised() {
     let text = print::table(&report, dead.now);
     let told = "Pace:       nothing moves, because nobody leads; with a leader 0.5 a second";
     assert!(text.contains(told), "{text}");
-    assert!(text.contains("Failover:   on, as the last leader had it\n"), "{text}");
+    assert!(
+        text.contains("Failover:   on, as the last leader had it\n"),
+        "{text}"
+    );
 }
 
 #[test]
