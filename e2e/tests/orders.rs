@@ -136,7 +136,17 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
             .map(|it| it.key)
             .collect();
         anyhow::ensure!(taints == ["failover.muster.io/cordon", "a"], "{taints:?}");
-        has(&muster(fleet, &["drain", "membr1"]).await, "is it member1")?;
+        for words in [
+            &["drain", "membr1"][..],
+            &["get", "clusters", "membr1"],
+            &["get", "workloads", "--cluster=membr1"],
+            &["history", "--cluster=membr1"],
+            &["simulate", "--lost=membr1"],
+        ] {
+            has(&muster(fleet, words).await, "is it member1")?;
+        }
+        let nowhere = ["get", "workloads", "--namespace=defualt"];
+        has(&muster(fleet, &nowhere).await, "is it default")?;
         Ok(())
     })
     .await;

@@ -95,14 +95,14 @@ impl Standing {
         if leader.acts || leader.is_unread {
             return None;
         }
-        let last = match (leader.holder, leader.renewed) {
-            (Some(holder), Some(renewed)) => {
-                format!(" (the last was {holder}, which renewed its lease at {renewed:.0})")
-            }
-            _ => String::new(),
+        let Some(renewed) = leader.renewed else {
+            return Some(
+                "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does".to_owned(),
+            );
         };
+        let holder = leader.holder.unwrap_or_else(|| "a former one".to_owned());
         Some(format!(
-            "nobody leads{last}: orders are carried out when a control plane does"
+            "nobody leads (the last was {holder}, which renewed its lease at {renewed:.0}): orders are carried out when a control plane does"
         ))
     }
 
@@ -115,8 +115,10 @@ impl Standing {
         let holds = |it: &Pause| it.holds(now);
         let fleet = self.record.as_ref().map(Pause::of_fleet).filter(holds);
         let fleet = fleet.map(|it| format!("{it}; kubectl muster resume ends that"));
-        let mut reasons: Vec<String> = self.nobody_leads(now).into_iter().chain(fleet).collect();
-        let is_whole = !reasons.is_empty();
+        let nobody = self.nobody_leads(now);
+        let has_led = matches!(&self.lease, Ok(Some(_)));
+        let is_whole = fleet.is_some() || (nobody.is_some() && has_led);
+        let mut reasons: Vec<String> = nobody.into_iter().chain(fleet).collect();
         let (mut asked, mut paused) = (0, BTreeSet::new());
         for cluster in clusters {
             asked += 1;
@@ -190,8 +192,10 @@ mod tests {
                 Ok(None),
                 None,
                 ["", ""],
-                vec!["nobody leads: orders are carried out when a control plane does"],
-                true,
+                vec![
+                    "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does",
+                ],
+                false,
             ),
             (
                 "the fleet is paused",

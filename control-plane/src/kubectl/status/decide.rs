@@ -170,9 +170,10 @@ pub(super) struct Expiry {
 }
 
 impl Report {
-    /// Whether nobody leads, as far as that is known.
+    /// Whether a control plane has led and none does. One that acts without an election has no
+    /// lease.
     pub(super) fn nobody_leads(&self) -> bool {
-        !self.leader.acts && !self.leader.is_unread
+        !self.leader.acts && self.leader.renewed.is_some()
     }
 
     /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something

@@ -104,6 +104,8 @@ fn pace(report: &Report) -> String {
     };
     let nobody = if report.nobody_leads() {
         "nothing moves, because nobody leads; with a leader "
+    } else if !report.leader.acts && !report.leader.is_unread {
+        "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
     } else {
         ""
     };

@@ -36,7 +36,7 @@ pub(in super::super) struct NotWell {
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct Ordered {
     pub name: String,
-    /// `Drained`, `Cordoned`, or both.
+    /// `Drained`, `Cordoned`, both, or `DrainIncomplete`.
     pub order: &'static str,
     pub since: Option<Timestamp>,
     /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
@@ -50,22 +50,22 @@ pub(in super::super) struct Ordered {
 impl Ordered {
     /// Whether workloads have to leave it.
     pub fn is_drained(&self) -> bool {
-        self.order != CORDONED
+        self.order.starts_with(DRAINED)
     }
 }
 
-const CORDONED: &str = "Cordoned";
+const DRAINED: &str = "Drained";
 
 /// The orders of a person that hold for a cluster.
 pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {
     let taints = &cluster.spec.taints;
     let has = |key: &str| taints.iter().any(|it| it.key == key);
     let order = match (taints.iter().any(is_drain), has(CORDON)) {
-        (true, false) => "Drained",
+        (true, false) => DRAINED,
         (true, true) => "Drained,Cordoned",
-        (false, true) => CORDONED,
-        // The first half of a drain of several, of which somebody ended the command.
-        (false, false) if has(DRAIN) => CORDONED,
+        (false, true) => "Cordoned",
+        // The first step of a drain of several, of which somebody ended the command.
+        (false, false) if has(DRAIN) => "DrainIncomplete",
         (false, false) => return None,
     };
     let added = taints.iter().filter(|it| is_of_command(it));

@@ -11,10 +11,11 @@ use crate::eviction::explain;
 
 /// Reasons of the condition of evictions by which a workload stays where it is although its cluster
 /// has a taint: they say why nothing moves it.
-const STAYS: [&str; 5] = [
+const STAYS: [&str; 6] = [
     "FailoverOff",
     "NoExecuteEvictionOff",
     "FailoverNotRequested",
+    "JobCompleted",
     "PlacementUnknown",
     "Tolerated",
 ];

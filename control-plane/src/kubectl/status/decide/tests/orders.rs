@@ -123,6 +123,13 @@ fn while_nobody_leads_no_pace_and_no_time_is_promised() {
         text.contains("Failover:   on, as the last leader had it\n"),
         "{text}"
     );
+    let none = Snapshot {
+        leader: Ok(None),
+        ..dead
+    };
+    let text = print::table(&decide(&none), none.now);
+    let told = "Pace:       nothing moves, unless a control plane acts without an election";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]
