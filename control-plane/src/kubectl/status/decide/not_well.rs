@@ -82,8 +82,8 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     })
 }
 
-/// A cluster that is not ready, that has a taint of no command, that is silent and nobody says so, or that
-/// something else is wrong with.
+/// A cluster that is not ready, that has a taint of no command, that is silent and nobody says so,
+/// or that something else is wrong with.
 pub(super) fn not_well(
     cluster: &Cluster,
     lease: Option<&Lease>,
