@@ -26,7 +26,10 @@ fn api() -> String {
 /// Answers the first request of a connection.
 fn refuse(mut stream: TcpStream) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    while lines.next().is_some_and(|it| it.is_ok_and(|it| !it.is_empty())) {}
+    while lines
+        .next()
+        .is_some_and(|it| it.is_ok_and(|it| !it.is_empty()))
+    {}
     let answer = "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
     let _ = stream.write_all(answer.as_bytes());
 }

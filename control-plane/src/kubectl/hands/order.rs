@@ -96,7 +96,7 @@ impl Order {
                 out.patch(cluster, now)
             }
             // Nothing leaves a cluster that somebody paused.
-            Before::Hold if cluster.annotations().contains_key(PAUSED) => None,
+            Before::Hold if Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)) => None,
             Before::Hold => Some(json!({"metadata": {"annotations": {PAUSED: held}}})),
         }
     }

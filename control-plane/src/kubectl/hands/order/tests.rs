@@ -158,10 +158,17 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
     let drain = json!([{"key": "failover.muster.io/drain", "effect": "NoExecute"}]);
     let mut clusters = fleet(&drain);
     clusters[1]["metadata"]["annotations"][PAUSED] = json!("of a person");
+    // One that is over protects nothing.
+    let over = json!({"until": "2020-01-01T00:00:00Z"}).to_string();
+    clusters[2]["metadata"]["annotations"][PAUSED] = json!(over);
     let (client, states) = api(&clusters);
     let undrain = crate::kubectl::hands::drain::undrain();
     give(&client, &names(), &undrain).await.unwrap();
     let states = states.lock().unwrap();
+    let held = |it: &&Cluster| pause(it).is_some_and(|it| it.holds(calendar()));
+    let is_begun = |it: &&Vec<Cluster>| !it.iter().all(is_drained);
+    let first = states.iter().find(is_begun).unwrap();
+    assert_eq!(first.iter().filter(held).count(), 2, "{first:?}");
     let paused = states.last().unwrap().iter().map(|it| pause(it).is_some());
     assert_eq!(paused.collect::<Vec<_>>(), [false, true, false]);
 }
