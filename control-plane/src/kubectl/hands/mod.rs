@@ -24,6 +24,7 @@ use muster_shared::taints::NO_SCHEDULE;
 pub(super) use self::follow::{Shown, Waiting, watch};
 use self::order::Order;
 pub(super) use self::order::{find, instead};
+pub(super) use self::preview::stopped;
 use super::Reply;
 use super::standstill::Standing;
 

@@ -129,7 +129,7 @@ pub(super) fn preview(
             Arc::new(cluster)
         })
         .collect();
-    let (health, band) = health(&clusters, rates);
+    let (health, band) = health(clusters.iter().map(Arc::as_ref), rates);
     let mut preview = Preview {
         clusters: drained.to_vec(),
         warning: warning(health, band),
@@ -281,13 +281,27 @@ impl Preview {
 }
 
 /// The health of a fleet, and what it makes of the rate.
-fn health(clusters: &[Arc<Cluster>], rates: &Rates) -> (FleetHealth, Band) {
-    let counted = clusters.iter().filter(|it| is_counted(it));
+fn health<'a>(clusters: impl Iterator<Item = &'a Cluster>, rates: &Rates) -> (FleetHealth, Band) {
+    let counted: Vec<&Cluster> = clusters.filter(|it| is_counted(it)).collect();
     let health = FleetHealth {
-        total: counted.clone().count(),
-        failed: counted.filter(|it| has_failed(it)).count(),
+        total: counted.len(),
+        failed: counted.iter().filter(|it| has_failed(it)).count(),
     };
     (health, rates.band(health))
+}
+
+/// The reason that nothing moves because too many clusters have failed.
+pub(in crate::kubectl) fn stopped<'a>(
+    clusters: impl Iterator<Item = &'a Cluster>,
+    rates: &Rates,
+) -> Option<String> {
+    let (health, band) = health(clusters, rates);
+    (band == Band::Stopped).then(|| {
+        format!(
+            "{} of {} clusters count as failed, drained ones included, and nothing moves until fewer do (--unhealthy-cluster-threshold)",
+            health.failed, health.total
+        )
+    })
 }
 
 /// Whether so much of the fleet would count as failed that the rate drops.

@@ -30,6 +30,7 @@ use super::running::Running;
 use super::standstill::Standing;
 use super::{Reply, hands, list};
 use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::rate::Rates;
 use crate::scheduler::core::{self, Snapshot};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
@@ -172,7 +173,8 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     });
     let standing = Standing::read(client).await;
     let reasons = standing.of(left, calendar()).reasons;
-    preview.nothing_moves = reasons;
+    let stopped = hands::stopped(clusters.iter(), &Rates::of(&running.settings));
+    preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok(preview)
 }
 
