@@ -244,6 +244,7 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
         "[ok] definitions: they have every field",
         "[ok] control-plane-rights: the control plane has its rights",
         "[ok] leader: ",
+        "[ok] pauses: movement is not paused",
         "[ok] control-plane-version: version ",
         "[ok] gates: Failover is on",
         "[ok] ready: m1 is ready",

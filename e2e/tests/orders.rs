@@ -136,7 +136,17 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
             .map(|it| it.key)
             .collect();
         anyhow::ensure!(taints == ["failover.muster.io/cordon", "a"], "{taints:?}");
-        has(&muster(fleet, &["drain", "membr1"]).await, "is it member1")?;
+        for words in [
+            &["drain", "membr1"][..],
+            &["get", "clusters", "membr1"],
+            &["get", "workloads", "--cluster=membr1"],
+            &["history", "--cluster=membr1"],
+            &["simulate", "--lost=membr1"],
+        ] {
+            has(&muster(fleet, words).await, "is it member1")?;
+        }
+        let nowhere = ["get", "workloads", "--namespace=defualt"];
+        has(&muster(fleet, &nowhere).await, "is it default")?;
         Ok(())
     })
     .await;
@@ -221,6 +231,19 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
 
 /// What the other commands tell in the middle of a drain that is paused.
 async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
+    let drain = ["drain", "member1", "--wait", "--timeout=1s"];
+    let told = muster(fleet, &drain).await;
+    has(&told, " that were still there, ")?;
+    has(&told, "Nothing moves: all movement is paused by")?;
+    has(&told, "kubectl muster resume ends that")?;
+    let told = muster(fleet, &["drain", "member2", "--dry-run"]).await;
+    has(
+        &told,
+        "Warning: nothing moves now: all movement is paused by",
+    )?;
+    let clusters = muster(fleet, &["get", "clusters"]).await;
+    has(&clusters, "True,Paused")?;
+    has(&clusters, "PAUSED: all movement is paused by")?;
     let status = muster(fleet, &["status"]).await;
     for part in [
         "PAUSED:     all movement is paused by",
@@ -306,6 +329,73 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
             _ => Ok(()),
         })
         .await
+    })
+    .await;
+}
+
+/// The exit code of a command, and what it prints.
+async fn outcome(fleet: &HeartbeatFleet, words: &[&str]) -> anyhow::Result<(u8, String)> {
+    let kubeconfig = fleet.kubeconfig.display().to_string();
+    let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
+    line.extend(words);
+    let said = muster_control_plane::kubectl::outcome(line).await?;
+    Ok((said.code, said.text))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_in_between() {
+    let setting = Setting::named("threshold", 5)
+        .without_failover()
+        .flag("--resource-eviction-rate=50");
+    heartbeats::run(setting, async |fleet| {
+        place(fleet, 3, 6)?;
+        let (code, _) = outcome(fleet, &["drain", "member1", "member2"]).await?;
+        anyhow::ensure!(code == 0, "{code}");
+        let drain = ["drain", "member3", "--wait", "--timeout=30s"];
+        let (code, told) = outcome(fleet, &drain).await?;
+        has(&told, "6 until fewer clusters have failed")?;
+        has(&told, "too many clusters have failed")?;
+        anyhow::ensure!(code == 3, "{code}: {told}");
+        let (_, told) = outcome(fleet, &["status"]).await?;
+        has(
+            &told,
+            "6 waiting (6 of them until fewer clusters have failed)",
+        )?;
+        has(
+            &told,
+            "3 of 5 clusters count as failed, 3 of them because drained",
+        )?;
+        let all = ["undrain", "member1", "member2", "member3"];
+        let (_, told) = outcome(fleet, &all).await?;
+        has(&told, "Cluster member3 is not drained any more")?;
+        let time = Duration::from_secs(2);
+        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
+        let (_, told) = outcome(fleet, &["get", "clusters"]).await?;
+        anyhow::ensure!(!told.contains("Paused"), "{told}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_leads_each_order_and_each_look_says_so() {
+    let setting = Setting::named("leaderless", 3).without_failover();
+    heartbeats::run(setting, async |fleet| {
+        place(fleet, 1, 2)?;
+        fleet.control_plane.kill().await;
+        // Beyond its lease.
+        let time = Duration::from_secs(7);
+        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
+        for words in [
+            &["drain", "member1", "--wait", "--timeout=1s"][..],
+            &["pause", "--reason=nobody is there"],
+            &["undrain", "member1"],
+        ] {
+            has(&muster(fleet, words).await, "nobody leads")?;
+        }
+        let status = muster(fleet, &["status"]).await;
+        has(&status, "nothing moves, because nobody leads")?;
+        has(&muster(fleet, &["version"]).await, "does not lead any more")
     })
     .await;
 }

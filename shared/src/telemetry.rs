@@ -93,14 +93,25 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Error> {
 /// # Errors
 /// When standard output cannot be written, a full disk for instance.
 pub fn print(text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut output = std::io::stdout().lock();
+    is_read(text).map(drop)
+}
+
+/// Prints text as [`print`] does, and returns whether the reader is still there: what prints again
+/// and again has to end when it is not.
+///
+/// # Errors
+/// As [`print`].
+pub fn is_read(text: &str) -> std::io::Result<bool> {
+    write_to(&mut std::io::stdout().lock(), text)
+}
+
+fn write_to(output: &mut impl std::io::Write, text: &str) -> std::io::Result<bool> {
     match output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
     {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.map(|()| true),
     }
 }
 
@@ -272,6 +283,27 @@ fn describe() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Output of which the reader has left, or that fails otherwise.
+    struct Broken(std::io::ErrorKind);
+
+    impl std::io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_who_has_left_is_no_error_and_is_known() {
+        use std::io::ErrorKind::{BrokenPipe, StorageFull};
+        assert!(!write_to(&mut Broken(BrokenPipe), "words").unwrap());
+        write_to(&mut Broken(StorageFull), "words").unwrap_err();
+        assert!(write_to(&mut Vec::new(), "words").unwrap());
+    }
 
     #[test]
     fn lines_for_people_can_be_taken_apart_by_programs() {

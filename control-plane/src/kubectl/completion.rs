@@ -131,6 +131,7 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
     match path.first() {
         _ if !commands.is_empty() => Wanted::Words(commands),
         Some(first) if OF_CLUSTERS.contains(first) => Wanted::Clusters,
+        Some(&"get") if command.get_name() == "clusters" => Wanted::Clusters,
         Some(first) if ["explain", "rebalance"].contains(first) => Wanted::Workloads,
         _ => Wanted::Words(Vec::new()),
     }
@@ -248,6 +249,8 @@ mod tests {
             "simulate --lost ",
             "simulate --lost=m1,",
             "cordon m",
+            "get clusters ",
+            "get cl m",
         ] {
             assert_eq!(wants(line), Wanted::Clusters, "{line}");
         }

@@ -7,19 +7,22 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use futures::join;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
+use kube::api::ListParams;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, Lease};
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use serde::Serialize;
 
 use self::rows::{ClusterRow, WorkloadRow};
+use super::hands;
 use super::list::{all, bindings};
 use super::running::{self, Running};
 use super::status::Leader;
 use crate::eviction::any_binding::AnyBinding;
+use crate::pause::{self, Pause};
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -50,7 +53,11 @@ pub(super) struct Options {
 enum What {
     /// Clusters: state, since when, last heard, taints, nodes, workloads, version of the agent.
     #[command(visible_aliases = ["cluster", "cl"])]
-    Clusters,
+    Clusters {
+        /// Only these; without a name all.
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
     /// Workloads: where they are, where they are leaving, and why one waits.
     #[command(visible_aliases = ["workload", "wl"])]
     Workloads {
@@ -72,14 +79,22 @@ pub(super) async fn carry_out(
     let said = |error: String| anyhow::anyhow!(error);
     let now = calendar();
     match &options.what {
-        What::Clusters => {
+        What::Clusters { names } => {
+            for name in names {
+                hands::find(client, name).await?;
+            }
             let own = Running::of(&[], None)?;
-            let (leader, clusters, leases, bindings) = join!(
+            let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+            let (leader, clusters, leases, bindings, record) = join!(
                 running::lease(client, &own.settings),
                 all::<Cluster>(Api::all(client.clone())),
                 all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
                 bindings(client),
+                records.get_opt(pause::NAME),
             );
+            // Whoever may not read the record is not told of the pause.
+            let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
+            let pause = pause.filter(|it| it.holds(now));
             // Whoever may not read leases and workloads sees the clusters.
             let leases: BTreeMap<String, Lease> = leases
                 .unwrap_or_default()
@@ -88,23 +103,28 @@ pub(super) async fn carry_out(
                 .collect();
             let leader = Leader::of(&leader, now);
             let counts = bindings.ok().map(|it| rows::counts(&it));
-            let clusters = clusters.map_err(said)?;
+            let mut clusters = clusters.map_err(said)?;
+            clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
             let rows: Vec<ClusterRow> = clusters
                 .iter()
                 .map(|it| {
                     let lease = leases.get(&it.name_any());
                     let is_unheard = leader.leaves_silent(lease, now);
-                    ClusterRow::of(it, lease, is_unheard, counts.as_ref())
+                    let marks = (is_unheard, pause.is_some());
+                    ClusterRow::of(it, lease, marks, counts.as_ref(), now)
                 })
                 .collect();
             print(&rows, options.output, |wide| {
-                rows::clusters(&rows, wide, now)
+                rows::clusters(&rows, pause.as_ref(), wide, now)
             })
         }
         What::Workloads {
             all_namespaces,
             cluster,
         } => {
+            if let Some(cluster) = cluster {
+                hands::find(client, cluster).await?;
+            }
             let bindings = if *all_namespaces {
                 bindings(client).await
             } else {
@@ -113,6 +133,9 @@ pub(super) async fn carry_out(
                 own.map(|it| it.into_iter().map(|it| Arc::new(it).into()).collect())
             };
             let bindings: Vec<AnyBinding> = bindings.map_err(said)?;
+            if bindings.is_empty() && !*all_namespaces {
+                require_namespace(client, namespace).await?;
+            }
             let rows: Vec<WorkloadRow> = bindings
                 .iter()
                 .map(WorkloadRow::of)
@@ -123,6 +146,21 @@ pub(super) async fn carry_out(
             })
         }
     }
+}
+
+/// Fails for a namespace that is not there. What may not be read is taken to be there.
+pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    if !matches!(api.get_metadata_opt(namespace).await, Ok(None)) {
+        return Ok(());
+    }
+    let all = api.list_metadata(&ListParams::default()).await;
+    let names = all.map(|it| it.items.iter().map(ResourceExt::name_any).collect());
+    let names: Vec<String> = names.unwrap_or_default();
+    anyhow::bail!(
+        "there is no namespace {namespace:?}{}",
+        hands::instead(namespace, &names)
+    )
 }
 
 /// A row that has a name for kubectl.

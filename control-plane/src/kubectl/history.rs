@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -9,6 +10,7 @@ use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWork
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
 
+use super::hands::{self, instead};
 use super::list;
 use super::output::Format;
 use super::table::Table;
@@ -28,13 +30,23 @@ pub(super) struct Options {
 
 /// The history, or one failover.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
-    let api: Api<Failover> = Api::all(client);
+    let api: Api<Failover> = Api::all(client.clone());
     if let Some(name) = &options.name {
-        let found = api.get(name).await;
+        let found = api.get_opt(name).await;
         let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
+        let Some(found) = found else {
+            let all = list::all(api).await.map_err(anyhow::Error::msg)?;
+            bail!("{}", unknown(name, all));
+        };
         return options.output.print(|| story(&found), &found);
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
+    if let Some(name) = &options.cluster
+        && !all.iter().any(|it| it.spec.cluster == *name)
+    {
+        // One that has left the fleet may have records, one that never was there has none.
+        hands::find(&client, name).await?;
+    }
     all.retain(|it| {
         options
             .cluster
@@ -43,6 +55,22 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     });
     sort(&mut all);
     options.output.print(|| table(&all), &all)
+}
+
+/// What is said of a failover that there is no record of.
+fn unknown(name: &str, mut all: Vec<Failover>) -> String {
+    sort(&mut all);
+    let names: Vec<String> = all.iter().map(kube::ResourceExt::name_any).collect();
+    if names.is_empty() {
+        return format!("there is no failover {name:?}: none is recorded");
+    }
+    // A person may have meant a cluster.
+    if all.iter().any(|it| it.spec.cluster == name) {
+        return format!(
+            "there is no failover {name:?}: write --cluster {name} for those of a cluster"
+        );
+    }
+    format!("there is no failover {name:?}{}", instead(name, &names))
 }
 
 fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
@@ -153,7 +181,7 @@ fn story(failover: &Failover) -> String {
     }
     let _ = write!(text, "\n{}", timeline(failover, &status));
     if !status.targets.is_empty() {
-        let mut table = Table::new(["TO", "WORKLOADS"]);
+        let mut table = Table::new(["THEN PLACED ON", "WORKLOADS"]);
         for it in &status.targets {
             table.row([it.cluster.clone(), it.workloads.to_string()]);
         }
@@ -173,7 +201,7 @@ fn story(failover: &Failover) -> String {
         }
     }
     if !status.moves.is_empty() {
-        let mut table = Table::new(["WORKLOAD", "TO", "MOVED", "HEALTHY"]);
+        let mut table = Table::new(["WORKLOAD", "THEN PLACED ON", "MOVED", "HEALTHY"]);
         for it in &status.moves {
             table.row([
                 title(&it.workload),
@@ -326,16 +354,33 @@ mod tests {
             "2026-01-01T00:03:20Z   3m20s   all that moved",
             "2026-01-01T05:00:00Z   5h0m    the failover has ended",
             "The cause returned once.",
-            "m2   2",
+            "THEN PLACED ON   WORKLOADS\nm2               2",
             "NowhereToGo   1",
             "Deployment shop/pinned: has to leave m1 and stays: no room",
-            "ClusterRole web   m2   2026-01-01T00:00:02Z   -",
+            "ClusterRole web   m2               2026-01-01T00:00:02Z   -",
             "and 1 more",
         ] {
             let at = rest
                 .find(part)
                 .unwrap_or_else(|| panic!("{part:?} is not in\n{text}"));
             rest = &rest[at..];
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_not_there_is_answered_with_what_may_have_been_meant() {
+        for (name, all, expected) in [
+            ("m1-x", vec![], "none is recorded"),
+            ("m1", vec![failover()], "write --cluster m1"),
+            (
+                "m1-20260101-00000",
+                vec![failover()],
+                ": is it m1-20260101-000000?",
+            ),
+            ("nosuch", vec![failover()], ": there are m1-20260101-000000"),
+        ] {
+            let told = unknown(name, all);
+            assert!(told.contains(expected), "{told}");
         }
     }
 }

@@ -16,6 +16,7 @@ mod register;
 mod report;
 mod running;
 mod simulate;
+mod standstill;
 mod status;
 mod table;
 mod token;

@@ -18,6 +18,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap};
 use muster_shared::names::SYSTEM_NAMESPACE;
 
 use super::Reply;
+use super::hands::instead;
 use super::list;
 use super::output::Format;
 use super::running::{Running, Source};
@@ -124,11 +125,14 @@ pub(super) fn with_failover(running: &Running) -> anyhow::Result<(Settings, bool
 /// The clusters that are meant.
 fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
     let names: BTreeSet<String> = fleet.clusters.iter().map(ResourceExt::name_any).collect();
+    let all: Vec<String> = names.iter().cloned().collect();
     let known = |asked: &[String]| -> anyhow::Result<BTreeSet<String>> {
         for name in asked {
+            ensure!(!name.is_empty(), "the name of a cluster is empty");
             ensure!(
                 names.contains(name),
-                "there is no cluster {name:?}: `kubectl get clusters` lists them"
+                "there is no cluster {name:?}{}",
+                instead(name, &all)
             );
         }
         Ok(asked.iter().cloned().collect())
@@ -142,7 +146,21 @@ fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
                 .filter(|cluster| cluster.spec.region.as_ref() == Some(region))
                 .map(ResourceExt::name_any),
         );
-        ensure!(lost.len() > before, "no cluster has spec.region {region:?}");
+        let regions = fleet
+            .clusters
+            .iter()
+            .filter_map(|it| it.spec.region.clone());
+        let regions: BTreeSet<String> = regions.filter(|it| !it.is_empty()).collect();
+        let regions: Vec<String> = regions.into_iter().collect();
+        let hint = if regions.is_empty() {
+            ", nor any other region".to_owned()
+        } else {
+            instead(region, &regions)
+        };
+        ensure!(
+            lost.len() > before,
+            "no cluster has spec.region {region:?}{hint}"
+        );
     }
     let drained = known(&what.drain)?;
     if let Some(both) = drained.intersection(&lost).next() {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_shared::api::cluster::{Cluster, ResourceSummary};
 use muster_shared::clock::calendar;
+use muster_shared::conditions;
 use muster_shared::k8s::{Api, Client, Lease, Quantity as Wire};
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::quantity::Quantity;
@@ -16,7 +17,8 @@ use serde::{Serialize, Serializer};
 
 use super::get::{Format, Named, print};
 use super::list::all;
-use super::status::ago;
+use super::running::{self, Running};
+use super::status::{Leader, ago};
 use super::table::Table;
 
 const CPU: &str = "cpu";
@@ -45,7 +47,9 @@ enum Order {
 
 /// The answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let (clusters, leases) = join!(
+    let own = Running::of(&[], None)?;
+    let (leader, clusters, leases) = join!(
+        running::lease(client, &own.settings),
         all::<Cluster>(Api::all(client.clone())),
         all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
     );
@@ -56,12 +60,17 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         .map(|it| (it.name_any(), it))
         .collect();
     let clusters = clusters.map_err(|error| anyhow::anyhow!(error))?;
+    let now = calendar();
+    let leader = Leader::of(&leader, now);
     let mut rows: Vec<Row> = clusters
         .iter()
-        .map(|it| Row::of(it, leases.get(&it.name_any())))
+        .map(|it| {
+            let lease = leases.get(&it.name_any());
+            Row::of(it, lease, leader.leaves_silent(lease, now))
+        })
         .collect();
     sort(&mut rows, options.sort);
-    print(&rows, options.output, |wide| table(&rows, wide, calendar()))
+    print(&rows, options.output, |wide| table(&rows, wide, now))
 }
 
 /// A cluster.
@@ -176,7 +185,8 @@ fn short(name: &str, amount: Quantity) -> String {
 }
 
 impl Row {
-    fn of(cluster: &Cluster, lease: Option<&Lease>) -> Self {
+    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
         let summary = status.and_then(|it| it.resource_summary.as_ref());
@@ -195,7 +205,10 @@ impl Row {
         });
         Self {
             name: cluster.name_any(),
-            ready: ready.map_or("Unknown", |it| &it.status).to_owned(),
+            ready: ready
+                .filter(|_| !is_unheard)
+                .map_or(conditions::UNKNOWN, |it| &it.status)
+                .to_owned(),
             last_heard: renewed.map(|it| it.0),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
@@ -204,7 +217,7 @@ impl Row {
     }
 
     fn is_ready(&self) -> bool {
-        self.ready == muster_shared::conditions::TRUE
+        self.ready == conditions::TRUE
     }
 
     fn percent(&self, name: &str) -> Option<i64> {
@@ -249,7 +262,10 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
             row.name.clone(),
             row.ready.clone(),
             ago(row.last_heard, now),
-            nodes.map_or_else(|| "-".to_owned(), |(ready, all)| format!("{ready}/{all}")),
+            nodes.map_or_else(
+                || "-".to_owned(),
+                |(ready, all)| format!("{ready}/{all}{mark}"),
+            ),
             share(CPU),
             share(MEMORY),
             share(PODS),
@@ -284,17 +300,22 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     };
     if !rows.iter().all(Row::is_ready) {
         text.push_str(NOT_READY);
+        text.push_str(if sum(rows).is_some() {
+            NOT_IN_SUM
+        } else {
+            "\n"
+        });
     }
     text
 }
 
-const NOT_READY: &str =
-    "\n?: what a cluster reported last that is not ready now. It is not in the sum.\n";
+const NOT_READY: &str = "\n?: what a cluster reported last that is not ready now.";
+const NOT_IN_SUM: &str = " It is not in the sum.\n";
 
-/// The clusters that are ready as one; none if that would say nothing.
+/// The clusters that are ready as one; none if that would say nothing, or if none is ready.
 fn sum(rows: &[Row]) -> Option<Row> {
     let ready = || rows.iter().filter(|it| it.is_ready());
-    if rows.len() < 2 {
+    if rows.len() < 2 || ready().next().is_none() {
         return None;
     }
     let mut resources: BTreeMap<String, Amounts> = BTreeMap::new();
@@ -304,7 +325,7 @@ fn sum(rows: &[Row]) -> Option<Row> {
     }
     Some(Row {
         name: "(sum)".to_owned(),
-        ready: muster_shared::conditions::TRUE.to_owned(),
+        ready: conditions::TRUE.to_owned(),
         last_heard: None,
         ready_nodes: Some(ready().filter_map(|it| it.ready_nodes).sum()),
         nodes: Some(ready().filter_map(|it| it.nodes).sum()),

@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::clock::calendar;
+use muster_shared::conditions;
 use muster_shared::k8s::{Api, Client, Lease};
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
 use super::list::all;
 use super::output::Format;
 use super::running;
+use super::status::Leader;
 use crate::settings::Settings;
 
 /// Version of this program.
@@ -43,12 +47,16 @@ impl Options {
 #[serde(rename_all = "camelCase")]
 struct Versions {
     client: &'static str,
-    /// That of the leader; `null` if none says it.
+    /// That of the leader, or of the last one; `null` if none says it.
     control_plane: Option<String>,
+    /// Last renewal of the lease of a leader that does not lead any more.
+    dead_since: Option<Timestamp>,
     /// Clusters by the version of their agent.
     agents: BTreeMap<String, Vec<String>>,
-    /// Clusters whose agents do not say theirs: they are silent, or others' agents.
+    /// Clusters whose agents do not say theirs: they have never reported, or others' agents.
     unknown: Vec<String>,
+    /// Clusters of the above that are not heard: their agents may not run any more.
+    silent: Vec<String>,
     /// What does not fit together.
     skew: Vec<String>,
     /// What could not be read.
@@ -60,8 +68,10 @@ impl Default for Versions {
         Self {
             client: OWN,
             control_plane: None,
+            dead_since: None,
             agents: BTreeMap::new(),
             unknown: Vec::new(),
+            silent: Vec::new(),
             skew: Vec::new(),
             unread: Vec::new(),
         }
@@ -78,21 +88,31 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     );
     let mut unread: Vec<String> = Vec::new();
     unread.extend(leader.as_ref().err().cloned());
+    let now = calendar();
+    let state = Leader::of(&leader, now);
     unread.extend(leases.as_ref().err().cloned());
     unread.extend(clusters.as_ref().err().cloned());
     let leader = leader.ok().flatten();
     let versions = Versions::of(
-        leader.as_ref(),
+        (leader.as_ref(), &state),
         &leases.unwrap_or_default(),
         &clusters.unwrap_or_default(),
+        now,
     );
     Versions { unread, ..versions }.print(options.output)
 }
 
 impl Versions {
-    fn of(leader: Option<&Lease>, leases: &[Lease], clusters: &[Cluster]) -> Self {
+    fn of(
+        (leader, state): (Option<&Lease>, &Leader),
+        leases: &[Lease],
+        clusters: &[Cluster],
+        now: Timestamp,
+    ) -> Self {
+        let is_dead = !state.acts && !state.is_unread;
         let mut versions = Self {
             control_plane: leader.and_then(LeaderReport::of).map(|it| it.version),
+            dead_since: state.renewed.filter(|_| is_dead),
             ..Self::default()
         };
         let reports: BTreeMap<String, AgentReport> = leases
@@ -102,7 +122,14 @@ impl Versions {
         let pulled = clusters
             .iter()
             .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
-        for name in pulled.map(ResourceExt::name_any) {
+        let lease = |name: &str| leases.iter().find(|it| it.name_any() == name);
+        for cluster in pulled {
+            let name = cluster.name_any();
+            let ready = cluster.condition(condition::READY);
+            let is_unknown = ready.is_some_and(|it| it.status == conditions::UNKNOWN);
+            if is_unknown || state.leaves_silent(lease(&name), now) {
+                versions.silent.push(name.clone());
+            }
             match reports.get(&name) {
                 Some(report) => versions
                     .agents
@@ -142,7 +169,10 @@ impl Versions {
     fn table(&self) -> String {
         let mut lines = vec![format!("Client:         {}", self.client)];
         if let Some(version) = &self.control_plane {
-            lines.push(format!("Control plane:  {version}"));
+            let dead = self.dead_since.map_or_else(String::new, |since| {
+                format!(", which does not lead any more: nobody does since {since:.0}")
+            });
+            lines.push(format!("Control plane:  {version}{dead}"));
         }
         for (version, clusters) in &self.agents {
             lines.push(format!("Agents:         {version}: {}", listed(clusters)));
@@ -151,6 +181,12 @@ impl Versions {
             lines.push(format!(
                 "Agents:         not known: {}",
                 listed(&self.unknown)
+            ));
+        }
+        if !self.silent.is_empty() {
+            lines.push(format!(
+                "Not heard:      {}: their agents may not run",
+                listed(&self.silent)
             ));
         }
         lines.extend(self.skew.iter().map(|it| format!("Skew:           {it}")));
@@ -183,9 +219,17 @@ mod tests {
         };
         serde_json::from_value(json!({
             "metadata": {"annotations": {annotation::LEADER: report.write()}},
-            "spec": {"holderIdentity": "cp-0"},
+            "spec": {
+                "holderIdentity": "cp-0", "leaseDurationSeconds": 15,
+                "renewTime": "2026-01-01T00:00:00.000000Z",
+            },
         }))
         .unwrap()
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        start + jiff::SignedDuration::from_secs(seconds)
     }
 
     fn agent(name: &str, version: &str) -> Lease {
@@ -210,7 +254,14 @@ mod tests {
     fn who_has_another_version_than_the_control_plane_is_named() {
         let clusters = ["m1", "m2", "m3"].map(cluster);
         let leases = [agent("m1", OWN), agent("m2", "0.0.9")];
-        let versions = Versions::of(Some(&leader(OWN)), &leases, &clusters);
+        let of = |leader: Option<Lease>, seconds: i64| {
+            let lease = Ok(leader);
+            let now = at(seconds);
+            let state = Leader::of(&lease, now);
+            let leader = lease.as_ref().ok().and_then(Option::as_ref);
+            Versions::of((leader, &state), &leases, &clusters, now)
+        };
+        let versions = of(Some(leader(OWN)), 5);
         assert_eq!(
             versions.table(),
             format!(
@@ -218,9 +269,17 @@ mod tests {
                  Agents:         not known: m3\nSkew:           agents of version 0.0.9, the control plane has {OWN}: m2\n"
             )
         );
-        let newer = Versions::of(Some(&leader("9.0.0")), &leases[..1], &clusters[..1]);
-        assert_eq!(newer.skew.len(), 2, "{:?}", newer.skew);
-        let none = Versions::of(None, &leases, &clusters);
+        // A leader that is dead, and with it whoever would say which agents are.
+        let text = of(Some(leader(OWN)), 500).table();
+        for part in [
+            "which does not lead any more: nobody does since 2026-01-01T00:00:00Z\n",
+            "Not heard:      m1, m2: their agents may not run\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        let newer = of(Some(leader("9.0.0")), 5);
+        assert_eq!(newer.skew.len(), 3, "{:?}", newer.skew);
+        let none = of(None, 5);
         assert!(none.skew.is_empty());
     }
 }

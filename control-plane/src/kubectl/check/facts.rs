@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rights::Findings;
+use crate::pause::Pause;
 use crate::registration::token::Entry;
 use crate::settings::Settings;
 
@@ -46,6 +47,8 @@ pub(super) struct Facts {
     pub control_plane: Findings,
     /// Rights of the accounts of each member's agent.
     pub agents: BTreeMap<String, Findings>,
+    /// The pause of the fleet, if there is a record of one.
+    pub pause: Answer<Option<Pause>>,
     pub clusters: Answer<Vec<Cluster>>,
     /// Leases of members, by name.
     pub leases: Answer<Vec<Lease>>,

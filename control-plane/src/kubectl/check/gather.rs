@@ -13,14 +13,15 @@ use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::{Answer, Asker, Refusal};
 use muster_shared::client::{self, Life};
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt, Secret};
-use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::k8s::{ConfigMap, CustomResourceDefinition, Lease, ResourceExt, Secret};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
 use crate::kubectl::running::Running;
 use crate::kubectl::simulate;
+use crate::pause::Pause;
 use crate::registration::token::{self, Entry};
 
 /// Definitions and members that are answers about at once.
@@ -80,6 +81,7 @@ pub(super) async fn gather(
         .await,
         agents: agents(asker, clusters.as_deref().unwrap_or_default()).await,
         leases: asker.list(&leases, "").await,
+        pause: pause(asker).await,
         tokens: tokens(asker).await,
         push_tokens: push_tokens(asker, clusters.as_deref().unwrap_or_default()).await,
         admission: admission(asker).await,
@@ -95,6 +97,16 @@ pub(super) async fn gather(
     let running = Running::of(flags, lease)?;
     (facts.settings, _) = simulate::with_failover(&running)?;
     Ok(facts)
+}
+
+async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
+    let name = crate::pause::NAME;
+    let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{name}");
+    match asker.get::<ConfigMap>(&path).await {
+        Ok(record) => Ok(Some(Pause::of_fleet(&record))),
+        Err(Refusal::Absent(_)) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// Returns the life of the authority that ends first.

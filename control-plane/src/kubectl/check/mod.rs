@@ -9,6 +9,7 @@ mod control_plane;
 mod facts;
 mod fleet_api;
 mod gather;
+mod pauses;
 mod policies;
 mod pre;
 mod rights;
@@ -28,6 +29,8 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use self::fleet_api::OWN;
+pub(super) use self::policies::evicting;
+use super::hands::instead;
 
 /// Pause between two runs while `--wait` lasts.
 const AGAIN: StdDuration = StdDuration::from_secs(2);
@@ -74,7 +77,7 @@ pub(super) struct Options {
     #[arg(long)]
     strict: bool,
     /// Names of checks that are left out.
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = known)]
     skip: Vec<String>,
     /// Longest time for one request.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
@@ -84,6 +87,68 @@ pub(super) struct Options {
     /// publishes, with failover on.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
+}
+
+/// Names of the checks, of every kind of run.
+const NAMES: &[&str] = &[
+    "admission",
+    "admission-authority",
+    "agent",
+    "agent-clocks",
+    "agent-credentials",
+    "agent-rights",
+    "agent-versions",
+    "agents",
+    "another-cluster",
+    "answers",
+    "authority",
+    "clock",
+    "clusters",
+    "control-plane-credentials",
+    "control-plane-rights",
+    "control-plane-version",
+    "dedicated",
+    "definitions",
+    "failover-policies",
+    "fleet-credentials",
+    "gates",
+    "heartbeat",
+    "join-tokens",
+    "kinds",
+    "kubernetes-versions",
+    "leader",
+    "leader-clock",
+    "not-installed",
+    "own-credentials",
+    "own-rights",
+    "pauses",
+    "policies",
+    "policy-parts",
+    "push-tokens",
+    "ready",
+    "registered",
+    "room",
+    "served",
+    "single-agent",
+    "storage-class",
+    "taint-policies",
+    "taint-policy-parts",
+    "taints",
+    "unique",
+    "verified",
+    "version",
+];
+
+/// Reads the name of a check.
+fn known(name: &str) -> Result<String, String> {
+    if NAMES.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    let names: Vec<String> = NAMES.iter().map(|it| (*it).to_owned()).collect();
+    Err(format!(
+        "there is no check {name:?}{}",
+        instead(name, &names)
+    ))
 }
 
 /// Checks, again and again as far as that was asked for. Returns what is printed, and whether it
@@ -151,6 +216,7 @@ fn judge(facts: &facts::Facts) -> Vec<Verdict> {
         return verdicts;
     }
     verdicts.extend(control_plane::check(facts));
+    verdicts.extend(pauses::check(facts));
     verdicts.extend(clusters::check(facts));
     verdicts.extend(policies::check(facts));
     verdicts.extend(room::check(facts));

@@ -162,7 +162,9 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>
 }
 
 /// Returns the taints of a policy that evict, as key and effect.
-fn evicting(spec: &ClusterTaintPolicySpec) -> impl Iterator<Item = (&str, &str)> {
+pub(in crate::kubectl) fn evicting(
+    spec: &ClusterTaintPolicySpec,
+) -> impl Iterator<Item = (&str, &str)> {
     let old = spec
         .taints
         .iter()

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use super::facts::{Admission, Facts, Leader};
 use super::fleet_api::OWN;
-use super::{judge, rights};
+use super::{NAMES, judge, known, rights};
 use crate::kubectl::running::Running;
 use crate::kubectl::simulate;
+use crate::pause::Pause;
 use crate::settings::Settings;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
@@ -164,6 +165,7 @@ fn sound() -> Facts {
             configuration: super::facts::Configuration::default(),
             trial: Err(Refusal::Forbidden("admission webhook \"policies.muster.io\" denied the request: no key (403 Forbidden)".to_owned())),
         }),
+        pause: Ok(None),
         taint_policies: Ok(vec![read(taint_policy("NoExecute", "Ready"))]),
         policies: Ok(vec![read(policy("web", &json!({})))]),
         cluster_policies: Ok(Vec::new()),
@@ -192,6 +194,9 @@ fn told(break_it: Break, name: &str, status: Status, words: &str) {
     let mut facts = sound();
     break_it(&mut facts);
     let verdicts = judge(&facts);
+    // Each of them can be left out.
+    let unlisted = verdicts.iter().find(|it| !NAMES.contains(&it.name));
+    assert!(unlisted.is_none(), "{unlisted:?}");
     let found = verdicts
         .iter()
         .find(|it| it.name == name && it.status == status && it.message.contains(words));
@@ -777,4 +782,57 @@ fn one_replica_without_an_election_is_no_error() {
     assert_eq!(of(&facts), Status::Error);
     facts.settings = settings(&["--leader-elect=false"]);
     assert_eq!(of(&facts), Status::Skipped);
+}
+
+#[test]
+fn a_pause_is_told_with_what_ends_it() {
+    use Status::{Ok as Well, Warning};
+    let cases: [(Break, Status, &str); 5] = [
+        (|_| {}, Well, "movement is not paused"),
+        (
+            |it| {
+                it.pause = Ok(Some(Pause {
+                    by: "ann".to_owned(),
+                    since: Some(at(NOW)),
+                    ..Pause::default()
+                }));
+            },
+            Warning,
+            "all movement is paused by ann since 2030-01-01T00:00:00Z",
+        ),
+        (
+            |it| {
+                it.pause = Ok(Some(Pause {
+                    until: Some(at("2029-12-31T00:00:00Z")),
+                    ..Pause::default()
+                }));
+            },
+            Well,
+            "movement is not paused",
+        ),
+        (
+            |it| {
+                let cluster = &mut it.clusters.as_mut().unwrap()[0];
+                let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
+                cluster.annotations_mut().extend([pause]);
+            },
+            Warning,
+            "movement out of m1 is paused until somebody resumes it: disks",
+        ),
+        (
+            |it| it.pause = Err(forbidden()),
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, status, words) in cases {
+        told(break_it, "pauses", status, words);
+    }
+}
+
+#[test]
+fn a_check_that_there_is_not_cannot_be_left_out() {
+    known("room").unwrap();
+    let told = known("roms").unwrap_err();
+    assert!(told.contains("is it room?"), "{told}");
 }

@@ -1,5 +1,7 @@
 //! The object that a person asks about: a binding, or a template by its kind and name.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -92,16 +94,20 @@ pub(in crate::kubectl) async fn find(
         Subject::Template { kind, name } => {
             let bindings = list(&namespaced).await?;
             let mut names = named(&bindings, kind);
+            let mut kinds = kinds(&bindings);
             if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
                 return Ok(Found::Namespaced(binding));
             }
             let bindings = list(&cluster_wide).await?;
             names.extend(named(&bindings, kind));
+            kinds.extend(self::kinds(&bindings));
             if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
                 return Ok(Found::ClusterWide(binding));
             }
             let hint = if names.is_empty() {
-                format!(": no {kind} has one in namespace {namespace}")
+                let kinds: Vec<String> = kinds.into_iter().collect();
+                let near = near(kind, &kinds).unwrap_or_default();
+                format!(": no {kind} has one in namespace {namespace}{near}")
             } else {
                 instead(name, &names)
             };
@@ -147,6 +153,20 @@ fn named<B: Binding>(bindings: &[B], kind: &str) -> Vec<String> {
         .filter(|it| is_kind(it, kind))
         .map(|it| it.name.clone())
         .collect()
+}
+
+/// Kinds of the templates, as a command line names them.
+fn kinds<B: Binding>(bindings: &[B]) -> BTreeSet<String> {
+    let kinds = bindings
+        .iter()
+        .map(|it| it.spec().resource.kind.to_lowercase());
+    kinds.collect()
+}
+
+/// The kind that was meant, if one is near enough.
+fn near(kind: &str, kinds: &[String]) -> Option<String> {
+    let hint = instead(kind, kinds);
+    hint.contains("is it").then_some(hint)
 }
 
 fn is_meant<B: Binding>(binding: &B, kind: &str, name: &str) -> bool {
@@ -209,6 +229,14 @@ mod tests {
         ] {
             Subject::of(what, name).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_kind_with_a_typing_error_is_answered_with_the_one_that_was_meant() {
+        let kinds = ["configmap", "deployment"].map(str::to_owned);
+        let told = near("deploymnt", &kinds);
+        assert_eq!(told.as_deref(), Some(": is it deployment?"));
+        assert_eq!(near("gadget", &kinds), None);
     }
 
     #[test]

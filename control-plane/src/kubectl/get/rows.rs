@@ -1,6 +1,7 @@
 //! A cluster and a workload as a line. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
@@ -35,7 +36,7 @@ pub(super) struct ClusterRow {
     /// Last renewal of its lease, by the clock of the member.
     last_heard: Option<Timestamp>,
     taints: Vec<String>,
-    /// Whether movement out of it is paused by itself.
+    /// Whether movement out of it is paused, by itself or with the fleet.
     paused: bool,
     ready_nodes: Option<i32>,
     nodes: Option<i32>,
@@ -49,12 +50,14 @@ pub(super) struct ClusterRow {
 }
 
 impl ClusterRow {
-    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so. `is_paused`:
+    /// all movement is paused.
     pub fn of(
         cluster: &Cluster,
         lease: Option<&Lease>,
-        is_unheard: bool,
+        (is_unheard, is_paused): (bool, bool),
         counts: Option<&BTreeMap<String, usize>>,
+        now: Timestamp,
     ) -> Self {
         let name = cluster.name_any();
         let ready = cluster.condition(condition::READY);
@@ -85,7 +88,7 @@ impl ClusterRow {
                 .iter()
                 .map(|it| format!("{}:{}", it.key, it.effect))
                 .collect(),
-            paused: Pause::of_cluster(cluster).is_some(),
+            paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
             workloads: counts.map(|it| it.get(&name).copied().unwrap_or(0)),
@@ -113,7 +116,13 @@ pub(super) fn counts(bindings: &[AnyBinding]) -> BTreeMap<String, usize> {
     counts
 }
 
-pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> String {
+/// The table, with the pause of the fleet, and what its marks mean.
+pub(super) fn clusters(
+    rows: &[ClusterRow],
+    pause: Option<&Pause>,
+    wide: bool,
+    now: Timestamp,
+) -> String {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut table = Table::new([
         "NAME",
@@ -146,7 +155,12 @@ pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> Strin
             row.ready.clone()
         };
         let nodes = row.ready_nodes.zip(row.nodes);
-        let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}")));
+        let mark = if row.ready == conditions::TRUE {
+            ""
+        } else {
+            "?"
+        };
+        let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}")));
         let workloads = or_none(row.workloads.map(|it| it.to_string()));
         let taints = if row.taints.is_empty() {
             "-".to_owned()
@@ -175,11 +189,21 @@ pub(super) fn clusters(rows: &[ClusterRow], wide: bool, now: Timestamp) -> Strin
             table.row([name, ready, reason, since, heard, nodes, workloads, taints]);
         }
     }
-    if wide {
+    let mut text = if wide {
         more.to_string()
     } else {
         table.to_string()
+    };
+    if let Some(pause) = pause {
+        let _ = write!(text, "\nPAUSED: {pause}\n");
     }
+    if rows
+        .iter()
+        .any(|it| it.ready != conditions::TRUE && it.nodes.is_some())
+    {
+        text.push_str("\n?: as the cluster reported last, which is not ready now.\n");
+    }
+    text
 }
 
 /// A workload.
@@ -306,137 +330,4 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    const NOW: &str = "2026-01-01T00:10:00Z";
-
-    fn binding(conditions: &Value, leaving: Option<&str>) -> AnyBinding {
-        let tasks: Vec<Value> = leaving
-            .iter()
-            .map(|from| {
-                json!({
-                    "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
-                    "creationTimestamp": "2026-01-01T00:09:00Z",
-                })
-            })
-            .collect();
-        let binding: ResourceBinding = serde_json::from_value(json!({
-            "metadata": {"name": "web-deployment", "namespace": "shop"},
-            "spec": {
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
-                "clusters": [{"name": "m1", "replicas": 2}], "gracefulEvictionTasks": tasks,
-            },
-            "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        AnyBinding::from(Arc::new(binding))
-    }
-
-    fn condition(kind: &str, status: &str, reason: &str) -> Value {
-        json!([{
-            "type": kind, "status": status, "reason": reason, "message": "because",
-            "lastTransitionTime": "2026-01-01T00:05:00Z",
-        }])
-    }
-
-    #[test]
-    fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
-        for (conditions, leaving, state, since) in [
-            (json!([]), None, "Placed", "-"),
-            (json!([]), Some("m2"), "Moving", "60s"),
-            (
-                condition("EvictionPending", "True", "NowhereToGo"),
-                Some("m2"),
-                "NowhereToGo",
-                "5m0s",
-            ),
-            (
-                condition("EvictionPending", "False", "Evicted"),
-                None,
-                "Placed",
-                "-",
-            ),
-            (
-                condition("Scheduled", "False", "NoClusterFit"),
-                None,
-                "Unplaced",
-                "5m0s",
-            ),
-            (
-                condition("FullyApplied", "Unknown", "ClustersNotHeard"),
-                None,
-                "Unknown",
-                "5m0s",
-            ),
-        ] {
-            let row = WorkloadRow::of(&binding(&conditions, leaving));
-            assert_eq!(row.state, state, "{conditions}");
-            assert_eq!(ago(row.since, NOW.parse().unwrap()), since, "{conditions}");
-            assert!(row.concerns("m1") && !row.concerns("m"));
-            assert_eq!(row.concerns("m2"), leaving.is_some());
-        }
-    }
-
-    #[test]
-    fn a_workload_is_a_line_and_with_wide_its_reason_too() {
-        let rows = [WorkloadRow::of(&binding(
-            &condition("EvictionPending", "True", "NowhereToGo"),
-            None,
-        ))];
-        assert_eq!(
-            workloads(&rows, true, NOW.parse().unwrap()),
-            "NAMESPACE   WORKLOAD         CLUSTERS   LEAVING   STATE         SINCE   WHY\n\
-             shop        deployment/web   m1(2)      -         NowhereToGo   5m0s    because\n"
-        );
-    }
-
-    #[test]
-    fn a_cluster_that_is_silent_says_since_when_and_how_many_workloads_it_has() {
-        let cluster: Cluster = serde_json::from_value(json!({
-            "metadata": {"name": "m1"},
-            "spec": {"syncMode": "Pull", "taints": [{"key": "a", "effect": "NoExecute"}]},
-            "status": {
-                "kubernetesVersion": "v1.36.0", "nodeSummary": {"totalNum": 3, "readyNum": 2},
-                "conditions": condition("Ready", "Unknown", "ClusterStatusUnknown"),
-            },
-        }))
-        .unwrap();
-        let lease: Lease =
-            serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
-                .unwrap();
-        let counts = counts(&[binding(&json!([]), None)]);
-        let rows = [ClusterRow::of(&cluster, Some(&lease), false, Some(&counts))];
-        assert_eq!(
-            clusters(&rows, false, NOW.parse().unwrap()),
-            "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   TAINTS\n\
-             m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3     1           a:NoExecute\n"
-        );
-        let wide = clusters(&rows, true, NOW.parse().unwrap());
-        assert!(
-            wide.contains("Pull   -        v1.36.0      -       a:NoExecute"),
-            "{wide}"
-        );
-    }
-
-    #[test]
-    fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
-        let cluster: Cluster = serde_json::from_value(json!({
-            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
-            "status": {"conditions": condition("Ready", "True", "ClusterReady")},
-        }))
-        .unwrap();
-        for (is_unheard, expected) in [
-            (true, ("Unknown", "SilentAndNotJudged", false)),
-            (false, ("True", "ClusterReady", true)),
-        ] {
-            let row = ClusterRow::of(&cluster, None, is_unheard, None);
-            assert_eq!((&*row.ready, &*row.reason, row.since.is_some()), expected);
-        }
-    }
-}
+mod tests;

@@ -5,24 +5,25 @@ use std::time::Duration as StdDuration;
 
 use clap::{Args, ValueEnum};
 use kube::Config;
-use kube::api::ListParams;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client};
+use muster_shared::k8s::{Api, Client, ResourceExt as _};
 use muster_shared::names::annotation::DRAIN_RATE;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::settings::Duration;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
-use super::order::{self, Order, find};
+use super::follow::{Waiting, follow};
+use super::order::{self, Before, Order, find, once};
 use super::preview::{Preview, preview};
-use super::progress::{self, End};
+use super::progress::End;
 use super::{INTERRUPTED, STRANDED, TIMED_OUT};
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::drain;
-use crate::kubectl::Reply;
-use crate::kubectl::register::call;
+use crate::eviction::rate::Rates;
+use crate::kubectl::running::Running;
+use crate::kubectl::standstill::Standing;
+use crate::kubectl::{Reply, list};
+use crate::scheduler::core;
 
 /// Word for the rate of the fleet alone.
 const FLEET: &str = "fleet";
@@ -78,6 +79,7 @@ pub(super) fn order(rate: Option<&String>) -> Order {
         already: "was being drained already",
         add: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
         annotations: annotations.into_iter().collect(),
+        before: Some(Before::KeepAway),
         ..Order::default()
     }
 }
@@ -89,6 +91,7 @@ pub(super) fn undrain() -> Order {
         already: "was not drained",
         remove: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
         annotations: vec![(DRAIN_RATE, None)],
+        before: Some(Before::Hold),
         ..Order::default()
     }
 }
@@ -98,16 +101,18 @@ pub(super) async fn carry_out(
     config: &Config,
     options: &Options,
 ) -> anyhow::Result<Reply> {
-    let names = &options.clusters;
+    let names = &once(&options.clusters);
+    let mut is_resumed = false;
     for name in names {
-        find(client, name).await?;
+        let cluster = find(client, name).await?;
+        is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
     let preview = look(client, names).await?;
     let told = match options.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
         Format::Text => preview.table(),
     };
-    let is_stranded = !preview.stranded.is_empty();
+    let is_stranded = preview.is_stranded();
     if options.dry_run {
         return Ok(end(told, is_stranded.then_some(STRANDED)));
     }
@@ -130,11 +135,13 @@ pub(super) async fn carry_out(
     eprint!("{given}");
     let patience = options.timeout.0;
     let patience = (patience > StdDuration::ZERO).then_some(patience);
-    let is_terminal = std::io::stderr().is_terminal();
-    let (last, how) = progress::follow(config, names, patience, is_terminal).await?;
+    let waiting = Waiting {
+        patience,
+        is_terminal: std::io::stderr().is_terminal(),
+    };
+    let (last, how) = follow(config, names, waiting, is_resumed).await?;
     let code = match how {
-        End::Done if last.stuck.is_empty() => None,
-        End::Done => Some(STRANDED),
+        End::Done => last.is_stranded().then_some(STRANDED),
         End::TimedOut => Some(TIMED_OUT),
         End::Interrupted => Some(INTERRUPTED),
         End::Undrained => anyhow::bail!(
@@ -155,23 +162,21 @@ fn end(text: String, code: Option<u8>) -> Reply {
 }
 
 async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
-    let all = ListParams::default();
-    let clusters: Api<Cluster> = Api::all(client.clone());
-    let clusters = call("list clusters", clusters.list(&all)).await?;
-    let namespaced: Api<ResourceBinding> = Api::all(client.clone());
-    let namespaced = call("list ResourceBindings", namespaced.list(&all)).await?;
-    let others: Api<ClusterResourceBinding> = Api::all(client.clone());
-    let others = call("list ClusterResourceBindings", others.list(&all)).await?;
-    let namespaced = namespaced
-        .items
-        .into_iter()
-        .map(|it| AnyBinding::from(std::sync::Arc::new(it)));
-    let others = others
-        .items
-        .into_iter()
-        .map(|it| AnyBinding::from(std::sync::Arc::new(it)));
-    let bindings: Vec<AnyBinding> = namespaced.chain(others).collect();
-    Ok(preview(clusters.items, &bindings, names, calendar()))
+    let clusters = list::all::<Cluster>(Api::all(client.clone()));
+    let clusters = clusters.await.map_err(anyhow::Error::msg)?;
+    let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
+    let running = Running::read(client, &[]).await?;
+    let rules = (
+        &Rates::of(&running.settings),
+        &core::Options::of(&running.settings),
+    );
+    let now = calendar();
+    let left = clusters.iter().filter(|it| names.contains(&it.name_any()));
+    let standstill = Standing::read(client).await.of(left, now);
+    Ok(Preview {
+        standstill,
+        ..preview(clusters, &bindings, names, rules, now)
+    })
 }
 
 #[cfg(test)]

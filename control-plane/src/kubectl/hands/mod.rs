@@ -5,22 +5,28 @@
 //! it whatever becomes of the command and of the control plane's own processes.
 
 mod drain;
+mod follow;
 mod order;
 mod pause;
 mod preview;
 mod progress;
 mod taint;
 
+use std::fmt::Write as _;
+
 use clap::{Args, Subcommand};
 use kube::Config;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Client;
 use muster_shared::names::taint::CORDON;
 use muster_shared::taints::NO_SCHEDULE;
 
+pub(super) use self::follow::{Shown, Waiting, watch};
 use self::order::Order;
 pub(super) use self::order::{find, instead};
-pub(super) use self::progress::{show, watch};
+pub(super) use self::preview::stopped;
 use super::Reply;
+use super::standstill::Standing;
 
 /// Exit code when a workload that was to leave stays because it has nowhere to go.
 pub(super) const STRANDED: u8 = 3;
@@ -53,7 +59,8 @@ pub(super) enum Hand {
     /// nowhere to go stays.
     ///
     /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
-    /// done within --timeout, 130 interrupted (the drain goes on).
+    /// done within --timeout, 130 interrupted (the drain goes on). What stays because too many
+    /// clusters have failed, drained ones included, counts as having nowhere to go.
     Drain(drain::Options),
     /// Ends the drain of clusters; nothing moves back by itself.
     Undrain(Clusters),
@@ -81,7 +88,11 @@ pub(super) async fn carry_out(
             order::give(&client, &clusters, &drain::undrain()).await
         }
     };
-    text.map(Reply::from)
+    let mut text = text?;
+    if let Some(nobody) = Standing::read(&client).await.nobody_leads(calendar()) {
+        let _ = writeln!(text, "Warning: {nobody}");
+    }
+    Ok(text.into())
 }
 
 fn cordon() -> Order {

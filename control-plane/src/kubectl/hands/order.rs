@@ -1,18 +1,21 @@
 //! Changes of Clusters: read, compare, one patch on the version that was read.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use anyhow::{bail, ensure};
-use jiff::Timestamp;
+use anyhow::{Context as _, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
-use muster_shared::taints::{put_on, take_off};
+use muster_shared::names::annotation::PAUSED;
+use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
 use serde_json::{Value, json};
 
 use crate::kubectl::register::call;
+use crate::pause::Pause;
 
 const FIELD_MANAGER: &str = "kubectl-muster";
 /// Attempts of a write that others overtake.
@@ -31,7 +34,25 @@ pub(super) struct Order {
     pub remove: Vec<(&'static str, &'static str)>,
     /// Annotations that are written, or removed.
     pub annotations: Vec<(&'static str, Option<String>)>,
+    /// What several clusters are given before any of them is given the order.
+    pub before: Option<Before>,
 }
+
+/// First step of an order about several clusters, which are written one after the other: what it
+/// begins in the first must not harm the others before their turn has come. If the command ends in
+/// between, the same command again completes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// The taints that keep workloads out, so that none of the clusters takes what leaves another.
+    /// They stay if the command ends.
+    KeepAway,
+    /// A short pause of each, so that nothing leaves the last as soon as the first counts as failed
+    /// no more. It ends with the order in the same write, and by itself if the command ends.
+    Hold,
+}
+
+/// Time after which such a pause ends by itself.
+const HELD: SignedDuration = SignedDuration::from_mins(1);
 
 impl Order {
     /// The merge patch for a cluster; `None` if it is as ordered already.
@@ -59,6 +80,60 @@ impl Order {
         }
         (patch != json!({})).then_some(patch)
     }
+
+    /// The merge patch of the first step for one of several clusters. `held` is the annotation of a
+    /// short pause.
+    fn first(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
+        self.patch(cluster, now)?;
+        match self.before? {
+            Before::KeepAway => {
+                let add = self.add.iter().copied();
+                let add = add.filter(|(_, effect)| *effect == NO_SCHEDULE).collect();
+                let out = Self {
+                    add,
+                    ..Self::default()
+                };
+                out.patch(cluster, now)
+            }
+            // Nothing leaves a cluster that somebody paused.
+            Before::Hold if Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)) => None,
+            Before::Hold => Some(json!({"metadata": {"annotations": {PAUSED: held}}})),
+        }
+    }
+
+    /// The merge patch that carries it out and ends the short pause.
+    fn last(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
+        let patch = self.patch(cluster, now);
+        let is_held = cluster
+            .annotations()
+            .get(PAUSED)
+            .is_some_and(|it| it == held);
+        if !is_held {
+            return patch;
+        }
+        let mut patch = patch.unwrap_or_else(|| json!({}));
+        patch["metadata"]["annotations"][PAUSED] = Value::Null;
+        Some(patch)
+    }
+}
+
+/// The short pause of an order about several clusters, as the annotation has it.
+fn held(names: &[String], now: Timestamp) -> String {
+    let pause = Pause {
+        reason: format!("an order about {} is being written", names.join(", ")),
+        by: FIELD_MANAGER.to_owned(),
+        since: Some(now),
+        until: now.checked_add(HELD).ok(),
+        ..Pause::default()
+    };
+    json!(pause.fields()).to_string()
+}
+
+/// Names, each once, in their order.
+pub(super) fn once(names: &[String]) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let each = names.iter().filter(|it| known.insert(*it));
+    each.cloned().collect()
 }
 
 /// Gives an order to clusters; returns the answer.
@@ -67,17 +142,38 @@ pub(super) async fn give(
     names: &[String],
     order: &Order,
 ) -> anyhow::Result<String> {
+    let names = once(names);
     // All or none, as far as that can be known before: a typing error must not leave half an order.
-    for name in names {
+    for name in &names {
         find(client, name).await?;
     }
+    let held = held(&names, calendar());
+    if names.len() > 1 {
+        for name in &names {
+            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, calendar()));
+            change(client, name, first).await?;
+        }
+    }
     let mut told = String::new();
-    for name in names {
-        let changed = change(client, name, |cluster| Ok(order.patch(cluster, calendar()))).await?;
-        let what = if changed { order.done } else { order.already };
+    for name in &names {
+        let last = |cluster: &Cluster| Ok(order.last(cluster, &held, calendar()));
+        let changed = change(client, name, last).await;
+        let is_changed = changed.with_context(|| half(&told))?;
+        let what = if is_changed {
+            order.done
+        } else {
+            order.already
+        };
         let _ = writeln!(told, "Cluster {name} {what}");
     }
     Ok(told)
+}
+
+/// What an order about several clusters came to before it failed.
+fn half(told: &str) -> String {
+    let done = told.lines().collect::<Vec<_>>().join("; ");
+    let done = if done.is_empty() { "nothing" } else { &done };
+    format!("the order is not complete, give it again (done so far: {done})")
 }
 
 /// Writes a change of a cluster upon its latest version; says whether there was one to write.
@@ -165,73 +261,4 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cluster(taints: &Value, annotations: &Value) -> Cluster {
-        serde_json::from_value(json!({
-            "metadata": {"name": "m1", "annotations": annotations},
-            "spec": {"syncMode": "Pull", "taints": taints},
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_already() {
-        let now = Timestamp::from_second(100).unwrap();
-        let drain = crate::kubectl::hands::drain::order(Some(&"0.5".to_owned()));
-        let undrain = crate::kubectl::hands::drain::undrain();
-        let mine = json!({"key": "mine", "effect": "NoExecute"});
-        let no = |effect| json!({"key": "failover.muster.io/drain", "effect": effect, "timeAdded": "1970-01-01T00:01:40Z"});
-        let before = cluster(&json!([mine]), &json!({"a": "b"}));
-        let patch = drain.patch(&before, now).unwrap();
-        let taints = json!([mine, no("NoSchedule"), no("NoExecute")]);
-        assert_eq!(
-            patch,
-            json!({
-                "spec": {"taints": taints},
-                "metadata": {"annotations": {"failover.muster.io/drain-rate": "0.5"}},
-            })
-        );
-        let drained = cluster(&taints, &json!({"failover.muster.io/drain-rate": "0.5"}));
-        let later = Timestamp::from_second(200).unwrap();
-        assert_eq!(
-            drain.patch(&drained, later),
-            None,
-            "no toleration starts anew"
-        );
-        let again = crate::kubectl::hands::drain::order(None);
-        assert_eq!(again.patch(&drained, later), None, "the rate stays");
-        assert_eq!(
-            undrain.patch(&drained, later).unwrap(),
-            json!({
-                "spec": {"taints": [mine]},
-                "metadata": {"annotations": {"failover.muster.io/drain-rate": null}},
-            })
-        );
-        assert_eq!(undrain.patch(&before, now), None);
-        let cordoned = super::super::cordon().patch(&before, now).unwrap();
-        let on = json!({"key": "failover.muster.io/cordon", "effect": "NoSchedule", "timeAdded": "1970-01-01T00:01:40Z"});
-        assert_eq!(cordoned, json!({"spec": {"taints": [mine, on]}}));
-        let both = cluster(&json!([on, no("NoExecute")]), &json!({}));
-        let left = super::super::uncordon().patch(&both, now).unwrap();
-        assert_eq!(left, json!({"spec": {"taints": [no("NoExecute")]}}));
-    }
-
-    #[test]
-    fn a_typing_error_is_answered_with_what_may_have_been_meant() {
-        let names = ["member1", "member2", "eu-west"].map(str::to_owned);
-        for (name, expected) in [
-            ("membr1", ": is it member1?"),
-            ("Member2", ": is it member2?"),
-            ("member3", ": is it member1 or member2?"),
-            ("west", ": is it eu-west?"),
-            ("asia", ": there are member1, member2, eu-west"),
-        ] {
-            assert_eq!(instead(name, &names), expected, "{name}");
-        }
-        assert!(instead("x", &[]).contains("fleet API"));
-        let many: Vec<String> = (0..12).map(|n| format!("cluster-{n}")).collect();
-        assert!(instead("zzz", &many).ends_with("and 2 more"));
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use muster_shared::names::annotation::PAUSED;
 use muster_shared::settings::Duration;
 use serde_json::json;
 
-use super::order::{change, find};
+use super::order::{change, find, once};
 use crate::kubectl::register::call;
 use crate::pause::{NAME, Pause};
 
@@ -69,10 +69,11 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         ));
     }
     let mut told = String::new();
-    for name in &options.clusters {
+    let names = once(&options.clusters);
+    for name in &names {
         find(client, name).await?;
     }
-    for name in &options.clusters {
+    for name in &names {
         let text = json!(pause.fields()).to_string();
         change(client, name, |_| {
             Ok(Some(
@@ -148,10 +149,11 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         };
     }
     let mut told = String::new();
-    for name in &options.clusters {
+    let names = once(&options.clusters);
+    for name in &names {
         find(client, name).await?;
     }
-    for name in &options.clusters {
+    for name in &names {
         let changed = change(client, name, |cluster| {
             let annotations = cluster.metadata.annotations.as_ref();
             let is_paused = annotations.is_some_and(|all| all.contains_key(PAUSED));

@@ -21,6 +21,7 @@ use crate::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
 use crate::eviction::reason::EvictionReason;
+use crate::kubectl::standstill::Standstill;
 use crate::scheduler::core::{Options, Snapshot};
 
 /// Workloads of a list that are printed in the table.
@@ -51,9 +52,14 @@ pub(super) struct Preview {
     pub stranded: Vec<Line>,
     /// Workloads whose new copies are being started already.
     pub leaving: Vec<Line>,
-    /// A reason why nothing would be moved now.
+    /// A reason why workloads would leave slowly or not at all, by the state of the fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// Whether nothing leaves until fewer clusters have failed.
+    pub is_stopped: bool,
+    /// Reasons why nothing would be moved now, whatever the state of the fleet.
+    #[serde(flatten)]
+    pub standstill: Standstill,
 }
 
 /// One workload on one cluster.
@@ -110,6 +116,7 @@ pub(super) fn preview(
     clusters: impl IntoIterator<Item = Cluster>,
     bindings: &[AnyBinding],
     drained: &[String],
+    (rates, options): (&Rates, &Options),
     now: Timestamp,
 ) -> Preview {
     let order = drain::order(None);
@@ -122,9 +129,11 @@ pub(super) fn preview(
             Arc::new(cluster)
         })
         .collect();
+    let (health, band) = health(clusters.iter().map(Arc::as_ref), rates);
     let mut preview = Preview {
         clusters: drained.to_vec(),
-        warning: warning(&clusters),
+        warning: warning(health, band),
+        is_stopped: band == Band::Stopped,
         ..Preview::default()
     };
     let snapshot = Snapshot::new(clusters);
@@ -133,14 +142,25 @@ pub(super) fn preview(
             continue;
         }
         for from in drained {
-            preview.look(binding, from, &snapshot, now);
+            preview.look(binding, from, (&snapshot, options), now);
         }
     }
     preview
 }
 
 impl Preview {
-    fn look(&mut self, binding: &AnyBinding, from: &str, snapshot: &Snapshot, now: Timestamp) {
+    /// Whether something stays that has to leave.
+    pub fn is_stranded(&self) -> bool {
+        !self.stranded.is_empty() || (self.is_stopped && !self.leave.is_empty())
+    }
+
+    fn look(
+        &mut self,
+        binding: &AnyBinding,
+        from: &str,
+        (snapshot, options): (&Snapshot, &Options),
+        now: Timestamp,
+    ) {
         let line = Line::new(binding, from);
         let spec = binding.spec();
         if spec.target(from).is_none() {
@@ -184,12 +204,7 @@ impl Preview {
                 None | Some("" | DEFAULT_SCHEDULER)
             ),
         };
-        match plan(
-            &departure,
-            snapshot,
-            &Options::default().for_departure(),
-            now,
-        ) {
+        match plan(&departure, snapshot, &options.for_departure(), now) {
             Err(nowhere) => self.stranded.push(because(nowhere.to_string())),
             Ok(_) if due > now => {
                 let why = format!("it tolerates the taint until {due:.0}");
@@ -209,13 +224,20 @@ impl Preview {
         if self.count() == 0 {
             let _ = writeln!(text, "{names}: no workload is there");
         }
+        let leave = if self.is_stopped {
+            "could leave, and stays until fewer clusters have failed"
+        } else if self.standstill.is_whole {
+            "can leave when movement goes on"
+        } else {
+            "can leave"
+        };
         for (list, one, many) in [
             (
                 &self.leaving,
                 "is being moved already",
                 "are being moved already",
             ),
-            (&self.leave, "can leave", "can leave"),
+            (&self.leave, leave, leave.replace("stays", "stay").as_str()),
             (&self.later, "leaves later", "leave later"),
             (&self.stay, "stays", "stay"),
             (
@@ -240,6 +262,9 @@ impl Preview {
         if let Some(warning) = &self.warning {
             let _ = writeln!(text, "Warning: {warning}");
         }
+        for reason in &self.standstill.reasons {
+            let _ = writeln!(text, "Warning: nothing moves now: {reason}");
+        }
         text
     }
 
@@ -255,14 +280,33 @@ impl Preview {
     }
 }
 
-/// Whether so much of the fleet would count as failed that the rate drops, by the default settings.
-fn warning(clusters: &[Arc<Cluster>]) -> Option<String> {
-    let counted = clusters.iter().filter(|it| is_counted(it));
+/// The health of a fleet, and what it makes of the rate.
+fn health<'a>(clusters: impl Iterator<Item = &'a Cluster>, rates: &Rates) -> (FleetHealth, Band) {
+    let counted: Vec<&Cluster> = clusters.filter(|it| is_counted(it)).collect();
     let health = FleetHealth {
-        total: counted.clone().count(),
-        failed: counted.filter(|it| has_failed(it)).count(),
+        total: counted.len(),
+        failed: counted.iter().filter(|it| has_failed(it)).count(),
     };
-    let what = match Rates::default().band(health) {
+    (health, rates.band(health))
+}
+
+/// The reason that nothing moves because too many clusters have failed.
+pub(in crate::kubectl) fn stopped<'a>(
+    clusters: impl Iterator<Item = &'a Cluster>,
+    rates: &Rates,
+) -> Option<String> {
+    let (health, band) = health(clusters, rates);
+    (band == Band::Stopped).then(|| {
+        format!(
+            "{} of {} clusters count as failed, drained ones included, and nothing moves until fewer do (--unhealthy-cluster-threshold)",
+            health.failed, health.total
+        )
+    })
+}
+
+/// Whether so much of the fleet would count as failed that the rate drops.
+fn warning(health: FleetHealth, band: Band) -> Option<String> {
+    let what = match band {
         Band::Primary => return None,
         Band::Secondary => "workloads leave at the secondary rate",
         Band::Stopped => "nothing leaves until fewer do",
@@ -288,88 +332,4 @@ impl super::order::Order {
 }
 
 #[cfg(test)]
-mod tests {
-    use muster_shared::api::binding::ResourceBinding;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn cluster(name: &str, taints: &Value) -> Cluster {
-        serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "spec": {"syncMode": "Pull", "taints": taints},
-            "status": {
-                "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-                "apiEnablements": [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]}],
-            },
-        }))
-        .unwrap()
-    }
-
-    fn binding(name: &str, placement: &Value) -> AnyBinding {
-        let binding: ResourceBinding = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
-            "spec": {
-                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
-                "clusters": [{"name": "m1"}], "placement": placement,
-            },
-        }))
-        .unwrap();
-        Arc::new(binding).into()
-    }
-
-    #[test]
-    fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
-        let affinity = |names: Value| json!({"clusterAffinity": {"clusterNames": names}});
-        let tolerates = |seconds: Value| {
-            let toleration = json!({"key": "failover.muster.io/drain", "operator": "Exists", "tolerationSeconds": seconds});
-            json!({"clusterTolerations": [toleration], "clusterAffinity": {"clusterNames": ["m1", "m2"]}})
-        };
-        let bindings = [
-            binding("moves", &affinity(json!(["m1", "m2"]))),
-            binding("pinned", &affinity(json!(["m1"]))),
-            binding("tolerant", &tolerates(Value::Null)),
-            binding("patient", &tolerates(json!(300))),
-        ];
-        let now = Timestamp::from_second(0).unwrap();
-        let fleet = || (1..=3).map(|n| cluster(&format!("m{n}"), &json!([])));
-        let drained = ["m1".to_owned()];
-        let preview = preview(fleet(), &bindings, &drained, now);
-        let names = |list: &[Line]| list.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&preview.leave), ["moves"]);
-        assert_eq!(preview.leave[0].to.as_deref(), Some("m2"));
-        assert_eq!(names(&preview.stranded), ["pinned"]);
-        assert_eq!(names(&preview.stay), ["tolerant"]);
-        assert_eq!(names(&preview.later), ["patient"]);
-        let text = preview.table();
-        for line in [
-            "m1: 1 workload can leave\n",
-            "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned: no other cluster could take it",
-            "  ConfigMap shop/patient: it tolerates the taint until 1970-01-01T00:05:00Z\n",
-            "  ConfigMap shop/tolerant: every taint of the cluster is tolerated\n",
-        ] {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-        assert!(!text.contains("Warning"), "{text}");
-    }
-
-    #[test]
-    fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_of_four_is_warned_of()
-     {
-        let bindings = [binding("moves", &json!({}))];
-        let now = Timestamp::from_second(0).unwrap();
-        let fleet = || (1..=4).map(|n| cluster(&format!("m{n}"), &json!([])));
-        let drain = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-            preview(fleet(), &bindings, &names, now)
-        };
-        assert_eq!(drain(&["m1", "m2"]).leave[0].to.as_deref(), Some("m3,m4"));
-        assert_eq!(drain(&["m1", "m2"]).warning, None);
-        let most = drain(&["m1", "m2", "m3"]);
-        assert!(most.warning.unwrap().contains("3 of 4 clusters"));
-        let all = drain(&["m1", "m2", "m3", "m4"]);
-        assert_eq!(all.stranded.len(), 1);
-        assert!(drain(&["m2"]).table().contains("m2: no workload is there"));
-    }
-}
+mod tests;

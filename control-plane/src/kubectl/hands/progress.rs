@@ -1,25 +1,12 @@
-//! Progress of a drain, as the bindings tell it.
+//! Progress of a drain, as the bindings tell it. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::bail;
-use kube::Config;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Profile};
-use muster_shared::clock::calendar;
 use muster_shared::conditions;
-use muster_shared::k8s::Api;
-use muster_shared::taints::is_drain;
-use muster_shared::watch::{Followed, Informer, Selection};
 use serde::Serialize;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::preview::{Line, switches};
 use crate::eviction::any_binding::AnyBinding;
@@ -27,12 +14,10 @@ use crate::eviction::explain::{CONDITION, has_completed};
 use crate::eviction::judge::{Judgement, judge};
 use crate::fleet::binding::BindingKey;
 
-/// Pause between two lines.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Time within which the fleet has to be listed.
-const LISTED: Duration = Duration::from_mins(1);
 /// Reasons of the condition for which a workload stays although it is to leave.
 const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of the condition while too many clusters have failed.
+const STOPPED: &str = "StoppedByThreshold";
 /// Characters of the bar.
 const BAR: usize = 24;
 /// Workloads that are listed as having nowhere to go.
@@ -55,16 +40,23 @@ pub(super) enum End {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Progress {
-    /// Workloads that have left and whose old copies are gone.
-    pub left: usize,
+    /// Workloads that have left and whose old copies are gone, since the command began.
+    pub moved: usize,
     /// Workloads whose new copies are being started.
     pub replacing: usize,
     /// Workloads that wait for their turn.
     pub waiting: usize,
+    /// Workloads that stay until fewer clusters have failed.
+    pub stopped: usize,
     /// Workloads that stay because they may.
     pub stay: usize,
     /// Workloads that have nowhere to go, each with the reason.
     pub stuck: Vec<Line>,
+    /// Whether the drain was under way when the command began: what had left before is not counted.
+    pub is_resumed: bool,
+    /// Reasons why nothing moves now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
 }
 
 impl Progress {
@@ -73,14 +65,19 @@ impl Progress {
         self.waiting == 0 && self.replacing == 0
     }
 
+    /// Something stays that has to leave.
+    pub fn is_stranded(&self) -> bool {
+        !self.stuck.is_empty() || self.stopped > 0
+    }
+
     /// The progress in one line.
     pub fn line(&self, with_bar: bool) -> String {
-        let all = self.left + self.replacing + self.waiting + self.stuck.len();
+        let all = self.moved + self.replacing + self.waiting + self.stopped + self.stuck.len();
         let mut line = String::new();
         if with_bar {
             let (done, half) = match all {
                 0 => (BAR, 0),
-                all => (self.left * BAR / all, self.replacing * BAR / all),
+                all => (self.moved * BAR / all, self.replacing * BAR / all),
             };
             let rest = BAR - done - half;
             let _ = write!(
@@ -91,14 +88,21 @@ impl Progress {
                 "-".repeat(rest)
             );
         }
+        let moved = if self.is_resumed {
+            format!("{} moved of the {all} that were still there", self.moved)
+        } else {
+            format!("{} of {all} moved", self.moved)
+        };
         let _ = write!(
             line,
-            "{} of {all} left, {} being replaced, {} waiting, {} with nowhere to go",
-            self.left,
+            "{moved}, {} being replaced, {} waiting, {} with nowhere to go",
             self.replacing,
             self.waiting,
             self.stuck.len()
         );
+        if self.stopped > 0 {
+            let _ = write!(line, ", {} until fewer clusters have failed", self.stopped);
+        }
         line
     }
 
@@ -112,7 +116,17 @@ impl Progress {
         if self.stuck.len() > TOLD {
             let _ = writeln!(text, "  and {} more", self.stuck.len() - TOLD);
         }
+        for reason in &self.nothing_moves {
+            let _ = writeln!(text, "Nothing moves: {reason}");
+        }
         match how {
+            End::Done if self.stopped > 0 => {
+                let _ = writeln!(
+                    text,
+                    "{names}: drained as far as possible; too many clusters have failed (drained ones count), and nothing leaves until fewer have \
+                     (--unhealthy-cluster-threshold)"
+                );
+            }
             End::Done if self.stuck.is_empty() => {
                 let _ = writeln!(text, "{names}: drained");
             }
@@ -125,7 +139,7 @@ impl Progress {
             End::TimedOut | End::Interrupted | End::Undrained => {
                 let _ = writeln!(
                     text,
-                    "The drain goes on: kubectl muster drain {names} --wait shows it again, kubectl muster undrain {names} ends it"
+                    "The drain holds: kubectl muster drain {names} --wait shows it again, kubectl muster undrain {names} ends it"
                 );
             }
         }
@@ -169,129 +183,25 @@ pub(super) fn count(
                 continue;
             }
             let condition = conditions::get(&binding.status().conditions, CONDITION);
-            let stuck = condition
-                .filter(|it| it.status == conditions::TRUE && STUCK.contains(&it.reason.as_str()));
-            match stuck {
-                Some(condition) => progress.stuck.push(Line {
-                    why: Some(condition.message.clone()),
+            match condition.filter(|it| it.status == conditions::TRUE) {
+                Some(it) if STUCK.contains(&it.reason.as_str()) => progress.stuck.push(Line {
+                    why: Some(it.message.clone()),
                     ..Line::new(binding, name)
                 }),
-                None => progress.waiting += 1,
+                Some(it) if it.reason == STOPPED => progress.stopped += 1,
+                _ => progress.waiting += 1,
             }
             present.insert(here);
         }
     }
     seen.extend(present.iter().cloned());
-    progress.left = seen.difference(&present).count();
+    progress.moved = seen.difference(&present).count();
     progress
-}
-
-/// Shows the progress until nothing is left that can leave.
-pub(super) async fn follow(
-    config: &Config,
-    names: &[String],
-    patience: Option<Duration>,
-    is_terminal: bool,
-) -> anyhow::Result<(Progress, End)> {
-    let client = client::connect(config, Profile::Watch)?;
-    let stop = CancellationToken::new();
-    let _guard = stop.clone().drop_guard();
-    let changed = Arc::new(Notify::new());
-    let clusters: Informer<Cluster> = watch(Api::all(client.clone()), &changed, &stop);
-    let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
-    let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
-    let listed = async {
-        clusters.synced().await;
-        bindings.synced().await;
-        others.synced().await;
-    };
-    if timeout(LISTED, listed).await.is_err() {
-        let why = [clusters.trouble(), bindings.trouble(), others.trouble()];
-        let why = why.into_iter().flatten().next();
-        bail!(
-            "the fleet cannot be listed: {}",
-            why.unwrap_or_else(|| "no answer".to_owned())
-        );
-    }
-    let deadline = patience.map(|patience| Instant::now() + patience);
-    let mut seen = BTreeSet::new();
-    let mut shown = None;
-    loop {
-        let known: HashMap<String, Arc<Cluster>> = names
-            .iter()
-            .filter_map(|name| Some((name.clone(), clusters.get(None, name)?)))
-            .collect();
-        let namespaced = bindings.list().into_iter().map(AnyBinding::from);
-        let all: Vec<AnyBinding> = namespaced
-            .chain(others.list().into_iter().map(AnyBinding::from))
-            .collect();
-        let progress = count(&all, &known, &mut seen, calendar());
-        let is_drained = known
-            .values()
-            .all(|cluster| cluster.spec.taints.iter().any(is_drain));
-        let end = if is_drained {
-            progress.is_done().then_some(End::Done)
-        } else {
-            Some(End::Undrained)
-        };
-        let line = progress.line(is_terminal);
-        if shown.as_ref() != Some(&line) {
-            show(&line, is_terminal, end.is_some());
-            shown = Some(line);
-        }
-        if let Some(end) = end {
-            return Ok((progress, end));
-        }
-        let patience = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        let next = Instant::now() + PAUSE;
-        let news = async {
-            changed.notified().await;
-            sleep_until(next).await;
-        };
-        let end = tokio::select! {
-            () = news => continue,
-            () = patience => End::TimedOut,
-            _ = tokio::signal::ctrl_c() => End::Interrupted,
-        };
-        if is_terminal {
-            eprintln!();
-        }
-        return Ok((progress, end));
-    }
-}
-
-/// Follows the objects of an API until the token is cancelled, and notifies of each change.
-pub(in crate::kubectl) fn watch<K: Followed>(
-    api: Api<K>,
-    changed: &Arc<Notify>,
-    stop: &CancellationToken,
-) -> Informer<K> {
-    let informer = Informer::new(api, Selection::everything());
-    let changed = Arc::clone(changed);
-    informer.on_change(move |_| changed.notify_one());
-    muster_shared::clock::spawn(informer.clone().run(stop.clone()));
-    informer
-}
-
-/// Prints a line of progress; on a terminal in place of the last one.
-pub(in crate::kubectl) fn show(line: &str, is_terminal: bool, is_last: bool) {
-    let mut out = std::io::stderr();
-    // A terminal that is gone must not end the command.
-    let _ = if is_terminal {
-        write!(out, "\r\x1b[2K{line}{}", if is_last { "\n" } else { "" })
-    } else {
-        writeln!(out, "{line}")
-    };
-    let _ = out.flush();
 }
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
@@ -370,7 +280,7 @@ mod tests {
         let progress = look(&fleet);
         assert_eq!(
             (
-                progress.left,
+                progress.moved,
                 progress.replacing,
                 progress.waiting,
                 progress.stay
@@ -386,7 +296,7 @@ mod tests {
         fleet[1] = binding("b", "m2", false, "Evicted", &json!([]));
         let progress = look(&fleet);
         assert_eq!(
-            (progress.left, progress.replacing, progress.waiting),
+            (progress.moved, progress.replacing, progress.waiting),
             (1, 1, 0)
         );
         fleet[0] = binding("a", "m2", false, "Evicted", &json!([]));
@@ -394,7 +304,7 @@ mod tests {
         assert!(progress.is_done());
         assert_eq!(
             progress.line(true),
-            "[################--------] 2 of 3 left, 0 being replaced, 0 waiting, 1 with nowhere to go"
+            "[################--------] 2 of 3 moved, 0 being replaced, 0 waiting, 1 with nowhere to go"
         );
         let names = ["m1".to_owned()];
         assert!(
@@ -405,18 +315,53 @@ mod tests {
         assert!(
             progress
                 .report(&names, End::TimedOut)
-                .contains("The drain goes on")
+                .contains("The drain holds")
         );
         fleet.remove(2);
         let progress = look(&fleet);
         assert_eq!(
             progress.line(false),
-            "3 of 3 left, 0 being replaced, 0 waiting, 0 with nowhere to go"
+            "3 of 3 moved, 0 being replaced, 0 waiting, 0 with nowhere to go"
         );
         assert!(
             progress
                 .report(&names, End::Done)
                 .ends_with("m1: drained\n")
         );
+    }
+
+    #[test]
+    fn what_stays_because_too_many_clusters_have_failed_is_not_told_to_wait_for_its_turn() {
+        let fleet = [
+            binding("a", "m1", false, STOPPED, &json!([])),
+            binding("b", "m1", false, "NowhereToGo", &json!([])),
+        ];
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let progress = count(&fleet, &drained(), &mut BTreeSet::new(), now);
+        assert!(progress.is_done() && progress.is_stranded());
+        assert_eq!(
+            progress.line(false),
+            "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
+        );
+        let told = progress.report(&["m1".to_owned()], End::Done);
+        assert!(told.contains("too many clusters have failed"), "{told}");
+    }
+
+    #[test]
+    fn a_drain_that_was_under_way_is_not_told_to_have_moved_nothing_and_a_standstill_is_told() {
+        let resumed = Progress {
+            waiting: 31,
+            is_resumed: true,
+            nothing_moves: vec!["all movement is paused by ann".to_owned()],
+            ..Progress::default()
+        };
+        let told = resumed.report(&["m1".to_owned()], End::TimedOut);
+        for part in [
+            "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
+            "\nNothing moves: all movement is paused by ann\n",
+            "The drain holds: ",
+        ] {
+            assert!(told.contains(part), "{part:?} is not in\n{told}");
+        }
     }
 }

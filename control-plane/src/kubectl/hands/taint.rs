@@ -8,6 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Client, Taint, Time};
+use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{
     NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, find, is_of_command,
@@ -88,6 +89,17 @@ impl FromStr for Edit {
         if is_of_command(&taint) {
             return Err(format!(
                 "{key} belongs to commands: use kubectl muster drain, undrain, cordon or uncordon"
+            ));
+        }
+        let is_of_state = [NOT_READY, UNREACHABLE, DUPLICATE].contains(&key);
+        if is_of_state && effect.is_none_or(|it| it == NO_SCHEDULE) {
+            let as_well = match effect {
+                None => format!("; write {text}:{NO_EXECUTE}- to take off one that evicts"),
+                Some(_) => String::new(),
+            };
+            return Err(format!(
+                "{key}:{NO_SCHEDULE} belongs to the control plane, which puts it on and takes it off by the state of the cluster: \
+                 use a key of your own, or kubectl muster cordon{as_well}"
             ));
         }
         if removes {
@@ -222,6 +234,19 @@ mod tests {
             ),
             ("failover.muster.io/drain-", Err("undrain")),
             ("failover.muster.io/cordon-", Err("uncordon")),
+            (
+                "cluster.karmada.io/unreachable:NoSchedule",
+                Err("belongs to the control plane"),
+            ),
+            ("cluster.karmada.io/not-ready-", Err("one that evicts")),
+            (
+                "cluster.karmada.io/not-ready:NoExecute",
+                add("cluster.karmada.io/not-ready", None, NO_EXECUTE),
+            ),
+            (
+                "cluster.karmada.io/unreachable:NoExecute-",
+                remove("cluster.karmada.io/unreachable", Some(NO_EXECUTE)),
+            ),
         ] {
             match (text.parse::<Edit>(), expected) {
                 (Ok(edit), Ok(expected)) => assert_eq!(edit, expected, "{text}"),

@@ -9,6 +9,7 @@ use kube::Config;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceHealth};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::client::{self, Profile};
+use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::watch::Informer;
 use serde::Serialize;
@@ -17,7 +18,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::eviction::any_binding::AnyBinding;
-use crate::kubectl::hands::{show, watch};
+use crate::kubectl::hands::{Shown, Waiting, watch};
+use crate::kubectl::standstill::Standing;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 
 /// Pause between two lines.
@@ -45,6 +47,9 @@ pub(super) struct Progress {
     pub replacing: usize,
     /// Workloads that wait for their turn.
     pub waiting: usize,
+    /// Reasons why nothing moves now.
+    #[serde(rename = "nothingMoves", skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
 }
 
 impl Progress {
@@ -55,6 +60,7 @@ impl Progress {
             moved,
             replacing,
             waiting,
+            ..
         } = self;
         format!("{moved} of {all} moved, {replacing} being replaced, {waiting} waiting")
     }
@@ -112,9 +118,12 @@ pub(super) async fn follow(
     config: &Config,
     names: &[String],
     workloads: &[WorkloadReference],
-    patience: Option<Duration>,
-    is_terminal: bool,
+    waiting: Waiting,
 ) -> anyhow::Result<(Progress, End)> {
+    let Waiting {
+        patience,
+        is_terminal,
+    } = waiting;
     let client = client::connect(config, Profile::Watch)?;
     let stop = CancellationToken::new();
     let _guard = stop.clone().drop_guard();
@@ -123,6 +132,8 @@ pub(super) async fn follow(
         watch(Api::all(client.clone()), &changed, &stop);
     let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
     let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
+    let standing = client::connect(config, Profile::Write)?;
+    let mut standing = Standing::follow(standing, &changed, &stop);
     let listed = async {
         rebalancers.synced().await;
         bindings.synced().await;
@@ -136,8 +147,10 @@ pub(super) async fn follow(
             why.unwrap_or_else(|| "no answer".to_owned())
         );
     }
+    // The first look.
+    let _ = standing.changed().await;
     let deadline = patience.map(|patience| Instant::now() + patience);
-    let mut shown = None;
+    let mut shown = Shown::new(is_terminal);
     loop {
         let mut asked = BTreeSet::new();
         for rebalancer in rebalancers.list() {
@@ -150,15 +163,17 @@ pub(super) async fn follow(
         let all: Vec<AnyBinding> = namespaced
             .chain(others.list().into_iter().map(AnyBinding::from))
             .collect();
-        let progress = count(workloads, &asked, &all);
+        let progress = Progress {
+            nothing_moves: standing.borrow().of([], calendar()).reasons,
+            ..count(workloads, &asked, &all)
+        };
         let is_done = progress.is_done();
-        let line = progress.line();
-        if shown.as_ref() != Some(&line) {
-            show(&line, is_terminal, is_done);
-            shown = Some(line);
-        }
+        let is_read = shown.show(&progress.line(), &progress.nothing_moves, is_done);
         if is_done {
             return Ok((progress, End::Done));
+        }
+        if !is_read {
+            return Ok((progress, End::Interrupted));
         }
         let patience = async {
             match deadline {

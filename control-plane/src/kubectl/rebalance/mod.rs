@@ -3,6 +3,7 @@
 mod follow;
 mod preview;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -11,24 +12,25 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use kube::Config;
 use kube::api::PostParams;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::api::rebalancer::{
     WorkloadRebalancer, WorkloadRebalancerSpec, WorkloadReference,
 };
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, ResourceExt};
-use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::k8s::{Api, Client, ObjectMeta, ResourceExt};
 use muster_shared::settings::Duration;
 
 use self::follow::End;
 use self::preview::{Preview, preview};
 use super::explain::subject::{self, Found, Subject};
-use super::hands::{INTERRUPTED, STRANDED, TIMED_OUT};
+use super::hands::{INTERRUPTED, STRANDED, TIMED_OUT, Waiting};
 use super::output::Format;
 use super::register::call;
 use super::running::Running;
+use super::standstill::Standing;
 use super::{Reply, hands, list};
 use crate::eviction::any_binding::AnyBinding;
-use crate::pause::{self, Pause};
+use crate::eviction::rate::Rates;
 use crate::scheduler::core::{self, Snapshot};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
@@ -104,17 +106,24 @@ pub(super) async fn carry_out(
     }
     let patience = options.timeout.0;
     let patience = (patience > StdDuration::ZERO).then_some(patience);
-    let is_terminal = std::io::stderr().is_terminal();
-    let (progress, how) = follow::follow(config, &names, &moves, patience, is_terminal).await?;
+    let waiting = Waiting {
+        patience,
+        is_terminal: std::io::stderr().is_terminal(),
+    };
+    let (progress, how) = follow::follow(config, &names, &moves, waiting).await?;
     let code = match how {
         End::Done => refused,
         End::TimedOut => Some(TIMED_OUT),
         End::Interrupted => Some(INTERRUPTED),
     };
+    let mut reasons = String::new();
+    for reason in &progress.nothing_moves {
+        let _ = writeln!(reasons, "Nothing moves: {reason}");
+    }
     let report = || match how {
         End::Done => format!("{}\n", progress.line()),
         End::TimedOut | End::Interrupted => format!(
-            "{}\nThe moves go on: kubectl get workloadrebalancers shows them, kubectl delete workloadrebalancers {} ends what has not begun\n",
+            "{}\n{reasons}The request holds: kubectl get workloadrebalancers shows them, kubectl delete workloadrebalancers {} ends what has not begun\n",
             progress.line(),
             names.join(" ")
         ),
@@ -145,27 +154,28 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
         }
         found
     };
-    let clusters = list::all(Api::all(client.clone()));
+    let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let mut snapshot = Snapshot::default();
-    for cluster in clusters {
-        snapshot.put(Arc::new(cluster));
+    for cluster in &clusters {
+        snapshot.put(Arc::new(cluster.clone()));
     }
     let running = Running::read(client, &[]).await?;
     let rules = core::Options::of(&running.settings);
     let cluster = which.cluster.as_deref();
     let mut preview = preview(&bindings, cluster, &snapshot, &rules);
-    preview.warning = paused(client).await?;
+    let left: BTreeSet<&str> = preview.left().collect();
+    let left = clusters.iter().filter(|it| {
+        it.metadata
+            .name
+            .as_deref()
+            .is_some_and(|it| left.contains(it))
+    });
+    let standing = Standing::read(client).await;
+    let reasons = standing.of(left, calendar()).reasons;
+    let stopped = hands::stopped(clusters.iter(), &Rates::of(&running.settings));
+    preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok(preview)
-}
-
-/// The pause of the fleet, in words.
-async fn paused(client: &Client) -> anyhow::Result<Option<String>> {
-    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let record = call("read the pause of the fleet", records.get_opt(pause::NAME)).await?;
-    let pause = record.map(|it| Pause::of_fleet(&it));
-    let pause = pause.filter(|it| it.holds(calendar()));
-    Ok(pause.map(|it| format!("nothing moves: {it}")))
 }
 
 /// Writes the requests; returns the names of the objects.

@@ -14,6 +14,16 @@ use crate::eviction::explain::has_completed;
 use crate::rebalance::request::moved;
 use crate::scheduler::core::{Options, Snapshot};
 
+/// Kinds whose pods may use ConfigMaps, Secrets and the like.
+const WITH_PODS: [&str; 7] = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "Pod",
+    "ReplicaSet",
+    "StatefulSet",
+];
 /// Workloads of a list that are printed.
 const LISTED: usize = 20;
 
@@ -27,9 +37,13 @@ pub(super) struct Preview {
     pub stay: Vec<Line>,
     /// Workloads that cannot be placed anew, with the reason.
     pub refused: Vec<Line>,
-    /// Reason why nothing would be moved now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
+    /// Workloads that a new placement moves and that have pods, by whether the ConfigMaps, Secrets
+    /// and the like that they use follow them (`propagateDeps` of the policy).
+    pub with_dependencies: usize,
+    pub without_dependencies: usize,
+    /// Reasons why nothing would be moved now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
 }
 
 /// One workload.
@@ -119,7 +133,13 @@ pub(super) fn preview(
                         let why = format!("a new placement brings nothing to {name}");
                         preview.stay.push(line(to, Some(why)));
                     }
-                    _ => preview.moves.push(line(to, None)),
+                    _ => {
+                        let has_pods = WITH_PODS.contains(&spec.resource.kind.as_str());
+                        preview.with_dependencies += usize::from(has_pods && spec.propagate_deps);
+                        preview.without_dependencies +=
+                            usize::from(has_pods && !spec.propagate_deps);
+                        preview.moves.push(line(to, None));
+                    }
                 }
             }
         }
@@ -163,6 +183,12 @@ impl fmt::Display for Line {
 }
 
 impl Preview {
+    /// Clusters that workloads are moved out of.
+    pub fn left(&self) -> impl Iterator<Item = &str> {
+        let shares = self.moves.iter().flat_map(|it| &it.from);
+        shares.map(|it| it.cluster.as_str())
+    }
+
     /// The preview as text. Of those that stay the reasons are told if they were asked for by name.
     pub fn table(&self, is_named: bool) -> String {
         let mut text = String::new();
@@ -192,11 +218,25 @@ impl Preview {
                 let _ = writeln!(text, "  and {more} more (-o json lists all)");
             }
         }
+        if self.with_dependencies > 0 {
+            let _ = writeln!(
+                text,
+                "{} of those that move: ConfigMaps, Secrets and the like that they use follow them (propagateDeps)",
+                self.with_dependencies
+            );
+        }
+        if self.without_dependencies > 0 {
+            let _ = writeln!(
+                text,
+                "{} of those that move: ConfigMaps, Secrets and the like that they use do not follow them (propagateDeps)",
+                self.without_dependencies
+            );
+        }
         if text.is_empty() {
             text.push_str("There is no workload\n");
         }
-        if let Some(warning) = &self.warning {
-            let _ = writeln!(text, "Warning: {warning}");
+        for reason in &self.nothing_moves {
+            let _ = writeln!(text, "Warning: nothing moves now: {reason}");
         }
         text
     }
@@ -222,7 +262,7 @@ mod tests {
             "metadata": {"namespace": "shop", "name": name},
             "spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
-                "replicas": 2, "clusters": clusters, "placement": placement,
+                "replicas": 2, "clusters": clusters, "placement": placement, "propagateDeps": name == "api",
             },
             "status": {"schedulerObservingAffinityName": "away", "lastScheduledTime": "2026-01-01T00:00:00Z"},
         }))
@@ -264,7 +304,14 @@ mod tests {
              \x20 Deployment shop/config: m2 (2): it follows what depends on it\n\
              1 workload cannot be placed anew, and stays\n\
              \x20 Deployment shop/lost: m2 (2): 0/2 clusters are available: 2 cluster(s) did not match \
-             the placement cluster affinity constraint.\n"
+             the placement cluster affinity constraint.\n\
+             1 of those that move: ConfigMaps, Secrets and the like that they use do not follow them (propagateDeps)\n"
+        );
+        let follows = [binding("api", "m2", &groups("m1"))];
+        let follows = preview(&follows, None, &fleet, &Options::default()).table(false);
+        assert!(
+            follows.contains("like that they use follow them"),
+            "{follows}"
         );
         assert_eq!(look(Some("m1")).moves, told.moves);
         assert_eq!(look(Some("m2")).moves, []);

@@ -1,31 +1,36 @@
 //! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
 //! what, what is stranded. Pure.
 
+mod estimate;
+mod expires;
 mod leader;
 mod not_well;
+mod pauses;
+mod unknown;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::check::common::ends_soon;
-use muster_shared::client::Life;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ConfigMap, Lease};
 use muster_shared::names::condition;
-use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
+use self::estimate::{estimate, pace};
+use self::expires::expires;
 pub(in crate::kubectl) use self::leader::{Leader, SILENT};
-use self::not_well::{NotWell, not_well};
+use self::not_well::{NotWell, Ordered, not_well, ordered};
+use self::pauses::Pauses;
 use super::UNREAD;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
-use crate::eviction::fleet_view::{has_failed, is_counted};
-use crate::eviction::rate::{Band, FleetHealth, Rates};
+use crate::eviction::judge::Switches;
+use crate::eviction::rate::Rates;
+use crate::kubectl::check::evicting;
 use crate::kubectl::running::Source;
-use crate::pause::Pause;
 use crate::registration::token::Entry;
 
 /// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
@@ -33,7 +38,7 @@ use crate::registration::token::Entry;
 const WAITS: [&str; 6] = [
     FOR_TOLERATION,
     FOR_RATE,
-    "StoppedByThreshold",
+    STOPPED,
     "Paused",
     "WaitingForFence",
     "WaitingForTemplate",
@@ -42,6 +47,9 @@ const WAITS: [&str; 6] = [
 const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
+
+/// The one of them that ends when fewer clusters have failed.
+pub(super) const STOPPED: &str = "StoppedByThreshold";
 
 /// What was read of a fleet. A part that could not be read is an error of its own.
 pub(super) struct Snapshot {
@@ -55,6 +63,8 @@ pub(super) struct Snapshot {
     pub bindings: Result<Vec<AnyBinding>, String>,
     /// The rates by the flags that the command was given, or the defaults.
     pub rates: Rates,
+    /// What makes workloads leave by the same flags.
+    pub switches: Switches,
     /// Whether the gate is open; `None` if that is not known.
     pub failover: Option<bool>,
     /// Where rates and gate come from.
@@ -65,6 +75,8 @@ pub(super) struct Snapshot {
     pub pause: Result<Option<ConfigMap>, String>,
     /// Bootstrap tokens.
     pub tokens: Result<Vec<Entry>, String>,
+    /// Policies that taint clusters; `None` if they could not be read.
+    pub taint_policies: Option<Vec<ClusterTaintPolicy>>,
 }
 
 /// The state of the fleet.
@@ -75,16 +87,25 @@ pub(super) struct Report {
     /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
     /// then.
     pub failover: Option<bool>,
+    /// Whether some ClusterTaintPolicy adds a taint that evicts; `null` if that is not known.
+    /// Without one a failed cluster keeps its workloads.
+    pub policy_evicts: Option<bool>,
     /// Where the gate and the pace come from.
     pub settings_from: Source,
     /// The pauses in force.
     pub paused: Vec<String>,
     pub pace: Pace,
-    pub clusters: usize,
+    /// Clusters; `null` if they could not be read.
+    pub clusters: Option<usize>,
     pub not_well: Vec<NotWell>,
-    pub workloads: usize,
+    /// Clusters that a person has drained or cordoned.
+    pub ordered: Vec<Ordered>,
+    /// Workloads; `null` if they could not be read.
+    pub workloads: Option<usize>,
     /// Workloads with copies on silent clusters: their state is unknown.
     pub unknown: usize,
+    /// Those of them that nothing moves, each with the reason.
+    pub unheard: Vec<Waiting>,
     pub moving: Vec<Moving>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
@@ -106,7 +127,10 @@ pub(super) struct Report {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pace {
     pub per_second: f64,
+    /// Clusters that count as failed, drained ones included.
     pub failed: usize,
+    /// Those of them that have not failed, but are drained.
+    pub drained: usize,
     pub counted: usize,
     /// `primary`, `secondary` or `stopped`.
     pub band: &'static str,
@@ -118,6 +142,7 @@ pub(super) struct Pace {
 pub(super) struct Moving {
     pub workload: String,
     pub from: String,
+    /// The clusters that it is placed on, those included that it had before.
     pub to: Vec<String>,
     pub since: Option<Timestamp>,
 }
@@ -129,7 +154,7 @@ pub(super) struct Waiting {
     pub workload: String,
     pub reason: String,
     pub message: String,
-    pub since: Timestamp,
+    pub since: Option<Timestamp>,
     /// Seconds until the last of those that wait for the pace has moved, or until the toleration
     /// has run out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,11 +170,18 @@ pub(super) struct Expiry {
 }
 
 impl Report {
+    /// Whether a control plane has led and none does. One that acts without an election has no
+    /// lease.
+    pub(super) fn nobody_leads(&self) -> bool {
+        !self.leader.acts && self.leader.renewed.is_some()
+    }
+
     /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
     /// is not well or a pause of the fleet could not be read, else 0.
     pub(super) fn code(&self) -> u8 {
         let is_well = self.leader.acts
             && self.not_well.is_empty()
+            && self.ordered.is_empty()
             && self.unknown == 0
             && self.paused.is_empty()
             && !self.may_be_paused
@@ -191,12 +223,21 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let mut report = Report {
         leader,
         failover: snapshot.failover,
+        policy_evicts: snapshot.taint_policies.as_ref().map(|policies| {
+            let mut policies = policies.iter();
+            policies.any(|it| evicting(&it.spec).next().is_some())
+        }),
         settings_from: snapshot.source,
         paused: pauses.told(),
-        clusters: clusters.len(),
+        clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
         not_well,
-        workloads: bindings.len(),
+        ordered: clusters
+            .iter()
+            .filter_map(|it| ordered(it, &snapshot.switches))
+            .collect(),
+        workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
         unknown: 0,
+        unheard: Vec::new(),
         moving: Vec::new(),
         waiting: Vec::new(),
         stranded: Vec::new(),
@@ -207,179 +248,25 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unread,
         pace,
     };
+    let silent = report.not_well.iter().filter(|it| it.reason == SILENT);
+    let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
     for binding in bindings {
-        take(&mut report, binding);
+        take(&mut report, binding, &silent);
     }
-    let in_line = report.waiting.iter().filter(|it| it.reason == FOR_RATE);
-    let last = seconds(in_line.count(), report.pace.per_second);
-    for waiting in report.waiting.iter_mut().filter(|it| it.reason == FOR_RATE) {
-        waiting.at_most_seconds = last;
-    }
-    let tolerated = report.waiting.iter_mut();
-    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
-        // Nothing leaves while movement is paused, whatever runs out.
-        let leaves = tolerated_until(&waiting.message)
-            .filter(|_| !cluster_of(&waiting.message).is_some_and(|it| pauses.holds(it)));
-        let left = leaves.map(|it| it.duration_since(snapshot.now));
-        waiting.at_most_seconds = left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0));
-    }
-    first_leave(&mut report);
+    estimate(&mut report, snapshot, &pauses);
     report
 }
 
-/// Notes for each cluster when the first workload that tolerates its state may leave.
-fn first_leave(report: &mut Report) {
-    let mut first: BTreeMap<&str, u64> = BTreeMap::new();
-    let tolerated = report.waiting.iter();
-    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
-        let cluster = cluster_of(&waiting.message);
-        if let Some((cluster, seconds)) = cluster.zip(waiting.at_most_seconds) {
-            let first = first.entry(cluster).or_insert(seconds);
-            *first = seconds.min(*first);
-        }
-    }
-    for cluster in &mut report.not_well {
-        cluster.first_leaves_seconds = first.get(cluster.name.as_str()).copied();
-    }
-}
-
-/// The cluster that has the taint a condition tells of.
-fn cluster_of(message: &str) -> Option<&str> {
-    message.split_once(" has ").map(|it| it.0)
-}
-
-/// The end of the toleration that a condition tells of.
-fn tolerated_until(message: &str) -> Option<Timestamp> {
-    let (_, rest) = message.split_once(": it stays until ")?;
-    let time = rest.split([';', ' ']).next()?;
-    time.parse().ok()
-}
-
-/// The pauses in force.
-struct Pauses<'a> {
-    fleet: Option<Pause>,
-    own: Vec<(&'a str, Pause)>,
-}
-
-impl<'a> Pauses<'a> {
-    fn of(snapshot: &Snapshot, clusters: &'a [Cluster]) -> Self {
-        let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
-        let holds = |it: &Pause| it.holds(snapshot.now);
-        let own = clusters.iter().filter_map(|it| {
-            let name = it.metadata.name.as_deref()?;
-            Some((name, Pause::of_cluster(it).filter(holds)?))
-        });
-        Self {
-            fleet: record.map(Pause::of_fleet).filter(holds),
-            own: own.collect(),
-        }
-    }
-
-    /// Whether nothing may leave a cluster.
-    fn holds(&self, cluster: &str) -> bool {
-        self.fleet.is_some() || self.own.iter().any(|(name, _)| *name == cluster)
-    }
-
-    /// The pauses in words.
-    fn told(&self) -> Vec<String> {
-        let own = self.own.iter().map(|(_, pause)| pause);
-        let all = self.fleet.iter().chain(own);
-        all.map(ToString::to_string).collect()
-    }
-}
-
-/// What has ended, or ends soon and should have been renewed. The first to end comes first.
-fn expires(snapshot: &Snapshot) -> Vec<Expiry> {
-    let now = snapshot.now;
-    let mut expires = Vec::new();
-    let mut add = |what: String, life: Option<Life>| {
-        if let Some(life) = life.filter(|it| it.end <= now || ends_soon(*it, now)) {
-            expires.push(Expiry {
-                what,
-                end: life.end,
-            });
-        }
-    };
-    let leader = snapshot.leader.as_ref().ok().and_then(Option::as_ref);
-    if let Some(report) = leader.and_then(LeaderReport::of) {
-        let what = format!("credentials of the control plane ({})", report.identity);
-        add(what, report.credentials);
-    }
-    for (cluster, lease) in snapshot.leases.iter().flatten() {
-        let report = AgentReport::of(lease);
-        let what = format!("credentials of the agent of {cluster}");
-        add(what, report.and_then(|it| it.credentials));
-    }
-    for entry in snapshot.tokens.iter().flatten() {
-        // A token that has ended is of no use to anybody, and is removed by the fleet API.
-        let end = entry
-            .expiration
-            .filter(|it| *it > now && is_today(*it, now));
-        if let Some(end) = end {
-            let what = format!("bootstrap token {}", entry.token.id);
-            expires.push(Expiry { what, end });
-        }
-    }
-    expires.sort_by_key(|it| it.end);
-    expires
-}
-
-fn is_today(end: Timestamp, now: Timestamp) -> bool {
-    end.duration_since(now) < SignedDuration::from_hours(1)
-}
-
-/// Time that this many evictions take; `None` if there is none a second.
-fn seconds(count: usize, per_second: f64) -> Option<u64> {
-    // Exact for any number of workloads that fits into memory; times are told to the second.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        clippy::cast_possible_truncation
-    )]
-    let seconds = (count as f64 / per_second).ceil() as u64;
-    (per_second > 0.0).then_some(seconds)
-}
-
-fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
-    let counted: Vec<&Cluster> = clusters.iter().filter(|it| is_counted(it)).collect();
-    let health = FleetHealth {
-        total: counted.len(),
-        failed: counted.iter().filter(|it| has_failed(it)).count(),
-    };
-    let band = rates.band(health);
-    Pace {
-        per_second: rates.per_second(band),
-        failed: health.failed,
-        counted: health.total,
-        band: match band {
-            Band::Primary => "primary",
-            Band::Secondary => "secondary",
-            Band::Stopped => "stopped",
-        },
-    }
-}
-
-/// Takes note of one workload.
-fn take(report: &mut Report, binding: &AnyBinding) {
+/// Takes note of one workload. `silent` are clusters that nobody judges.
+fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     let (spec, status) = (binding.spec(), binding.status());
-    let resource = &spec.resource;
-    let workload = match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
-        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
-        None => format!("{} {}", resource.kind, resource.name),
-    };
+    let workload = title(binding);
     let holds = |kind: &str, wanted: &str| {
         conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
     };
-    let waiting = |condition: &Condition| Waiting {
-        workload: workload.clone(),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
-        since: condition.last_transition_time.0,
-        at_most_seconds: None,
-    };
-    let is_unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN).is_some();
-    report.unknown += usize::from(is_unknown);
-    if let Some(pending) = holds(explain::CONDITION, conditions::TRUE) {
+    let waiting = |condition: &Condition| Waiting::of(workload.clone(), condition);
+    let pending = holds(explain::CONDITION, conditions::TRUE);
+    if let Some(pending) = pending {
         let pending = waiting(pending);
         if WAITS.contains(&pending.reason.as_str()) {
             report.waiting.push(pending);
@@ -390,6 +277,12 @@ fn take(report: &mut Report, binding: &AnyBinding) {
     if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
         report.unplaced.push(waiting(unplaced));
     }
+    if let Some(unheard) = unknown::unheard(binding, silent) {
+        report.unknown += 1;
+        if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
+            report.unheard.push(unheard);
+        }
+    }
     for task in &spec.graceful_eviction_tasks {
         report.moving.push(Moving {
             workload: workload.clone(),
@@ -397,6 +290,27 @@ fn take(report: &mut Report, binding: &AnyBinding) {
             to: spec.clusters.iter().map(|it| it.name.clone()).collect(),
             since: task.creation_timestamp.as_ref().map(|time| time.0),
         });
+    }
+}
+
+impl Waiting {
+    fn of(workload: String, condition: &Condition) -> Self {
+        Self {
+            workload,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            since: Some(condition.last_transition_time.0),
+            at_most_seconds: None,
+        }
+    }
+}
+
+/// Kind, namespace and name of a workload.
+fn title(binding: &AnyBinding) -> String {
+    let resource = &binding.spec().resource;
+    match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
+        None => format!("{} {}", resource.kind, resource.name),
     }
 }
 

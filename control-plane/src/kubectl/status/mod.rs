@@ -14,6 +14,7 @@ use futures::join;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Secret};
@@ -26,6 +27,7 @@ use super::Reply;
 use super::list::{all, bindings};
 use super::output::Format;
 use super::running::{self, Running, Source};
+use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
 use crate::pause;
 use crate::registration::token::{self, Entry};
@@ -69,7 +71,10 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         } else {
             ""
         };
-        muster_shared::telemetry::print(&format!("{clear}{}", reply.text))?;
+        if !muster_shared::telemetry::is_read(&format!("{clear}{}", reply.text))? {
+            let (text, code) = (String::new(), reply.code);
+            return Ok(Reply { text, code });
+        }
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -88,13 +93,14 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
     let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), token::NAMESPACE);
     let of_tokens = ListParams::default().fields(&format!("type={}", token::SECRET_TYPE));
-    let (leader, leases, clusters, bindings, pause, tokens) = join!(
+    let (leader, leases, clusters, bindings, pause, tokens, policies) = join!(
         running::lease(client, &given.settings),
         all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
         all::<Cluster>(Api::all(client.clone())),
         bindings(client),
         records.get_opt(pause::NAME),
         secrets.list(&of_tokens),
+        all::<ClusterTaintPolicy>(Api::all(client.clone())),
     );
     let lease = leader.as_ref().ok().and_then(Option::as_ref);
     let Running {
@@ -112,6 +118,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
         clusters,
         bindings,
         rates: Rates::of(&settings),
+        switches: Switches::of(&settings),
         failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),
         source,
         unknown,
@@ -128,5 +135,6 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },
+        taint_policies: policies.ok(),
     })
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use muster_shared::check::common::remaining;
 
-use super::decide::{Report, Waiting};
+use super::decide::{Report, STOPPED, Waiting};
 use crate::kubectl::running::Source;
 use crate::kubectl::table::{Table, shortened};
 
@@ -40,48 +40,125 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
         }
         (None, _) => "Leader:     NONE".to_owned(),
     });
-    let gate = match report.failover {
-        Some(true) => "on",
-        Some(false) => "OFF: no taint moves anything",
-        None => "not known: no leader publishes it; give the control plane's flags behind --",
-    };
-    line(format!("Failover:   {gate}"));
+    line(format!("Failover:   {}", gate(report)));
     for pause in &report.paused {
         line(format!("PAUSED:     {pause}"));
     }
+    line(format!("Pace:       {}", pace(report)));
+    line(format!("Clusters:   {}", counts_of_clusters(report)));
+    line(format!("Workloads:  {}", counts_of_workloads(report)));
+    text.push_str(&clusters(report, now));
+    text.push_str(&ordered(report, now));
+    text.push_str(&moving(report, now));
+    text.push_str(&waiting("STRANDED", &report.stranded, now));
+    text.push_str(&waiting("WAITING", &report.waiting, now));
+    text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now));
+    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now));
+    text.push_str(&expires(report, now));
+    text
+}
+
+/// What is not zero only because it could not be read.
+const NOT_KNOWN: &str = "not known";
+
+fn gate(report: &Report) -> String {
+    let drained = report.ordered.iter().filter(|it| it.is_drained());
+    let drained: Vec<&str> = drained.map(|it| it.name.as_str()).collect();
+    match (report.failover, report.policy_evicts) {
+        (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
+        (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
+        (Some(true), _) => "on".to_owned(),
+        (Some(false), _) if drained.is_empty() => "OFF: no taint moves anything".to_owned(),
+        (Some(false), _) => format!(
+            "OFF: no taint moves anything, but orders do: {} drained",
+            few(&drained)
+        ),
+        (None, _) => format!(
+            "{NOT_KNOWN}: no leader publishes it; give the control plane's flags behind --"
+        ),
+    }
+}
+
+/// Names, the first of them, with the verb.
+fn few(names: &[&str]) -> String {
+    let first = names[..names.len().min(MOST)].join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 if names.len() == 1 => format!("{first} is"),
+        0 => format!("{first} are"),
+        more => format!("{first} and {more} more are"),
+    }
+}
+
+fn pace(report: &Report) -> String {
+    if report.clusters.is_none() {
+        return NOT_KNOWN.to_owned();
+    }
     let pace = &report.pace;
-    line(format!(
-        "Pace:       {} a second ({}): {} of {} clusters have failed{}",
-        pace.per_second,
-        pace.band,
-        pace.failed,
-        pace.counted,
-        match report.settings_from {
-            Source::Gates | Source::Defaults => "; by the default flags",
-            Source::CommandLine | Source::Leader => "",
-        },
-    ));
-    line(format!(
-        "Clusters:   {}, {} not well",
-        report.clusters,
-        report.not_well.len()
-    ));
-    line(format!(
-        "Workloads:  {}: {} with unknown state, {} moving, {} waiting, {} stranded, {} without a place",
-        report.workloads,
+    let failed = match pace.drained {
+        0 => "have failed".to_owned(),
+        drained => format!("count as failed, {drained} of them because drained"),
+    };
+    let settings = match report.settings_from {
+        Source::Gates | Source::Defaults => "; by the default flags",
+        Source::CommandLine | Source::Leader => "",
+    };
+    let nobody = if report.nobody_leads() {
+        "nothing moves, because nobody leads; with a leader "
+    } else if !report.leader.acts && !report.leader.is_unread {
+        "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
+    } else {
+        ""
+    };
+    format!(
+        "{nobody}{} a second ({}): {} of {} clusters {failed}{settings}",
+        pace.per_second, pace.band, pace.failed, pace.counted,
+    )
+}
+
+fn counts_of_clusters(report: &Report) -> String {
+    let Some(clusters) = report.clusters else {
+        return NOT_KNOWN.to_owned();
+    };
+    let mut text = format!("{clusters}, {} not well", report.not_well.len());
+    let drained = report.ordered.iter().filter(|it| it.is_drained()).count();
+    let cordoned = report.ordered.len() - drained;
+    for (count, what) in [(drained, "drained"), (cordoned, "cordoned")] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text
+}
+
+fn counts_of_workloads(report: &Report) -> String {
+    let Some(workloads) = report.workloads else {
+        return NOT_KNOWN.to_owned();
+    };
+    let stopped = report.waiting.iter().filter(|it| it.reason == STOPPED);
+    let stopped = match stopped.count() {
+        0 => String::new(),
+        count => format!(" ({count} of them until fewer clusters have failed)"),
+    };
+    format!(
+        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place",
         report.unknown,
         report.moving.len(),
         report.waiting.len(),
         report.stranded.len(),
         report.unplaced.len()
-    ));
-    text.push_str(&clusters(report, now));
-    text.push_str(&moving(report, now));
-    text.push_str(&waiting("STRANDED", &report.stranded, now));
-    text.push_str(&waiting("WAITING", &report.waiting, now));
-    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now));
-    text.push_str(&expires(report, now));
-    text
+    )
+}
+
+fn ordered(report: &Report, now: Timestamp) -> String {
+    let mut table = Table::new(["CLUSTER BY ORDER", "ORDER", "SINCE", "OWN RATE"]);
+    for it in report.ordered.iter().take(MOST) {
+        let rate = it.per_second.map(|it| format!("{it} a second"));
+        let fault = it.fault.as_ref().map(|it| format!("nothing leaves: {it}"));
+        let rate = rate.or(fault).unwrap_or_else(|| "-".to_owned());
+        let order = it.order.to_owned();
+        table.row([it.name.clone(), order, ago(it.since, now), rate]);
+    }
+    section(&table.to_string(), report.ordered.len())
 }
 
 fn expires(report: &Report, now: Timestamp) -> String {
@@ -116,7 +193,7 @@ fn clusters(report: &Report, now: Timestamp) -> String {
 }
 
 fn moving(report: &Report, now: Timestamp) -> String {
-    let mut table = Table::new(["MOVING", "FROM", "TO", "SINCE"]);
+    let mut table = Table::new(["MOVING", "FROM", "NOW PLACED ON", "SINCE"]);
     for it in report.moving.iter().take(MOST) {
         table.row([
             it.workload.clone(),
@@ -137,7 +214,7 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp) -> String {
         table.row([
             it.workload.clone(),
             it.reason.clone(),
-            ago(Some(it.since), now),
+            ago(it.since, now),
             estimate,
             shortened(&it.message, LONGEST),
         ]);

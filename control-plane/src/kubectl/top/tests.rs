@@ -22,7 +22,7 @@ fn row(name: &str, ready: &str, summary: &Value) -> Row {
         "metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:09:50.000000Z"},
     }))
     .unwrap();
-    Row::of(&cluster, Some(&lease))
+    Row::of(&cluster, Some(&lease), false)
 }
 
 fn fleet() -> Vec<Row> {
@@ -53,8 +53,8 @@ fn the_table_marks_what_clusters_that_are_not_ready_reported_last_and_does_not_a
     let expected = "\
 NAME    READY     HEARD   NODES   CPU             MEMORY           PODS           WAITING
 m1      True      10s     2/3     1.5/12 (12%)    6Gi/48Gi (12%)   33/330 (10%)   2
-m2      Unknown   10s     2/3     3.9/4 (97%)?    4Gi/16Gi (25%)?  11/110 (10%)?  0?
-m3      False     10s     2/3     -               -                -              -
+m2      Unknown   10s     2/3?    3.9/4 (97%)?    4Gi/16Gi (25%)?  11/110 (10%)?  0?
+m3      False     10s     2/3?    -               -                -              -
 (sum)   True      -       2/3     1.5/12 (12%)    6Gi/48Gi (12%)   33/330 (10%)   2
 
 ?: what a cluster reported last that is not ready now. It is not in the sum.
@@ -69,6 +69,9 @@ m3      False     10s     2/3     -               -                -            
     assert_eq!(words(&printed), words(expected), "{printed}");
     let wide = table(&fleet(), true, NOW.parse().unwrap());
     assert!(wide.contains("nvidia.com/gpu=1/4 (25%)"), "{wide}");
+    // Of clusters none of which is ready there is no sum, which would read as an empty fleet.
+    let dead = table(&fleet()[1..], false, NOW.parse().unwrap());
+    assert!(!dead.contains("sum"), "{dead}");
     let one = table(&fleet()[..1], false, NOW.parse().unwrap());
     assert!(!one.contains("(sum)") && !one.contains('?'), "{one}");
 }
@@ -128,4 +131,20 @@ fn what_cannot_be_read_is_said_and_is_not_zero() {
     assert_eq!(bad.resources[MEMORY].share(MEMORY), "1Gi/0");
     let both = sum(&[bad, fleet().remove(0)]).unwrap();
     assert_eq!(both.resources[CPU].share(CPU), "-/16");
+}
+
+#[test]
+fn a_cluster_that_is_silent_while_nobody_judges_is_not_in_the_sum() {
+    let cluster: Cluster = serde_json::from_value(json!({
+        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "Any", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]},
+    }))
+    .unwrap();
+    for (is_unheard, expected) in [(true, "Unknown"), (false, "True")] {
+        let row = Row::of(&cluster, None, is_unheard);
+        assert_eq!((&*row.ready, row.is_ready()), (expected, !is_unheard));
+    }
 }

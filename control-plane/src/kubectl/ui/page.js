@@ -160,6 +160,7 @@ function countdown(at) {
 
 const KINDS = {
   stranded: ["✖ Stranded", "bad"],
+  unheard: ["? Unheard", "bad"],
   unplaced: ["∅ Unplaced", "bad"],
   waiting: ["◷ Waiting", "warn"],
   moving: ["→ Moving", "good"],
@@ -181,15 +182,15 @@ function showStatus(status, code, read) {
   say(byId("verdict"), verdict);
   byId("verdict").className = kind;
   queue.empty = code === 2 ? UNKNOWN : "nothing moves or waits";
-  const lists = ["stranded", "unplaced", "waiting", "moving"];
+  const lists = ["stranded", "unheard", "unplaced", "waiting", "moving"];
   const leader = status.leader;
   // What could not be read is not zero.
   const isUnread = code === 2;
   const facts = [
     ["Leader", leader.holder ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed)}` : "✖ none"],
     ["Failover", status.failover === null ? UNKNOWN : status.failover ? "✔ on" : "! OFF"],
-    ["Pace", isUnread ? UNKNOWN : `${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters failed${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
-    ["Clusters", isUnread ? UNKNOWN : `${status.clusters}, ${status.notWell.length} need attention`],
+    ["Pace", isUnread ? UNKNOWN : `${leader.acts ? "" : "nothing moves unless somebody leads; then "}${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters count as failed, ${status.pace.drained} of them because drained${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
+    ["Clusters", isUnread ? UNKNOWN : `${status.clusters}, ${status.notWell.length} need attention, ${status.ordered.length} drained or cordoned`],
     ["Workloads", isUnread ? UNKNOWN : `${status.workloads}, ${status.unknown} of them in an unknown state`],
     ...lists.map((it) => [it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : String(status[it].length)]),
   ];
@@ -204,7 +205,7 @@ function showStatus(status, code, read) {
   fillList("notes", notes);
   const seconds = (it) => (it.atMostSeconds === undefined ? undefined : read + 1000 * it.atMostSeconds);
   queue.set(lists.flatMap((state) => status[state].map((it) => state === "moving"
-    ? { state, ...it, reason: "leaves", message: `${it.from} → ${it.to.join(", ") || "nowhere yet"}` }
+    ? { state, ...it, reason: "leaves", message: `${it.from}; now on ${it.to.join(", ") || "no cluster yet"}` }
     : { state, ...it, until: seconds(it) })));
   leaves = new Map(status.notWell.filter((it) => it.firstLeavesSeconds !== undefined)
     .map((it) => [it.name, read + 1000 * it.firstLeavesSeconds]));

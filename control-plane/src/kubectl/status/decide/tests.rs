@@ -1,11 +1,16 @@
 use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::client::Life;
 use muster_shared::names::annotation::PAUSED;
+use muster_shared::self_report::AgentReport;
 use serde_json::{Value, json};
 
 use super::super::print;
 use super::*;
+
+mod orders;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
@@ -79,11 +84,21 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
         clusters: Ok(clusters),
         bindings: Ok(bindings),
         rates: Rates::default(),
+        switches: switches(true),
         failover: Some(true),
         source: Source::Leader,
         unknown: Vec::new(),
         pause: Ok(None),
         tokens: Ok(Vec::new()),
+        taint_policies: None,
+    }
+}
+
+fn switches(failover: bool) -> Switches {
+    Switches {
+        failover,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
     }
 }
 
@@ -476,14 +491,14 @@ Leader:     cp-0, renewed 2s ago
 Failover:   on
 Pace:       0 a second (stopped): 2 of 2 clusters have failed
 Clusters:   2, 2 not well
-Workloads:  2: 1 with unknown state, 1 moving, 1 waiting, 1 stranded, 0 without a place
+Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place
 
 CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
 m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute
 m2                 Unknown   ClusterStatusUnknown   5m0s    -
 
-MOVING                  FROM   TO   SINCE
-Deployment default/db   m1     m2   60s
+MOVING                  FROM   NOW PLACED ON   SINCE
+Deployment default/db   m1     m2              60s
 
 STRANDED                FOR           SINCE   AT MOST   WHY
 Deployment default/db   NowhereToGo   4m0s    -         m1 has a taint

@@ -1,0 +1,206 @@
+//! Orders of people, what is not known, and what nobody judges.
+
+use super::*;
+
+/// A cluster that is drained, with a rate of its own.
+fn drained(name: &str, rate: &str) -> Cluster {
+    let mut cluster = cluster(name, "True", &[]);
+    cluster.spec.taints = serde_json::from_value(json!([
+        {"key": "failover.muster.io/drain", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:09:30Z"},
+        {"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": "2026-01-01T00:09:30Z"},
+    ]))
+    .unwrap();
+    if !rate.is_empty() {
+        let rate = ("failover.muster.io/drain-rate".to_owned(), rate.to_owned());
+        cluster.annotations_mut().extend([rate]);
+    }
+    cluster
+}
+
+#[test]
+fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
+    let waits = |cluster: &str, count: usize| {
+        let message = format!("{cluster} has taint failover.muster.io/drain:NoExecute");
+        (0..count).map(move |_| binding_saying("WaitingForRate", &message))
+    };
+    for (what, own, others, expected, told) in [
+        ("its own rate", "0.5", 0, Some(58), "30s     0.5 a second\n"),
+        (
+            "others may go first",
+            "0.5",
+            5,
+            Some(59),
+            "30s     0.5 a second\n",
+        ),
+        ("that of the fleet", "", 0, Some(6), "30s     -\n"),
+        (
+            "that of the fleet is slower",
+            "50",
+            0,
+            Some(6),
+            "30s     50 a second\n",
+        ),
+        (
+            "no rate",
+            "fast",
+            0,
+            None,
+            "30s     nothing leaves: failover.muster.io/drain-rate is \"fast\"",
+        ),
+    ] {
+        let clusters = [drained("m1", own), cluster("m2", "True", &[])];
+        let bindings: Vec<_> = waits("m1", 29).chain(waits("m2", others)).collect();
+        let mut snapshot = snapshot(clusters.to_vec(), bindings);
+        snapshot.rates.primary = 5.0;
+        let report = decide(&snapshot);
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{what}");
+        let text = print::table(&report, snapshot.now);
+        assert!(text.contains(told), "{what}: {text}");
+    }
+}
+
+#[test]
+fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
+    let mut cordoned = cluster("m2", "True", &[]);
+    cordoned.spec.taints = serde_json::from_value(json!([
+        {"key": "failover.muster.io/cordon", "effect": "NoSchedule"},
+    ]))
+    .unwrap();
+    let clusters = vec![drained("m1", ""), cordoned, cluster("m3", "True", &[])];
+    let off = Snapshot {
+        failover: Some(false),
+        switches: switches(false),
+        ..snapshot(clusters, vec![])
+    };
+    let report = decide(&off);
+    assert_eq!((report.code(), report.not_well.len()), (1, 0));
+    let text = print::table(&report, off.now);
+    for part in [
+        "Failover:   OFF: no taint moves anything, but orders do: m1 is drained\n",
+        ": 1 of 3 clusters count as failed, 1 of them because drained\n",
+        "Clusters:   3, 0 not well, 1 drained, 1 cordoned\n",
+        "m1                 Drained    30s     -\n",
+        "m2                 Cordoned   -       -\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_is_not_told_as_zero() {
+    let blind = Snapshot {
+        clusters: Err("list clusters: 404".to_owned()),
+        bindings: Err("list resourcebindings: 404".to_owned()),
+        ..snapshot(vec![], vec![])
+    };
+    let report = decide(&blind);
+    let text = print::table(&report, blind.now);
+    for part in [
+        "Pace:       not known\n",
+        "Clusters:   not known\n",
+        "Workloads:  not known\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert_eq!((report.code(), report.clusters), (2, None));
+}
+
+#[test]
+fn while_nobody_leads_no_pace_and_no_time_is_promised() {
+    let message = "m1 has taint x:NoExecute";
+    let bindings = vec![binding_saying("WaitingForRate", message)];
+    let dead = Snapshot {
+        leader: Ok(Some(lease("cp-0", "2026-01-01T00:03:00Z"))),
+        leases: Ok(BTreeMap::new()),
+        ..snapshot(well(), bindings)
+    };
+    let report = decide(&dead);
+    assert_eq!(report.waiting[0].at_most_seconds, None);
+    let text = print::table(&report, dead.now);
+    let told = "Pace:       nothing moves, because nobody leads; with a leader 0.5 a second";
+    assert!(text.contains(told), "{text}");
+    assert!(
+        text.contains("Failover:   on, as the last leader had it\n"),
+        "{text}"
+    );
+    let none = Snapshot {
+        leader: Ok(None),
+        ..dead
+    };
+    let text = print::table(&decide(&none), none.now);
+    let told = "Pace:       nothing moves, unless a control plane acts without an election";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why() {
+    let unknown = ("FullyApplied", "Unknown", "ClustersNotHeard");
+    let off = ("EvictionPending", "False", "FailoverOff");
+    let evicted = ("EvictionPending", "False", "Evicted");
+    let waits = ("EvictionPending", "True", "WaitingForRate");
+    for (what, bindings, expected) in [
+        (
+            "the gate is off",
+            binding("web", &[unknown, off], None),
+            vec!["FailoverOff"],
+        ),
+        (
+            "nothing says more",
+            binding("web", &[unknown], None),
+            vec!["ClustersNotHeard"],
+        ),
+        (
+            "it left another",
+            binding("web", &[unknown, evicted], None),
+            vec!["ClustersNotHeard"],
+        ),
+        ("it waits", binding("web", &[unknown, waits], None), vec![]),
+        ("it moves", binding("web", &[unknown], Some("m1")), vec![]),
+    ] {
+        let report = decide(&snapshot(well(), vec![bindings]));
+        let listed = report.unheard.iter().map(|it| it.reason.as_str());
+        assert_eq!(listed.collect::<Vec<_>>(), expected, "{what}");
+        assert_eq!(report.unknown, 1, "{what}");
+    }
+    // Nobody leads who would say that the cluster is silent.
+    let silent = Snapshot {
+        leader: Ok(None),
+        leases: Ok(BTreeMap::from([(
+            "m2".to_owned(),
+            lease("m2", "2026-01-01T00:04:20Z"),
+        )])),
+        ..snapshot(well(), vec![binding("web", &[], None)])
+    };
+    let report = decide(&silent);
+    assert_eq!(report.unknown, 1);
+    let text = print::table(&report, silent.now);
+    let told = "Deployment default/web   SilentAndNotJudged   -       -         nobody leads who would judge that m2 is silent";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn a_gate_that_is_on_without_a_policy_that_evicts_is_told() {
+    let policy = |effect: &str| -> ClusterTaintPolicy {
+        serde_json::from_value(json!({"metadata": {"name": "failed"}, "spec": {
+            "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}],
+            "taintsToAdd": [{"key": "example.com/failed", "effect": effect}],
+        }}))
+        .unwrap()
+    };
+    for (policies, expected) in [
+        (None, "Failover:   on\n"),
+        (Some(vec![policy("NoExecute")]), "Failover:   on\n"),
+        (
+            Some(vec![policy("NoSchedule")]),
+            "Failover:   on, but no ClusterTaintPolicy",
+        ),
+        (Some(vec![]), "a failed cluster keeps its workloads\n"),
+    ] {
+        let snapshot = Snapshot {
+            taint_policies: policies,
+            ..snapshot(well(), vec![])
+        };
+        let text = print::table(&decide(&snapshot), snapshot.now);
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+}
