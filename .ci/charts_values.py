@@ -209,6 +209,50 @@ def proxies():
         check(f"{path}: refuses {values}", refused(path, values) is not None)
 
 
+# A URL, and the port by which it is reached.
+PORTS = {
+    "http://10.1.2.3": 80,
+    "https://10.1.2.3": 443,
+    "http://proxy1.example": 80,
+    "http://proxy1.example/": 80,
+    "https://proxy.example": 443,
+    "socks5://proxy.example": 1080,
+    "socks5://10.1.2.4": 1080,
+    "socks5://10.1.2.4:9050": 9050,
+    "http://10.1.2.3:3128/": 3128,
+    "http://somebody:secret1@10.1.2.3": 80,
+    "http://somebody:secret1@10.1.2.3:3128": 3128,
+    "http://[2001:db8::1]": 80,
+    "https://[2001:db8::1]": 443,
+    "https://[2001:db8::1]:6443": 6443,
+}
+PATHS = {"https://192.0.2.10/fleet:8": 443, "https://192.0.2.10:7443/fleet/9": 7443, "https://[2001:db8::1]:8443/a/7": 8443}
+
+
+def opened(path, values):
+    """Ports that the network policy of the chart's own pods opens anywhere, beside those of names and the list in the values."""
+    policy = {"networkPolicy": {"enabled": True, "egress": {"apiPorts": [1]}}}
+    spec = next(each for each in rendered(path, {**values, **policy}) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "muster")["spec"]
+    return {port["port"] for rule in spec["egress"] if "to" not in rule for port in rule["ports"]} - {53, 5353, 1}
+
+
+def ports():
+    """The network policy opens the port of each URL that is connected to, with and without one written in it."""
+    for url, port in PORTS.items():
+        for path, values in [(CONTROL_PLANE, {}), (AGENT, MEMBER)]:
+            found = opened(path, {**values, "proxy": {"httpsProxy": url}})
+            check(f"{path}: proxy {url} is reached by {port}", found == {port}, str(found))
+        found = opened(AGENT, {**MEMBER, "fleet": {"proxyURL": url}})
+        check(f"{AGENT}: fleet.proxyURL {url} is reached by {port}", found == {port}, str(found))
+    for url, port in {**PORTS, **PATHS}.items():
+        if url.startswith("https:"):
+            found = opened(AGENT, {**MEMBER, "fleet": {"server": url}})
+            check(f"{AGENT}: the fleet API {url} is reached by {port}", found == {port}, str(found))
+        if url.startswith("http"):
+            found = opened(CONTROL_PLANE, {"traces": {"endpoint": url}})
+            check(f"{CONTROL_PLANE}: the collector {url} is reached by {port}", found == {port}, str(found))
+
+
 def traces():
     values = {"traces": {"endpoint": "http://collector.monitoring:4318"}}
     objects = rendered(CONTROL_PLANE, {**values, "networkPolicy": {"enabled": True}, "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "a=b"}]})
@@ -271,5 +315,6 @@ def values_of_charts():
     images()
     every_part()
     proxies()
+    ports()
     traces()
     network_policies()

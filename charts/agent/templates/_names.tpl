@@ -62,3 +62,15 @@ annotations.
 {{- end -}}
 {{ toYaml $object }}
 {{- end }}
+
+{{- /* Where a URL points to: its host and port, without a name, a password and a path. An IPv6 address is in brackets. */ -}}
+{{- define "muster.url.authority" -}}
+{{- $rest := regexReplaceAll "[/?#].*$" (regexReplaceAll "^[a-z0-9]+://" . "") "" -}}
+{{ regexReplaceAll "^.*@" $rest "" }}
+{{- end }}
+
+{{- /* The port of a URL: the one that is written in it, or that of its scheme. */ -}}
+{{- define "muster.url.port" -}}
+{{- $scheme := regexFind "^[a-z0-9]+" . -}}
+{{ regexFind ":[0-9]+$" (include "muster.url.authority" .) | trimPrefix ":" | default (get (dict "http" "80" "socks5" "1080") $scheme) | default "443" }}
+{{- end }}
