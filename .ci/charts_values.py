@@ -249,6 +249,10 @@ def ports():
             found = opened(AGENT, {**MEMBER, "fleet": {"server": url}})
             check(f"{AGENT}: the fleet API {url} is reached by {port}", found == {port}, str(found))
         if url.startswith("http"):
+            webhook = {"networkPolicy": {"enabled": True}, "webhook": {"enabled": True, "url": url.replace("http:", "https:")}}
+            spec = next(each for each in rendered(CONTROL_PLANE, webhook) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "muster-fleet-api")["spec"]
+            found = [each["port"] for rule in spec["egress"] if "to" not in rule for each in rule["ports"] if each["port"] not in (53, 5353)]
+            check(f"{CONTROL_PLANE}: a bundled fleet API reaches admission at {webhook['webhook']['url']}", found == [443 if port == 80 else port], str(found))
             found = opened(CONTROL_PLANE, {"traces": {"endpoint": url}})
             check(f"{CONTROL_PLANE}: the collector {url} is reached by {port}", found == {port}, str(found))
 

@@ -19,6 +19,12 @@ app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Of the pods that check an installation. */ -}}
+{{- define "muster.check.selector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-check
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- /*
 A digest, which no registry can exchange, is used in place of a tag. A repository that names a registry keeps it, unless all images come from
 one (global.imageRegistry).
