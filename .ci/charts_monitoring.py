@@ -24,8 +24,8 @@ FOREIGN = {
     "etcd_disk_wal_fsync_duration_seconds",
     "kube_cronjob_status_last_successful_time",
 }
-# Labels that Prometheus, its operator and histograms add.
-ADDED = {"namespace", "pod", "job", "le", "cronjob"}
+# Labels that Prometheus, its operator, a Prometheus over several clusters, and histograms add.
+ADDED = {"cluster", "namespace", "pod", "job", "le", "cronjob"}
 WORDS = {"and", "or", "unless", "on", "by", "ignoring", "without", "group_left", "group_right", "bool", "offset"}
 
 
