@@ -10,6 +10,7 @@ from charts_control_plane import control_plane, fleet_access, webhooks
 from charts_lint import lint
 from charts_monitoring import monitoring
 from charts_notes import words_of_charts
+from charts_restore import restore
 from charts_values import values_of_charts
 
 control_plane()
@@ -23,5 +24,6 @@ lint()
 checks()
 monitoring()
 words_of_charts()
+restore()
 print(f"charts: {len(FAILURES)} failed")
 sys.exit(1 if FAILURES else 0)
