@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import subprocess
 
 import yaml
 from charting import check, external, pods, refused, rendered
@@ -162,6 +163,19 @@ def images():
         check(f"{path}: the published image by default", main == f"ghcr.io/muster-io/{program}:0.1.0", main)
 
 
+def pinned():
+    """What `.ci/pin-images` prints are values by which every image of upstream is named by a digest."""
+    done = subprocess.run([".ci/pin-images", "--dry-run"], capture_output=True, text=True, check=False)
+    values = yaml.safe_load(done.stdout) or {}
+    words = refused(CONTROL_PLANE, values)
+    check("pinned images are values of the chart", done.returncode == 0 and words is None, done.stderr + str(words))
+    used = {each["image"] for pod in pods(rendered(CONTROL_PLANE, values)).values() for each in pod["spec"]["containers"] + pod["spec"].get("initContainers", [])}
+    loose = [each for each in used if each.startswith("registry.k8s.io/") and "@sha256:" not in each]
+    check("and pin every image of upstream", not loose and len(used) == 4, str(used))
+    told = pathlib.Path(CONTROL_PLANE, "values.yaml").read_text().count("control-plane-digests.yaml")
+    check("values.yaml says that they are not pinned by default, and how they are", told >= 1, str(told))
+
+
 def every_part():
     """What can be said about pods arrives at every part, and what is said for the control plane holds for parts that say nothing."""
     parts = {"muster-fleet-api": "apiServer", "muster-fleet-manager": "controllerManager", "muster-fleet-etcd": "etcd", "muster-fleet-certificates": "certificates"}
@@ -317,6 +331,7 @@ def values_of_charts():
     the_same_at_each_rendering()
     labels_and_names()
     images()
+    pinned()
     every_part()
     proxies()
     ports()
