@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import yaml
-from charting import check, external, pods, refused, rendered
+from charting import check, external, fails, pods, refused, rendered
 from helm_python import chart as helm
 
 CONTROL_PLANE = "charts/control-plane"
@@ -283,6 +283,12 @@ def traces():
     check(f"{CONTROL_PLANE}: refuses a collector without a scheme", refused(CONTROL_PLANE, {"traces": {"endpoint": "collector:4318"}}) is not None)
 
 
+def margins():
+    for margin, good in {"4s": False, "4999ms": False, "5s": True, "1m": True}.items():
+        words = fails(CONTROL_PLANE, {"fencing": {"margin": margin}})
+        check(f"{CONTROL_PLANE}: fencing.margin {margin} is {'taken' if good else 'refused'}", good == (not words) and (good or "fencing.margin" in words), words)
+
+
 def network_policies():
     """Each pod is denied all but what it needs, and what one part may send another part may receive."""
     for path, values in [(CONTROL_PLANE, OF_CONTROL_PLANE), (AGENT, OF_AGENT)]:
@@ -336,4 +342,5 @@ def values_of_charts():
     proxies()
     ports()
     traces()
+    margins()
     network_policies()
