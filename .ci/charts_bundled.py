@@ -154,7 +154,7 @@ def issued():
 def lifetimes():
     """Certificates that end before their users have read the new ones are refused."""
     path = "charts/control-plane"
-    for lifetime, good in {"14m": False, "14m59s": False, "0.2h": False, "899s": False, "899000ms": False, "1ms": False, "15m": True, "0.25h": True, "900s": True, "14m60s": True, "1h": True, "2160h": True}.items():
+    for lifetime, good in {"14m": False, "14m59s": False, "0.2h": False, "899s": False, "899000ms": False, "1ms": False, "15m": True, "0.25h": True, ".25h": True, "1.h": True, "900s": True, "14m60s": True, "1h": True, "2160h": True}.items():
         words = fails(path, {"fleetApi": {"certificates": {"lifetime": lifetime}}})
         check(f"{path}: a lifetime of {lifetime} is {'taken' if good else 'refused'}", good == (not words) and (good or "fleetApi.certificates.lifetime" in words), words)
     words = fails(path, {"fleetApi": {"address": "https://fleet.example.com", "certificates": {"lifetime": "30m", "issuerRef": {"name": "internal"}}}})
