@@ -50,6 +50,7 @@ def words_of_charts():
     known["fleetApi"]["certificates"] = {"issuerRef": {"name": "internal"}}
     text = notes(CONTROL_PLANE, known)
     check(f"{CONTROL_PLANE}: notes tell which names an issuer is asked for", "cert-manager" in text and "fleetApi.certificates.names" in text, text)
-    check(f"{AGENT}: notes tell to take the cluster out of the fleet first", "unregister member1" in notes(AGENT, MEMBER))
+    text = notes(AGENT, MEMBER)
+    check(f"{AGENT}: notes tell to take the cluster out of the fleet first", "\n\nBEFORE" in text and "unregister member1" in text, text)
     text = notes(AGENT, {**MEMBER, "fleet": {"kubeconfigSecret": "karmada-kubeconfig", "kubeconfigKey": "karmada-kubeconfig"}})
-    check(f"{AGENT}: but not where it took the place of Karmada's", "unregister" not in text and "scale deployment karmada-agent" in text, text)
+    check(f"{AGENT}: but not where it took the place of Karmada's", "unregister" not in text and "\n\nIf this agent" in text and "scale deployment karmada-agent" in text, text)
