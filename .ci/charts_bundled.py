@@ -3,7 +3,7 @@
 import pathlib
 
 import yaml
-from charting import check, container, external, refused, rendered, rules
+from charting import check, container, external, fails, refused, rendered, rules
 from charts_common import common
 
 
@@ -117,3 +117,49 @@ def bundled():
     deployment, _ = container(objects)
     names = [each["secret"]["secretName"] for each in deployment["spec"]["template"]["spec"]["volumes"]]
     check(f"{path}: and takes your kubeconfig", names == ["muster-fleet-kubeconfig"], str(names))
+    issued()
+    lifetimes()
+
+
+def issued():
+    """A certificate that cert-manager makes has every name and address by which its server is reached, or the chart says what is missing."""
+    path, issuer = "charts/control-plane", {"issuerRef": {"name": "internal"}}
+    addresses = {
+        "https://[2001:db8::1]:6443": ("2001:db8::1", "ipAddresses"),
+        "https://[2001:db8::1]": ("2001:db8::1", "ipAddresses"),
+        "https://192.0.2.1:6443": ("192.0.2.1", "ipAddresses"),
+        "https://fleet.example.com:6443/": ("fleet.example.com", "dnsNames"),
+    }
+    for address, (name, kind) in addresses.items():
+        objects = rendered(path, {"fleetApi": {"address": address, "certificates": issuer}})
+        spec = next(each for each in objects if each["kind"] == "Certificate")["spec"]
+        check(f"{path}: an issuer is asked for {name} of {address}", name in spec[kind] and not [each for each in spec["dnsNames"] + spec["ipAddresses"] if "[" in each], str(spec))
+        objects = external(path, {"webhook": {"enabled": True, "url": address, "caBundle": "-----BEGIN CERTIFICATE-----", "certificate": issuer}})
+        spec = next(each for each in objects if each["kind"] == "Certificate")["spec"]
+        check(f"{path}: and for admission at {address}", name in spec[kind] and not [each for each in spec["dnsNames"] if "[" in each or each == "192.0.2.1"], str(spec))
+        _, main = container(external(path, {"webhook": {"enabled": True, "url": address}}))
+        names = next(each for each in main["args"] if each.startswith("--webhook-certificate-names=")).split("=")[1].split(",")
+        check(f"{path}: a certificate of its own for admission at {address} is for the same", name in names, str(names))
+    for kind in ("LoadBalancer", "NodePort"):
+        values = {"fleetApi": {"service": {"type": kind}, "certificates": issuer}}
+        words = fails(path, values)
+        check(f"{path}: an issuer, and {kind} without a name, is refused", "fleetApi.address" in words and "fleetApi.certificates.names" in words, words)
+        values["fleetApi"]["certificates"] = {**issuer, "names": ["192.0.2.1"]}
+        check(f"{path}: with a name it is not", not fails(path, values), fails(path, values))
+        values["fleetApi"] |= {"address": "https://fleet.example.com", "certificates": issuer}
+        check(f"{path}: nor with an address", not fails(path, values), fails(path, values))
+        check(f"{path}: nor without an issuer", not fails(path, {"fleetApi": {"service": {"type": kind}}}))
+
+
+def lifetimes():
+    """Certificates that end before their users have read the new ones are refused."""
+    path = "charts/control-plane"
+    for lifetime, good in {"14m": False, "14m59s": False, "0.2h": False, "899s": False, "899000ms": False, "1ms": False, "15m": True, "0.25h": True, ".25h": True, "1.h": True, "900s": True, "14m60s": True, "1h": True, "2160h": True}.items():
+        words = fails(path, {"fleetApi": {"certificates": {"lifetime": lifetime}}})
+        check(f"{path}: a lifetime of {lifetime} is {'taken' if good else 'refused'}", good == (not words) and (good or "fleetApi.certificates.lifetime" in words), words)
+    words = fails(path, {"fleetApi": {"address": "https://fleet.example.com", "certificates": {"lifetime": "30m", "issuerRef": {"name": "internal"}}}})
+    check(f"{path}: cert-manager issues for an hour or longer", "fleetApi.certificates.lifetime" in words, words)
+    words = fails(path, {"fleetApi": {"certificates": {"lifetime": "2160h", "authorityLifetime": "2000h"}}})
+    check(f"{path}: an authority that ends before its certificates is refused", "fleetApi.certificates.authorityLifetime" in words, words)
+    words = refused(path, {"fleetApi": {"certificates": {"lifetime": "1..h"}}})
+    check(f"{path}: a lifetime that is no duration is refused", words is not None and "lifetime" in words, str(words))

@@ -12,7 +12,7 @@ def checks():
         (AGENT, [OF_AGENT], "muster-fleet-kubeconfig"),
     ]:
         for values in several:
-            there = {each["kind"]: each for each in rendered(path, {**values, **on}) if "check" in each["metadata"]["name"]}
+            there = {each["kind"]: each for each in rendered(path, {**values, **on}) if "check" in each["metadata"]["name"] and each["kind"] != "NetworkPolicy"}
             check(f"{path}: a Pod and a Job check an installation", set(there) == {"Pod", "Job"}, str(set(there)))
             hooks = {kind: each["metadata"]["annotations"]["helm.sh/hook"] for kind, each in there.items()}
             check(f"{path}: the Pod is for helm test, the Job for installations", hooks == {"Pod": "test", "Job": "post-install,post-upgrade"}, str(hooks))
@@ -28,3 +28,25 @@ def checks():
             check(f"{path}: no Service sends anything to the Pod", not [each for each in selectors if each.items() <= labels.items()], str(labels))
         wrong = {**several[0], "check": {"wait": "soon"}}
         check(f"{path}: a wait that is no duration is refused", "wait" in ((refused(path, wrong) or "") + fails(path, wrong)))
+    admitted()
+
+
+def admitted():
+    """The Pod and the Job are guarded as the other pods are, and reach names, the APIs and the fleet API."""
+    for path, values, asked in [
+        (CONTROL_PLANE, OF_CONTROL_PLANE, {443, 6443, "https"}),
+        (CONTROL_PLANE, {**OF_CONTROL_PLANE, "fleetApi": {"mode": "external"}, "proxy": {"httpsProxy": "http://proxy:3128"}}, {443, 6443, 3128}),
+        (AGENT, OF_AGENT, {443, 6443, 8443}),
+    ]:
+        for on in ({"test": True}, {"job": True}):
+            objects = rendered(path, {**values, "check": on})
+            pod = next(each for each in objects if each["kind"] in ("Pod", "Job") and "check" in each["metadata"]["name"])
+            labels = (pod["metadata"] if pod["kind"] == "Pod" else pod["spec"]["template"]["metadata"])["labels"]
+            policies = [each for each in objects if each["kind"] == "NetworkPolicy" and each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+            check(f"{path}: a policy is about the {pod['kind']} that checks", len(policies) == 1 and policies[0]["spec"]["policyTypes"] == ["Ingress", "Egress"], str(policies))
+            for policy in policies:
+                reached = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+                check(f"{path}: it reaches names and APIs", {53, 5353} | asked == reached, str(reached))
+                check(f"{path}: and nobody reaches it", policy["spec"]["ingress"] == [], str(policy))
+        without = [each["metadata"]["name"] for each in rendered(path, values) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"].endswith("-check")]
+        check(f"{path}: no policy for pods that there are not", not without, str(without))

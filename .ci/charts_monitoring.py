@@ -24,8 +24,8 @@ FOREIGN = {
     "etcd_disk_wal_fsync_duration_seconds",
     "kube_cronjob_status_last_successful_time",
 }
-# Labels that Prometheus, its operator and histograms add.
-ADDED = {"namespace", "pod", "job", "le", "cronjob"}
+# Labels that Prometheus, its operator, a Prometheus over several clusters, and histograms add.
+ADDED = {"cluster", "namespace", "pod", "job", "le", "cronjob"}
 WORDS = {"and", "or", "unless", "on", "by", "ignoring", "without", "group_left", "group_right", "bool", "offset"}
 
 
@@ -92,17 +92,23 @@ def monitoring():
             check(f"{name}: has its runbook", section == anchor(each["alert"]) and section in headings and there.endswith("/.github/RUNBOOKS.md"), said["runbook_url"])
     check("no runbook without its alert", {anchor(each) for each in alerts} >= {each for each in headings if each.startswith("muster") and " " not in each and each != "muster"}, str(headings))
     metrics, labels = source(["agent", "control-plane", "shared"])
+    # Agents are in their members, in namespaces of their own.
+    of_agents = source(["agent"])[0] - source(["control-plane", "shared"])[0]
     boards = [each for each in rendered("charts/control-plane", {"dashboards": {"enabled": True}}) if "dashboard" in each["metadata"]["name"]]
     check("two dashboards", len(boards) == 2 and all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in boards))
     for each in boards:
         for name, text in each["data"].items():
             board = json.loads(text)
+            variables = {one["name"] for one in board["templating"]["list"]}
+            check(f"{name}: shows one installation", "namespace" in variables, str(variables))
             places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
             check(f"{name}: panels do not lie over each other", len(places) == len(set(places)), str(places))
             for panel in board["panels"]:
                 for target in panel.get("targets", []):
                     query = target["expr"].replace("$__rate_interval", "5m").replace("$cluster", "member1")
                     known(f"{name}: {panel['title']}", query, metrics, labels)
+                    mixed = [one for one, labels in re.findall(r"\b([a-z_][a-z0-9_]*)(\{[^}]*\})?", query) if re.sub(r"_(bucket|sum|count)$", "", one) in parts(query)[0] - of_agents and "$namespace" not in labels]
+                    check(f"{name}: {panel['title']}: does not mix installations", not mixed, str(mixed))
                     queries.append(query)
     tool = promtool()
     if tool is None:

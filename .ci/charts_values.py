@@ -3,9 +3,10 @@
 import json
 import pathlib
 import re
+import subprocess
 
 import yaml
-from charting import check, external, pods, refused, rendered
+from charting import check, external, fails, pods, refused, rendered
 from helm_python import chart as helm
 
 CONTROL_PLANE = "charts/control-plane"
@@ -162,6 +163,19 @@ def images():
         check(f"{path}: the published image by default", main == f"ghcr.io/muster-io/{program}:0.1.0", main)
 
 
+def pinned():
+    """What `.ci/pin-images` prints are values by which every image of upstream is named by a digest."""
+    done = subprocess.run([".ci/pin-images", "--dry-run"], capture_output=True, text=True, check=False)
+    values = yaml.safe_load(done.stdout) or {}
+    words = refused(CONTROL_PLANE, values)
+    check("pinned images are values of the chart", done.returncode == 0 and words is None, done.stderr + str(words))
+    used = {each["image"] for pod in pods(rendered(CONTROL_PLANE, values)).values() for each in pod["spec"]["containers"] + pod["spec"].get("initContainers", [])}
+    loose = [each for each in used if each.startswith("registry.k8s.io/") and "@sha256:" not in each]
+    check("and pin every image of upstream", not loose and len(used) == 4, str(used))
+    told = pathlib.Path(CONTROL_PLANE, "values.yaml").read_text().count("control-plane-digests.yaml")
+    check("values.yaml says that they are not pinned by default, and how they are", told >= 1, str(told))
+
+
 def every_part():
     """What can be said about pods arrives at every part, and what is said for the control plane holds for parts that say nothing."""
     parts = {"muster-fleet-api": "apiServer", "muster-fleet-manager": "controllerManager", "muster-fleet-etcd": "etcd", "muster-fleet-certificates": "certificates"}
@@ -209,6 +223,54 @@ def proxies():
         check(f"{path}: refuses {values}", refused(path, values) is not None)
 
 
+# A URL, and the port by which it is reached.
+PORTS = {
+    "http://10.1.2.3": 80,
+    "https://10.1.2.3": 443,
+    "http://proxy1.example": 80,
+    "http://proxy1.example/": 80,
+    "https://proxy.example": 443,
+    "socks5://proxy.example": 1080,
+    "socks5://10.1.2.4": 1080,
+    "socks5://10.1.2.4:9050": 9050,
+    "http://10.1.2.3:3128/": 3128,
+    "http://somebody:secret1@10.1.2.3": 80,
+    "http://somebody:secret1@10.1.2.3:3128": 3128,
+    "http://[2001:db8::1]": 80,
+    "https://[2001:db8::1]": 443,
+    "https://[2001:db8::1]:6443": 6443,
+}
+PATHS = {"https://192.0.2.10/fleet:8": 443, "https://192.0.2.10:7443/fleet/9": 7443, "https://[2001:db8::1]:8443/a/7": 8443}
+
+
+def opened(path, values):
+    """Ports that the network policy of the chart's own pods opens anywhere, beside those of names and the list in the values."""
+    policy = {"networkPolicy": {"enabled": True, "egress": {"apiPorts": [1]}}}
+    spec = next(each for each in rendered(path, {**values, **policy}) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "muster")["spec"]
+    return {port["port"] for rule in spec["egress"] if "to" not in rule for port in rule["ports"]} - {53, 5353, 1}
+
+
+def ports():
+    """The network policy opens the port of each URL that is connected to, with and without one written in it."""
+    for url, port in PORTS.items():
+        for path, values in [(CONTROL_PLANE, {}), (AGENT, MEMBER)]:
+            found = opened(path, {**values, "proxy": {"httpsProxy": url}})
+            check(f"{path}: proxy {url} is reached by {port}", found == {port}, str(found))
+        found = opened(AGENT, {**MEMBER, "fleet": {"proxyURL": url}})
+        check(f"{AGENT}: fleet.proxyURL {url} is reached by {port}", found == {port}, str(found))
+    for url, port in {**PORTS, **PATHS}.items():
+        if url.startswith("https:"):
+            found = opened(AGENT, {**MEMBER, "fleet": {"server": url}})
+            check(f"{AGENT}: the fleet API {url} is reached by {port}", found == {port}, str(found))
+        if url.startswith("http"):
+            webhook = {"networkPolicy": {"enabled": True}, "webhook": {"enabled": True, "url": url.replace("http:", "https:")}}
+            spec = next(each for each in rendered(CONTROL_PLANE, webhook) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "muster-fleet-api")["spec"]
+            found = [each["port"] for rule in spec["egress"] if "to" not in rule for each in rule["ports"] if each["port"] not in (53, 5353)]
+            check(f"{CONTROL_PLANE}: a bundled fleet API reaches admission at {webhook['webhook']['url']}", found == [443 if port == 80 else port], str(found))
+            found = opened(CONTROL_PLANE, {"traces": {"endpoint": url}})
+            check(f"{CONTROL_PLANE}: the collector {url} is reached by {port}", found == {port}, str(found))
+
+
 def traces():
     values = {"traces": {"endpoint": "http://collector.monitoring:4318"}}
     objects = rendered(CONTROL_PLANE, {**values, "networkPolicy": {"enabled": True}, "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "a=b"}]})
@@ -219,6 +281,12 @@ def traces():
     check(f"{CONTROL_PLANE}: only the control plane may reach it", reached == ["muster"], str(ports))
     check(f"{CONTROL_PLANE}: no traces without it", "env" not in pods(rendered(CONTROL_PLANE, {}))["muster"]["spec"]["containers"][0])
     check(f"{CONTROL_PLANE}: refuses a collector without a scheme", refused(CONTROL_PLANE, {"traces": {"endpoint": "collector:4318"}}) is not None)
+
+
+def margins():
+    for margin, good in {"4s": False, "4999ms": False, "5s": True, "1m": True}.items():
+        words = fails(CONTROL_PLANE, {"fencing": {"margin": margin}})
+        check(f"{CONTROL_PLANE}: fencing.margin {margin} is {'taken' if good else 'refused'}", good == (not words) and (good or "fencing.margin" in words), words)
 
 
 def network_policies():
@@ -269,7 +337,10 @@ def values_of_charts():
     the_same_at_each_rendering()
     labels_and_names()
     images()
+    pinned()
     every_part()
     proxies()
+    ports()
     traces()
+    margins()
     network_policies()

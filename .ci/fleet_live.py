@@ -297,7 +297,6 @@ def main():
         values = {
             "fleetApi": {
                 "address": f"https://127.0.0.1:{port}",
-                "certificates": {"lifetime": f"{LIFE}s"},
                 "controllerManager": {"extraArgs": [f"--cluster-signing-duration={LIFE}s"]},
             },
         }
@@ -305,6 +304,7 @@ def main():
         assert release, words
         node = stack.enter_context(Node(host, NAMESPACE, folder))
         fleet = Fleet(node, port)
+        fleet.lifetime = f"{LIFE}s"
         fleet.start()
         member = Member(cluster, node, fleet)
         member.join()

@@ -153,6 +153,8 @@ class Fleet:
         self.node, self.port, self.programs = node, port, pathlib.Path(programs).absolute()
         self.store, self.peer, self.probes = free_port(), free_port(), {}
         self.address = f"https://127.0.0.1:{port}"
+        # Of certificates, where it is shorter than the chart takes.
+        self.lifetime = None
         node.places.append((f"https://muster-fleet-api.{node.namespace}.svc:6443", self.address))
 
     def ports(self, name):
@@ -164,6 +166,8 @@ class Fleet:
 
     def certificates(self, *more):
         words = [self.programs / "muster-control-plane", *self.node.command("deployments", "muster-fleet-certificates")]
+        if self.lifetime:
+            words = [f"--certificate-lifetime={self.lifetime}" if str(word).startswith("--certificate-lifetime=") else word for word in words]
         words += ["--kubeconfig", self.node.account("muster-fleet-certificates"), f"--api-server={self.address}"]
         self.node.start("certificates", [*words, *self.ports("certificates"), *more])
 

@@ -62,9 +62,14 @@ def version(tag):
     return wanted
 
 
-def notes(wanted, registry):
+def notes(wanted, registry, repository):
     """Release notes: the changelog's section, and how to install and verify this version."""
     location = f"oci://{registry}/charts"
+    signer = f"--certificate-identity-regexp '^https://github[.]com/{repository.replace('.', '[.]')}/[.]github/workflows/release[.]yaml@refs/tags/v{wanted.replace('.', '[.]')}$'"
+    signed = f"{signer} --certificate-oidc-issuer https://token.actions.githubusercontent.com"
+    published = [f"{registry}/muster-{image}:{wanted}" for image in ("control-plane", "agent", "sandbox")]
+    published += [f"{registry}/charts/{path.replace('charts/', 'muster-')}:{wanted}" for path in CHARTS]
+    verified = "\n".join(f"cosign verify {signed} {each}" for each in published)
     return f"""{section(wanted)}
 
 ## Install
@@ -74,9 +79,19 @@ helm install muster {location}/muster-control-plane --version {wanted} -n muster
 kubectl muster token create --cluster-name member1 --print-helm-command --kubeconfig fleet.kubeconfig
 ```
 
-Images: `{registry}/muster-control-plane:{wanted}`, `{registry}/muster-agent:{wanted}`, `{registry}/muster-sandbox:{wanted}` (linux/amd64, linux/arm64), with SBOM and provenance. Everything is
-signed by this repository's workflow: `cosign verify --certificate-oidc-issuer https://token.actions.githubusercontent.com --certificate-identity-regexp '/release.yaml@refs/tags/v{wanted}$' IMAGE`.
-Archives: `sha256sum --check checksums.txt`, and `cosign verify-blob --bundle checksums.txt.bundle ... checksums.txt`.
+Images: `{registry}/muster-control-plane:{wanted}`, `{registry}/muster-agent:{wanted}`, `{registry}/muster-sandbox:{wanted}` (linux/amd64, linux/arm64), with SBOM and provenance. The images of
+upstream (kube-apiserver, kube-controller-manager, etcd) have tags in the chart: `-f control-plane-digests.yaml`, a file of this release, names them by the digests that their registry served when it
+was made.
+
+## Verify
+
+Everything is signed by this repository's workflow:
+
+```
+{verified}
+cosign verify-blob {signed} --bundle checksums.txt.bundle checksums.txt
+sha256sum --check --ignore-missing checksums.txt
+```
 """
 
 
@@ -220,7 +235,18 @@ def dry_run():
             print(f"ok   {refusal}")
         else:
             refuse(f"tag {tag} was taken")
-    assert "## Install" in notes(wanted, registry) and section(wanted) in notes(wanted, registry)
+    words = notes(wanted, registry, repository)
+    assert "## Install" in words and section(wanted) in words
+    # Commands that can be pasted, and that nobody else's signature satisfies.
+    signer = f"https://github.com/{repository}/.github/workflows/release.yaml@refs/tags/v{wanted}"
+    commands = [each for each in words.splitlines() if each.startswith("cosign ")]
+    assert [each.split()[1] for each in commands] == ["verify", "verify", "verify", "verify", "verify", "verify-blob"], commands
+    for each in commands:
+        pattern = re.search(r"--certificate-identity-regexp '([^']*)'", each)[1]
+        assert re.fullmatch(pattern, signer) and not re.search(pattern, signer.replace(repository, "else/" + repository)) and "..." not in each, each
+        assert "--certificate-oidc-issuer https://token.actions.githubusercontent.com" in each, each
+    assert "control-plane-digests.yaml" in words
+    assert f"{registry.replace('registry.example.com/somebody', 'ghcr.io/muster-io')}/muster-sandbox:{wanted}" in pathlib.Path("README.md").read_text(), "README.md runs no published sandbox"
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
         for target in TARGETS:
@@ -262,7 +288,7 @@ def dry_run():
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
-    wanted = {"version": ["TAG"], "notes": ["VERSION", "REGISTRY"], "charts": ["VERSION", "REGISTRY", "OUT"], "archive": ["VERSION", "TARGET", "BINARY", "OUT"]}
+    wanted = {"version": ["TAG"], "notes": ["VERSION", "REGISTRY", "REPOSITORY"], "charts": ["VERSION", "REGISTRY", "OUT"], "archive": ["VERSION", "TARGET", "BINARY", "OUT"]}
     wanted |= {"checksums": ["FOLDER"], "krew": ["VERSION", "FOLDER", "REPOSITORY"], "sbom": ["VERSION", "OUT"], "dry-run": []}
     for step, words in wanted.items():
         command = steps.add_parser(step)

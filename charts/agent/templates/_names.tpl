@@ -19,6 +19,12 @@ app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Of the pods that check an installation. */ -}}
+{{- define "muster.check.selector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-check
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- /*
 A digest, which no registry can exchange, is used in place of a tag. A repository that names a registry keeps it, unless all images come from
 one (global.imageRegistry).
@@ -61,4 +67,16 @@ annotations.
 {{- $_ := set $object.metadata "annotations" $chart.Values.serviceAccount.annotations -}}
 {{- end -}}
 {{ toYaml $object }}
+{{- end }}
+
+{{- /* Where a URL points to: its host and port, without a name, a password and a path. An IPv6 address is in brackets. */ -}}
+{{- define "muster.url.authority" -}}
+{{- $rest := regexReplaceAll "[/?#].*$" (regexReplaceAll "^[a-z0-9]+://" . "") "" -}}
+{{ regexReplaceAll "^.*@" $rest "" }}
+{{- end }}
+
+{{- /* The port of a URL: the one that is written in it, or that of its scheme. */ -}}
+{{- define "muster.url.port" -}}
+{{- $scheme := regexFind "^[a-z0-9]+" . -}}
+{{ regexFind ":[0-9]+$" (include "muster.url.authority" .) | trimPrefix ":" | default (get (dict "http" "80" "socks5" "1080") $scheme) | default "443" }}
 {{- end }}

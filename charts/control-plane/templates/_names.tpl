@@ -82,3 +82,63 @@ place of the tag. A repository that names a registry keeps it, unless all images
 {{- end -}}
 {{ join "," $list }}
 {{- end }}
+
+{{- /* Where a URL points to: its host and port, without a name, a password and a path. An IPv6 address is in brackets. */ -}}
+{{- define "muster.url.authority" -}}
+{{- $rest := regexReplaceAll "[/?#].*$" (regexReplaceAll "^[a-z0-9]+://" . "") "" -}}
+{{ regexReplaceAll "^.*@" $rest "" }}
+{{- end }}
+
+{{- /* The port of a URL: the one that is written in it, or that of its scheme. */ -}}
+{{- define "muster.url.port" -}}
+{{- $scheme := regexFind "^[a-z0-9]+" . -}}
+{{ regexFind ":[0-9]+$" (include "muster.url.authority" .) | trimPrefix ":" | default (get (dict "http" "80" "socks5" "1080") $scheme) | default "443" }}
+{{- end }}
+
+{{- /* The host of a URL as certificates name it: an IPv6 address without its brackets. */ -}}
+{{- define "muster.url.host" -}}
+{{ regexReplaceAll ":[0-9]+$" (include "muster.url.authority" .) "" | trimPrefix "[" | trimSuffix "]" }}
+{{- end }}
+
+{{- /* Names of a certificate of cert-manager, which wants IP addresses by themselves: a list of both. */ -}}
+{{- define "muster.certificate.names" -}}
+{{- $addresses := list -}}
+{{- $dns := list -}}
+{{- range uniq . -}}
+{{- if regexMatch "^([0-9.]+|.*:.*)$" . }}{{ $addresses = append $addresses . }}{{ else }}{{ $dns = append $dns . }}{{ end -}}
+{{- end -}}
+dnsNames: {{- toYaml $dns | nindent 2 }}
+{{- with $addresses }}
+ipAddresses: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Seconds of a duration such as 1h30m. */ -}}
+{{- define "muster.seconds" -}}
+{{- $seconds := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $seconds = addf $seconds (mulf (regexFind "^[0-9.]+" . | float64) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) (regexFind "[a-z]+$" .))) -}}
+{{- end -}}
+{{ $seconds }}
+{{- end }}
+
+{{- /* What a bundled fleet API's certificates cannot be; fails with a sentence that names the value. */ -}}
+{{- define "muster.fleet.certificates.check" -}}
+{{- $api := .Values.fleetApi -}}
+{{- $certificates := $api.certificates -}}
+{{- $lifetime := include "muster.seconds" $certificates.lifetime | float64 -}}
+{{- if lt $lifetime 900.0 -}}
+{{- fail (printf "fleetApi.certificates.lifetime is %s: it has to be 15m or longer, for kube-controller-manager reads its certificate every five minutes, and a third of the lifetime is left for that" $certificates.lifetime) -}}
+{{- end -}}
+{{- if lt (include "muster.seconds" $certificates.authorityLifetime | float64) $lifetime -}}
+{{- fail (printf "fleetApi.certificates.authorityLifetime is %s: an authority has to outlive the certificates that it signs (fleetApi.certificates.lifetime is %s)" $certificates.authorityLifetime $certificates.lifetime) -}}
+{{- end -}}
+{{- if $certificates.issuerRef -}}
+{{- if lt $lifetime 3600.0 -}}
+{{- fail (printf "fleetApi.certificates.lifetime is %s: with fleetApi.certificates.issuerRef it has to be 1h or longer, for cert-manager issues for no less" $certificates.lifetime) -}}
+{{- end -}}
+{{- if and (ne $api.service.type "ClusterIP") (not $api.address) (not $certificates.names) -}}
+{{- fail (printf "With fleetApi.certificates.issuerRef and fleetApi.service.type=%s the certificate would not have the address by which members reach the fleet API, and they would refuse it: set fleetApi.address=https://NAME:PORT, or put the address into fleetApi.certificates.names" $api.service.type) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -16,7 +16,7 @@
 {{- $service := printf "%s.%s.svc" (include "muster.webhook.service" .) .Release.Namespace -}}
 {{- $hosts := list $service (printf "%s.%s" $service .Values.fleetApi.clusterDomain) -}}
 {{- with .Values.webhook.url -}}
-{{- $hosts = append $hosts (regexReplaceAll ":[0-9]+$" (urlParse . | dig "host" "") "") -}}
+{{- $hosts = append $hosts (include "muster.url.host" .) -}}
 {{- end -}}
 {{ $hosts | uniq | toJson }}
 {{- end }}
