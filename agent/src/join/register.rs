@@ -36,9 +36,9 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Refuses what [`register`](Self::register) would refuse for good, before this agent leads: the
-    /// agent of another cluster must not stand by behind that of the cluster whose name it was given,
-    /// as if it were a replica.
+    /// Refuses what [`register`](Self::register) would refuse for good, before this agent leads:
+    /// the agent of another cluster must not stand by, as if it were a replica, behind that of the
+    /// cluster whose name it was given.
     pub async fn challenge(&self) -> Result<(), Error> {
         let id = identity(&self.member).await?;
         self.refuse_the_fleet_itself(&id).await?;

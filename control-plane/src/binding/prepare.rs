@@ -142,8 +142,7 @@ pub(super) fn prepare<B: BindingKind>(
             };
             let interpreters = fleet.interpreters.accepting_late();
             let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
-            let kept = (!scales).then(|| kept(&fleet.deleted_works, binding, works));
-            let kept = kept.flatten();
+            let kept = kept(&fleet.deleted_works, binding, works, scales);
             keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
@@ -215,13 +214,15 @@ fn tell_refusal<B: BindingKind>(
 }
 
 /// The spec with the replicas that each Work is to have, where these are not the shares.
+/// `members_scale`: the members decide on the number of replicas, and nothing is kept.
 fn kept<B: BindingKind>(
     deleted: &DeletedWorks,
     binding: &B,
     works: &[Arc<CachedWork>],
+    members_scale: bool,
 ) -> Option<ResourceBindingSpec> {
     let spec = binding.spec();
-    if spec.replicas <= 0 {
+    if spec.replicas <= 0 || members_scale {
         return None;
     }
     let targets = spec.clusters.iter();

@@ -155,8 +155,8 @@ impl Episode {
         self.is_loading = false;
     }
 
-    /// Its place among the failovers of its cluster. Applications may have been unhealthy for longer
-    /// than those that were moved before them.
+    /// Its place among the failovers of its cluster. Applications may have been unhealthy for
+    /// longer than those that were moved before them.
     pub fn position(&self) -> Timestamp {
         let start = start_of(&self.spec);
         let last_move = self.status.times.last_move.as_ref().map(|it| it.0);

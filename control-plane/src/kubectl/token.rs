@@ -217,8 +217,8 @@ async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warns where a cluster of this name is in the fleet: whoever comes with the token is taken for its
-/// agent, or refused as another cluster.
+/// Warns where a cluster of this name is in the fleet: whoever comes with the token is taken for
+/// its agent, or refused as another cluster.
 async fn taken(fleet: &Client, name: &str) -> Option<String> {
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     // Whether the token can be made is told by what follows.

@@ -106,11 +106,10 @@ fn openings(attempts: &[Explanation]) -> Vec<String> {
     let lines = attempts.iter().flat_map(|attempt| &attempt.clusters);
     for line in lines {
         let refused_by: Vec<&str> = match &line.fate {
-            Fate::Deleting => continue,
             Fate::Refused { by } => by.iter().map(|it| it.filter).collect(),
             Fate::Fits(fit) if fit.closed => fit.closed_by.iter().map(|it| it.filter).collect(),
             Fate::Fits(fit) if fit.capacity == Some(0) => vec![ROOM],
-            Fate::Fits(_) => continue,
+            Fate::Deleting | Fate::Fits(_) => continue,
         };
         for filter in refused_by {
             let names = clusters.entry(filter).or_default();

@@ -86,14 +86,15 @@ pub(super) fn redact(mut object: Value) -> Value {
     object
 }
 
-/// Whether an annotation is one of Muster, Karmada or Kubernetes. What others write there is theirs.
+/// Whether an annotation is one of Muster, Karmada or Kubernetes. What others write there is
+/// theirs.
 fn is_of_the_fleet(annotation: &str) -> bool {
     let domain = annotation.split_once('/').map_or("", |(domain, _)| domain);
-    let is_of = |ours: &&str| {
-        let rest = domain.strip_suffix(*ours);
+    let is_of = |ours: &str| {
+        let rest = domain.strip_suffix(ours);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    DOMAINS.iter().any(|it| is_of(&it))
+    DOMAINS.iter().any(|it| is_of(it))
 }
 
 /// The numbers and conditions of a status.
