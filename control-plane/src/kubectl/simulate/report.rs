@@ -1,5 +1,6 @@
 //! The forecast, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::SignedDuration;
@@ -221,7 +222,11 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left]) -> fmt::Result {
     if left.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\n{title}: {}", left.len())?;
+    let workloads: BTreeSet<&Subject> = left.iter().map(|it| &it.workload).collect();
+    match workloads.len() {
+        all if all == left.len() => writeln!(f, "\n{title}: {all}")?,
+        fewer => writeln!(f, "\n{title}: {fewer}, with {} copies", left.len())?,
+    }
     let mut table = Table::new(["WORKLOAD", "CLUSTER", "WHY"]);
     for it in left.iter().take(SHOWN) {
         table.row([

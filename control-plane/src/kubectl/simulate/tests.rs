@@ -6,6 +6,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 
+use super::forecast::{Left, Subject};
 use super::*;
 use crate::eviction::any_binding::AnyBinding;
 
@@ -198,6 +199,41 @@ fn a_drain_moves_whatever_the_gate_says_and_at_once() {
     let fleet = fleet(vec![web("a", "m1", &json!({}))]);
     let told = foretell(&fleet, &[], &["m1"], &["--feature-gates=Failover=false"]);
     assert_eq!(told["moves"][0]["afterSeconds"], 0, "{told:#}");
+}
+
+#[test]
+fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
+    let left = |name: &str, cluster: &str| Left {
+        workload: Subject {
+            namespace: None,
+            kind: "Deployment".to_owned(),
+            name: name.to_owned(),
+        },
+        cluster: cluster.to_owned(),
+        reason: "full".to_owned(),
+    };
+    let fleet = fleet(vec![]);
+    let settings = Settings::default();
+    let (disaster, now) = (Disaster::default(), Timestamp::UNIX_EPOCH);
+    let rules = core::Options::of(&settings);
+    let mut forecast = forecast(&fleet, &disaster, &settings, &rules, now);
+    for (stranded, expected) in [
+        (vec![left("a", "m1"), left("b", "m1")], "cannot: 2\n"),
+        (
+            vec![left("a", "m1"), left("a", "m2"), left("b", "m1")],
+            "cannot: 2, with 3 copies\n",
+        ),
+    ] {
+        forecast.stranded = stranded;
+        let report = Report {
+            disaster: &disaster,
+            forecast: &forecast,
+            is_off: false,
+            paused: &[],
+        };
+        let text = report.to_string();
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]
