@@ -363,7 +363,13 @@ impl Ledger {
             if !begins(last) {
                 return None;
             }
-            if last.takes(moved.at) {
+            let of_this_trouble = || trouble_of(&place.0).filter(|it| it.since <= moved.at);
+            let is_other = place.1 == Subject::Cluster
+                && self
+                    .last
+                    .get(place)
+                    .is_some_and(|name| self.is_over_before(name, of_this_trouble));
+            if last.takes(moved.at) && !is_other {
                 return self.last.get(place).cloned();
             }
         }

@@ -634,6 +634,43 @@ fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
 }
 
 #[test]
+fn moves_for_a_taint_of_a_person_soon_after_an_outage_are_not_counted_with_the_outage() {
+    let soft = json!([{
+        "key": "maintenance", "effect": "PreferNoExecute", "timeAdded": at(70).to_string(),
+    }]);
+    let tainted = cluster("m1", ("True", 30), &soft);
+    let found = |_: &str| trouble(&tainted, None, at(80));
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 5), None, at(10));
+    show(&mut ledger, &moved("a", "m1", "m2", 12), 12);
+    ledger.cluster(&well("m1", 30), None, at(30));
+    // Known late.
+    ledger.binding(&moved("b", "m1", "m2", 20), &|_| false, &found, at(80));
+    ledger.cluster(&tainted, None, at(71));
+    ledger.binding(&moved("c", "m1", "m2", 75), &|_| false, &found, at(80));
+    let objects = write(&mut ledger, 81);
+    let counts: Vec<_> = objects
+        .iter()
+        .map(|it| {
+            let status = it.status.clone().unwrap();
+            (status.cause.kind, status.workloads.moved)
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [(CauseType::ClusterUnreachable, 2), (CauseType::Taint, 1)]
+    );
+    // The next process finds the same.
+    let mut next = new(objects.clone(), 90);
+    next.cluster(&tainted, None, at(91));
+    for (name, second) in [("c", 75), ("b", 20), ("a", 12)] {
+        next.binding(&moved(name, "m1", "m2", second), &|_| false, &found, at(91));
+    }
+    next.loaded(at(92));
+    assert_eq!(write(&mut next, 93), objects);
+}
+
+#[test]
 fn an_application_that_was_unhealthy_for_longer_than_one_before_it_has_one_record() {
     let first = healthy(failing("a", "m1", "m2", 600, 500));
     let second = healthy(failing("b", "m1", "m2", 1_700, 5));
