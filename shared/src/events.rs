@@ -32,7 +32,13 @@ const WAITING: usize = 8192;
 const IN_FLIGHT: usize = 16;
 /// A repetition within this time counts up the earlier event instead of making a new one
 /// (client-go's correlator: 10 min).
-const REPEAT_WINDOW: Duration = Duration::from_mins(10);
+const REPEAT_WINDOW: Duration = Duration::from_mins(40);
+/// Repetitions that are written as they come. Further ones are counted, and written together: what
+/// fails all the time is tried all the time, and a fleet in which it does must not write without
+/// end. (client-go lets 25 pass, and then one in five minutes.)
+const MANY: i32 = 10;
+/// Time after which such repetitions are written.
+const SELDOM: Duration = Duration::from_mins(30);
 /// How many earlier events are remembered for that.
 const REMEMBERED: usize = 2048;
 /// Deadline of one write.
@@ -140,7 +146,21 @@ struct Earlier {
     namespace: String,
     name: String,
     count: i32,
+    /// Repetitions that were not written.
+    unwritten: i32,
+    /// When it was written last.
     at: Instant,
+}
+
+impl Earlier {
+    /// Counts repetitions that are not to be written yet; `false` if they are.
+    fn keeps_back(&mut self, times: i32) -> bool {
+        let keeps = self.count >= MANY && self.at.elapsed() < SELDOM;
+        if keeps {
+            self.unwritten = self.unwritten.saturating_add(times);
+        }
+        keeps
+    }
 }
 
 /// The end of a write: what it was about, and the event, if it was written.
@@ -197,7 +217,11 @@ impl Delivery {
             return;
         }
         let known = self.earlier.remove(&sameness);
-        let known = known.filter(|known| known.at.elapsed() < REPEAT_WINDOW);
+        let mut known = known.filter(|known| known.at.elapsed() < REPEAT_WINDOW);
+        if known.as_mut().is_some_and(|known| known.keeps_back(times)) {
+            self.earlier.extend(known.map(|known| (sameness, known)));
+            return;
+        }
         self.under_way.insert(sameness, None);
         let (client, component) = (self.client.clone(), Arc::clone(&self.component));
         self.writes.spawn(inherited(async move {
@@ -242,7 +266,8 @@ async fn write(
     let now = Time(calendar());
     if let Some(known) = known {
         let api: Api<Event> = Api::namespaced(client.clone(), &known.namespace);
-        let count = known.count.saturating_add(times);
+        let count = known.count.saturating_add(known.unwritten);
+        let count = count.saturating_add(times);
         let patch = json!({ "count": count, "lastTimestamp": now });
         match api
             .patch(&known.name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -253,6 +278,7 @@ async fn write(
             Ok(_) => {
                 return Ok(Earlier {
                     count,
+                    unwritten: 0,
                     at: Instant::now(),
                     ..known
                 });
@@ -270,6 +296,7 @@ async fn write(
         namespace,
         name: created.name_any(),
         count: times,
+        unwritten: 0,
         at: Instant::now(),
     })
 }
@@ -336,6 +363,30 @@ fn event_name(about: &str, nanoseconds: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_repeated_without_end_is_written_seldom() {
+        let mut known = Earlier {
+            namespace: "default".to_owned(),
+            name: "web.1f".to_owned(),
+            count: 1,
+            unwritten: 0,
+            at: Instant::now(),
+        };
+        let mut writes = Vec::new();
+        for minute in 0..120 {
+            tokio::time::advance(Duration::from_mins(1)).await;
+            if known.keeps_back(1) {
+                continue;
+            }
+            known.count += known.unwritten + 1;
+            (known.unwritten, known.at) = (0, Instant::now());
+            writes.push((minute, known.count));
+        }
+        let first: Vec<_> = (0..9).map(|minute| (minute, minute + 2)).collect();
+        assert_eq!(writes[..9], first);
+        assert_eq!(writes[9..], [(38, 40), (68, 70), (98, 100)]);
+    }
 
     #[test]
     fn two_events_about_one_object_have_two_names_although_they_are_published_at_once() {
