@@ -81,7 +81,7 @@ pub async fn ensure(
             Existence::There => return Err(foreign(format!("belongs to {other}"))),
         },
     }
-    if work.metadata.deletion_timestamp.is_some() {
+    if !stays(fleet, client, &work).await? {
         return Ok(Ensured::Leaving);
     }
     let uid = work.metadata.uid.as_deref().unwrap_or_default();
@@ -115,6 +115,28 @@ pub async fn ensure(
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
         Err(error) => Err(ApiError::of("update", &subject())(error).into()),
     }
+}
+
+/// Whether a Work that is wanted stays. One that this process asked to be deleted is read: the cache
+/// may not show its deletion yet, or the request has come to nothing.
+async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool, Error> {
+    if !fleet.deleted_works.is_to_go(work) {
+        return Ok(true);
+    }
+    if work.metadata.deletion_timestamp.is_some() {
+        return Ok(false);
+    }
+    let namespace = work.namespace().unwrap_or_default();
+    let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
+    let held = api.get_metadata_opt(&work.name_any()).await;
+    let held = held.map_err(ApiError::of("read work", &work.name_any()))?;
+    let stays = held.is_some_and(|held| {
+        held.metadata.uid == work.metadata.uid && held.metadata.deletion_timestamp.is_none()
+    });
+    if stays {
+        fleet.deleted_works.forget(work);
+    }
+    Ok(stays)
 }
 
 /// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made
@@ -212,9 +234,9 @@ pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) ->
         );
         match api.delete(&work.name, &this_one).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                Ok(())
-            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            // A conflict, too: another Work has the name, which the cache shows in a moment, and
+            // which has to be looked at as well.
             Err(error) => Err(ApiError::of("remove work", &work.name)(error).into()),
         }
     });

@@ -30,7 +30,7 @@ impl DeletedWorks {
     }
 
     /// Call it before the request: the answer may be lost. A Work whose deletion fails counts as
-    /// going until it has gone, so that it stands for no copy elsewhere.
+    /// going until it has gone, or is wanted again, so that it stands for no copy elsewhere.
     pub fn add<'a>(&self, works: impl Iterator<Item = &'a Arc<CachedWork>>) {
         let uids = works.filter_map(|it| it.metadata.uid.clone());
         self.lock().extend(uids);
@@ -43,7 +43,14 @@ impl DeletedWorks {
             || uid.is_some_and(|uid| self.lock().contains(uid))
     }
 
-    fn forget(&self, work: &CachedWork) {
+    /// Whether only this process knows that a Work is to go: its deletion is not seen.
+    pub fn is_asked(&self, work: &CachedWork) -> bool {
+        work.metadata.deletion_timestamp.is_none() && self.is_to_go(work)
+    }
+
+    /// Call it when the API has a Work that this process asked to be deleted, and that is wanted
+    /// again.
+    pub fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
             self.lock().remove(uid);
         }
@@ -67,7 +74,7 @@ mod tests {
         let (going, staying, unknown) = (work(Some("1")), work(Some("2")), work(None));
         assert!(!deleted.is_to_go(&going));
         deleted.add([&going, &unknown].into_iter());
-        assert!(deleted.is_to_go(&going));
+        assert!(deleted.is_to_go(&going) && deleted.is_asked(&going));
         assert!(!deleted.is_to_go(&staying) && !deleted.is_to_go(&unknown));
         deleted.forget(&staying);
         assert!(deleted.is_to_go(&going), "another one has gone");

@@ -207,6 +207,10 @@ fn look<B: Binding>(
         }
     };
     let works = fleet.work_index.of(&BindingKey::of(binding));
+    // Whoever asked for the deletion of a Work that is wanted again finds out what became of it.
+    if works.iter().any(|work| fleet.deleted_works.is_asked(work)) {
+        retry.set(Some(UNLISTED));
+    }
     let works = carrying_out(&works, &fleet.deleted_works);
     let has_work = |target: &TargetCluster| works.contains_key(&*target.name);
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {

@@ -130,10 +130,11 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
         Some(false) => return None,
         None => {}
     }
+    // Times in the API have whole seconds.
+    let now = scene.now + scene.clock_error() + SignedDuration::from_secs(1);
     let late = objects::number(task.0, "/gracePeriodSeconds").is_some_and(|seconds| {
-        objects::time(task.0, "/creationTimestamp").is_some_and(|created| {
-            scene.now + scene.clock_error() >= created + SignedDuration::from_secs(seconds)
-        })
+        objects::time(task.0, "/creationTimestamp")
+            .is_some_and(|created| now >= created + SignedDuration::from_secs(seconds))
     });
     let sent = || {
         let mut targets = binding.clusters().into_keys();
