@@ -130,8 +130,12 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
         Some(false) => return None,
         None => {}
     }
-    // Times in the API have whole seconds.
-    let now = scene.now + scene.clock_error() + SignedDuration::from_secs(1);
+    // A clock that is wrong is so for times in whole seconds.
+    let error = match scene.clock_error() {
+        SignedDuration::ZERO => SignedDuration::ZERO,
+        error => error + SignedDuration::from_secs(1),
+    };
+    let now = scene.now + error;
     let late = objects::number(task.0, "/gracePeriodSeconds").is_some_and(|seconds| {
         objects::time(task.0, "/creationTimestamp")
             .is_some_and(|created| now >= created + SignedDuration::from_secs(seconds))
