@@ -117,8 +117,8 @@ pub async fn ensure(
     }
 }
 
-/// Whether a Work that is wanted stays. One that this process asked to be deleted is read: the cache
-/// may not show its deletion yet, or the request has come to nothing.
+/// Whether a Work that is wanted stays. One that this process asked to be deleted is read: the
+/// cache may not show its deletion yet, or the request has come to nothing.
 async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool, Error> {
     if !fleet.deleted_works.is_to_go(work) {
         return Ok(true);
