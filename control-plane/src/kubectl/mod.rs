@@ -355,8 +355,31 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
         let check = check::carry_out(config, None, &options).await;
         add("check", check.map(|(text, _)| text));
     }
+    for words in TABLES {
+        let line = CommandLine::try_parse_from(["kubectl-muster"].iter().chain(words));
+        let text = match line.map(|it| it.question) {
+            Ok(Question::History(options)) => history::carry_out(client.clone(), &options).await,
+            Ok(Question::Top(options)) => top::carry_out(client, &options).await,
+            Ok(Question::Get(options)) => get::carry_out(client, "", &options).await,
+            _ => continue,
+        };
+        let name: Vec<&str> = words
+            .iter()
+            .copied()
+            .filter(|it| !it.starts_with('-'))
+            .collect();
+        add(&name.join("-"), text);
+    }
     files
 }
+
+/// Commands without settings of their own, of which a report has what they say.
+const TABLES: [&[&str]; 4] = [
+    &["history"],
+    &["top"],
+    &["get", "clusters"],
+    &["get", "workloads", "--all-namespaces"],
+];
 
 #[cfg(test)]
 mod tests {
@@ -367,6 +390,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_report_has_what_the_commands_of_its_table_say() {
+        for words in TABLES {
+            let line = CommandLine::parse_from(["kubectl-muster"].iter().chain(words));
+            let question = line.question;
+            let is_told = matches!(
+                question,
+                Question::History(_) | Question::Top(_) | Question::Get(_)
+            );
+            assert!(is_told, "{words:?}");
+        }
     }
 
     #[test]
