@@ -96,11 +96,11 @@ pub fn print(text: &str) -> std::io::Result<()> {
     is_read(text).map(drop)
 }
 
-/// Prints text as [`print`] does, and returns whether the reader is still there: what prints again
-/// and again has to end when it is not.
+/// Prints text as [`print()`] does, and returns whether the reader is still there: what prints
+/// again and again has to end when it is not.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn is_read(text: &str) -> std::io::Result<bool> {
     write_to(&mut std::io::stdout().lock(), text)
 }
