@@ -4,6 +4,7 @@
 mod check;
 mod completion;
 mod explain;
+mod follow;
 mod get;
 mod hands;
 mod history;

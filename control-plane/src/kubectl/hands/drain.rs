@@ -13,13 +13,14 @@ use muster_shared::names::taint::DRAIN;
 use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
-use super::follow::{Waiting, follow};
+use super::follow::follow;
 use super::order::{self, Before, Order, find, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
 use super::{INTERRUPTED, STRANDED, TIMED_OUT};
 use crate::eviction::drain;
 use crate::eviction::rate::Rates;
+use crate::kubectl::follow::Waiting;
 use crate::kubectl::running::Running;
 use crate::kubectl::standstill::Standing;
 use crate::kubectl::{Reply, list};

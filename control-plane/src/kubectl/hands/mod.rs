@@ -21,7 +21,6 @@ use muster_shared::k8s::Client;
 use muster_shared::names::taint::CORDON;
 use muster_shared::taints::NO_SCHEDULE;
 
-pub(super) use self::follow::{Shown, Waiting, watch};
 use self::order::Order;
 pub(super) use self::order::{find, instead};
 pub(super) use self::preview::stopped;

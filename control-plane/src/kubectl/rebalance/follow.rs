@@ -1,31 +1,17 @@
 //! Progress of requested moves, as rebalancers and bindings tell it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::bail;
 use kube::Config;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceHealth};
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
-use muster_shared::client::{self, Profile};
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, ResourceExt};
-use muster_shared::watch::Informer;
+use muster_shared::k8s::ResourceExt;
 use serde::Serialize;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
 use crate::eviction::any_binding::AnyBinding;
-use crate::kubectl::hands::{Shown, Waiting, watch};
-use crate::kubectl::standstill::Standing;
+use crate::kubectl::follow::{self, Look, Snapshot, Stopped, Waiting};
 use crate::scheduler::core::cycle::is_reschedule_requested;
-
-/// Pause between two lines.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Time within which the fleet has to be listed.
-const LISTED: Duration = Duration::from_mins(1);
 
 /// How the waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +22,15 @@ pub(super) enum End {
     TimedOut,
     /// By Ctrl-C.
     Interrupted,
+}
+
+impl From<Stopped> for End {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::TimedOut => Self::TimedOut,
+            Stopped::Interrupted => Self::Interrupted,
+        }
+    }
 }
 
 /// How far the moves have come.
@@ -120,86 +115,33 @@ pub(super) async fn follow(
     workloads: &[WorkloadReference],
     waiting: Waiting,
 ) -> anyhow::Result<(Progress, End)> {
-    let Waiting {
-        patience,
-        is_terminal,
-    } = waiting;
-    let client = client::connect(config, Profile::Watch)?;
-    let stop = CancellationToken::new();
-    let _guard = stop.clone().drop_guard();
-    let changed = Arc::new(Notify::new());
-    let rebalancers: Informer<WorkloadRebalancer> =
-        watch(Api::all(client.clone()), &changed, &stop);
-    let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
-    let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
-    let standing = client::connect(config, Profile::Write)?;
-    let mut standing = Standing::follow(standing, &changed, &stop);
-    let listed = async {
-        rebalancers.synced().await;
-        bindings.synced().await;
-        others.synced().await;
-    };
-    if timeout(LISTED, listed).await.is_err() {
-        let why = [rebalancers.trouble(), bindings.trouble(), others.trouble()];
-        let why = why.into_iter().flatten().next();
-        bail!(
-            "the fleet cannot be listed: {}",
-            why.unwrap_or_else(|| "no answer".to_owned())
-        );
-    }
-    // The first look.
-    let _ = standing.changed().await;
-    let deadline = patience.map(|patience| Instant::now() + patience);
-    let mut shown = Shown::new(is_terminal);
-    loop {
+    let look = |fleet: Snapshot<'_, WorkloadRebalancer>| {
         let mut asked = BTreeSet::new();
-        for rebalancer in rebalancers.list() {
+        for rebalancer in fleet.objects.list() {
             if names.contains(&rebalancer.name_any()) {
                 let status = rebalancer.status.clone().unwrap_or_default();
                 asked.extend(status.observed_workloads.into_iter().map(|it| it.workload));
             }
         }
-        let namespaced = bindings.list().into_iter().map(AnyBinding::from);
-        let all: Vec<AnyBinding> = namespaced
-            .chain(others.list().into_iter().map(AnyBinding::from))
-            .collect();
         let progress = Progress {
-            nothing_moves: standing.borrow().of([], calendar()).reasons,
-            ..count(workloads, &asked, &all)
+            nothing_moves: fleet.standing.of([], calendar()).reasons,
+            ..count(workloads, &asked, &fleet.bindings)
         };
-        let is_done = progress.is_done();
-        let is_read = shown.show(&progress.line(), &progress.nothing_moves, is_done);
-        if is_done {
-            return Ok((progress, End::Done));
+        Look {
+            line: progress.line(),
+            nothing_moves: progress.nothing_moves.clone(),
+            end: progress.is_done().then_some(End::Done),
+            progress,
         }
-        if !is_read {
-            return Ok((progress, End::Interrupted));
-        }
-        let patience = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        let next = Instant::now() + PAUSE;
-        let news = async {
-            changed.notified().await;
-            sleep_until(next).await;
-        };
-        let end = tokio::select! {
-            () = news => continue,
-            () = patience => End::TimedOut,
-            _ = tokio::signal::ctrl_c() => End::Interrupted,
-        };
-        if is_terminal {
-            eprintln!();
-        }
-        return Ok((progress, end));
-    }
+    };
+    follow::follow(config, waiting, look).await
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
