@@ -12,7 +12,7 @@ use crate::refuse;
 
 /// Name of the command.
 pub const COMMAND: &str = "crds";
-/// What it does.
+/// Description of the command, as its help shows it.
 pub const ABOUT: &str = "Print the custom resource definitions as YAML";
 
 /// Told where all of them are printed.

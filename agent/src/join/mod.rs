@@ -131,7 +131,7 @@ async fn refusal(registration: &Registration) -> Error {
         match registration.challenge().await {
             Ok(()) => return std::future::pending().await,
             Err(error) if error.is_final() => return error,
-            // What keeps it from being known is told by what follows, once it leads.
+            // The calls that follow report the obstacle, once this replica leads.
             Err(_) => {}
         }
         tokio::time::sleep(jittered(pause)).await;

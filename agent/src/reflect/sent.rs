@@ -69,8 +69,8 @@ impl Sent {
             return if same { Verdict::Said } else { Verdict::Write };
         }
         let left = entry.patience().checked_sub(entry.at.elapsed());
-        // What the cache shows may be what was there before the write, however long ago that was: a
-        // watch that lags or begins anew shows it later.
+        // The cache may still show the Work as it was before the write, however long ago that was:
+        // a watch that lags or begins anew shows the write later.
         match left.filter(|left| !left.is_zero()) {
             Some(left) if entry.fingerprint == fingerprint => Verdict::Wait(left),
             _ => Verdict::Write,

@@ -393,7 +393,7 @@ impl Controller {
             (None, Band::Stopped) => Obstacle::Stopped,
             (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
         };
-        // What held it the last time is said already, by this process or the one before it.
+        // A condition already tells of the obstacle: this process wrote it, or the one before.
         let is_said = known.found_no_place()
             || (why == Obstacle::Rate && is_stranded(case.binding, &cluster));
         if is_said {

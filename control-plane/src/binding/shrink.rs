@@ -323,7 +323,7 @@ mod tests {
         );
         assert_eq!(keep(6, [3, 3, 0], &reports), Some(vec![6, 6, 0]));
         let reports = json!([report("a", 2, "Unknown"), report("b", 6, "Healthy")]);
-        // What the silent one keeps stands for nothing either.
+        // Replicas kept in the silent cluster are not counted as ready either.
         assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 4, 0]));
     }
 

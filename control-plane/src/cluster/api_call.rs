@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fleet::Fleet;
 
-/// What can go wrong with one cluster.
+/// Failure of a reconcile of one cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("cannot {step} of cluster {cluster:?}: {}", client::brief(error))]

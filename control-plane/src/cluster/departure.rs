@@ -131,7 +131,7 @@ fn tell_of_waiting(fleet: &Fleet, cluster: &Cluster, told: &Told) {
     }
 }
 
-/// What holds up the removal of a cluster, in words.
+/// Sentence that names the bindings which hold up the removal of a cluster.
 fn waiting_note(holders: &[&ResourceBindingSpec]) -> String {
     let name = |spec: &ResourceBindingSpec| {
         let resource = &spec.resource;
@@ -157,7 +157,8 @@ fn waiting_note(holders: &[&ResourceBindingSpec]) -> String {
     )
 }
 
-/// What was told last of each cluster that waits. May be lost: then it is told again.
+/// Last message about each cluster that waits for its removal. It may be lost, with a restart
+/// for example: the message is then told again.
 #[derive(Default)]
 pub(super) struct Told(Mutex<HashMap<String, String>>);
 

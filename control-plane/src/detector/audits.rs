@@ -90,7 +90,7 @@ impl Audits {
         }
     }
 
-    /// The same with all policies.
+    /// Asks for another audit of every policy.
     fn all_again(&self) {
         let keys: Vec<PolicyKey> = self.lock().keys().cloned().collect();
         for key in keys {

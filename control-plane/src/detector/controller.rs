@@ -203,7 +203,7 @@ fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Infor
         };
         to.memory().bound.change(old, new);
         to.reports.change(old, new);
-        // What a policy has no more may be all that it had.
+        // A claim that has been given up may have been the last one of its policy.
         let claim = |binding: Option<&B>| binding.and_then(|it| Claim::on(it.meta()));
         let (was, is) = (claim(old), claim(new));
         if let Some(was) = was.filter(|was| Some(was) != is.as_ref()) {

@@ -70,7 +70,7 @@ pub struct Episode {
     last_cleaned: Option<Timestamp>,
 }
 
-/// What causes have in common that are stages of one incident.
+/// Kind of incident. Causes of one family are stages of the same incident.
 #[derive(PartialEq, Eq)]
 enum Family {
     Drain,

@@ -13,8 +13,7 @@ fn is_unheard(report: &AggregatedStatusItem) -> bool {
         && message.starts_with(UNHEARD)
 }
 
-/// What the first of its clusters is told to be, if none of the clusters that a resource is placed
-/// in is heard.
+/// Message about the first of the clusters that a resource is placed in, if none of them is heard.
 pub fn unheard<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],

@@ -91,7 +91,8 @@ impl Group {
     }
 }
 
-/// What the status of a policy shows of a binding.
+/// State of a binding as the status of its policy shows it; where none of its clusters is heard,
+/// also the message about the first of them.
 pub fn shown(binding: &impl Binding) -> (State<'_>, Option<&str>) {
     let reports = &binding.status().aggregated_status;
     (State::of(binding), unheard(binding.spec(), reports))
