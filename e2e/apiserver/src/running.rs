@@ -21,6 +21,7 @@ use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, Use
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
 use crate::controllers::{self, Enabled, Inside};
+use crate::discovery::Aggregated;
 use crate::faults::Faults;
 use crate::registry::Registry;
 use crate::serve;
@@ -166,6 +167,7 @@ impl ApiServer {
         let server = Arc::new(Server {
             name: options.name.clone(),
             registry: Registry::new(&store),
+            discovery: Aggregated::default(),
             admission: Admission::new(&store, options.services.clone()),
             roles: Rbac::new(&store),
             store,

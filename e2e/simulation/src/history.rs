@@ -2,8 +2,9 @@
 //!
 //! A history is appended to and never edited. It holds the requests that change an API, whatever
 //! came of them, and the truth of the world that no API object tells: which process ran, which
-//! network was cut, what a person did. Each entry has one line of canonical JSON, and the digest of
-//! a history is that of its lines, so that two runs of a seed can be compared.
+//! network was cut, what a person did. Each entry has one line of canonical JSON, whose keys are in
+//! order because the fields of the types stand in that order here, and the digest of a history is
+//! that of its lines, so that two runs of a seed can be compared.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -44,31 +45,31 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// The API server that was asked.
-    pub api: Api,
     /// Who asked.
     pub actor: Actor,
-    /// What was asked.
-    pub verb: Verb,
-    /// The kind of object.
-    pub resource: Resource,
-    /// Namespace of the object; none for objects of the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name of the object. Of a collection that was deleted, each object has its own entry.
-    pub name: String,
-    /// The object before; none if there was none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Arc<Value>>,
     /// The object after; none if there is none any more. The same as `before` unless the outcome
     /// is [`Outcome::Committed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Arc<Value>>,
-    /// What came of it.
-    pub outcome: Outcome,
     /// Whether the caller got the answer. A request that the network lost was answered to nobody.
     #[serde(skip_serializing_if = "is_true")]
     pub answered: bool,
+    /// The API server that was asked.
+    pub api: Api,
+    /// The object before; none if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Arc<Value>>,
+    /// Name of the object. Of a collection that was deleted, each object has its own entry.
+    pub name: String,
+    /// Namespace of the object; none for objects of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The kind of object.
+    pub resource: Resource,
+    /// What was asked.
+    pub verb: Verb,
 }
 
 /// An API server.
@@ -154,12 +155,12 @@ pub enum Outcome {
 pub enum World {
     /// A fault begins.
     FaultBegins {
+        /// What it is exactly.
+        detail: Value,
         /// The number of the fault in the plan.
         id: u64,
         /// Its kind, for tables: `partition`, `lag`, `refuse`.
         kind: String,
-        /// What it is exactly.
-        detail: Value,
     },
     /// A fault ends.
     FaultEnds {
@@ -170,10 +171,10 @@ pub enum World {
     Started(Process),
     /// A process ended: killed, or told to stop.
     Stopped {
-        /// Which one.
-        process: Process,
         /// Whether it was killed, so that it could not finish anything.
         killed: bool,
+        /// Which one.
+        process: Process,
     },
     /// The agent of a cluster and the fleet API cannot reach each other from now on.
     CutOff(String),
@@ -273,8 +274,7 @@ impl fmt::Debug for History {
 impl Entry {
     /// The entry as one line of JSON whose keys are in order.
     pub fn line(&self) -> String {
-        // A `Value` sorts the keys of its objects.
-        serde_json::to_value(self).map_or_else(|error| error.to_string(), |value| value.to_string())
+        serde_json::to_string(self).unwrap_or_else(|error| error.to_string())
     }
 
     /// The request, if the entry is one.
@@ -392,6 +392,52 @@ mod tests {
             entry.line(),
             r#"{"at":"2026-01-01T00:00:00Z","request":{"actor":{"process":{"controlPlane":0}},"after":{"a":"x\ny","b":1},"api":"fleet","name":"web","namespace":"default","outcome":"committed","resource":{"group":"work.karmada.io","plural":"resourcebindings"},"verb":"patch"}}"#
         );
+    }
+
+    #[test]
+    fn the_fields_of_every_entry_are_declared_in_the_order_of_their_keys() {
+        let Event::Request(request) = write(json!({"b": [{"d": 1, "c": null}], "a": 1})).event
+        else {
+            panic!("a request");
+        };
+        let agent = || Process::Agent("m1".to_owned());
+        let member = || "m1".to_owned();
+        let events = [
+            Event::Request(Request {
+                before: Some(Arc::new(json!({"z": {}, "y": 0.5}))),
+                resource: request.resource.clone().subresource("status"),
+                outcome: Outcome::Refused(409),
+                answered: false,
+                api: Api::Member(member()),
+                ..request
+            }),
+            Event::World(World::FaultBegins {
+                detail: json!({"share": 1, "actor": "server"}),
+                id: 1,
+                kind: "garble".to_owned(),
+            }),
+            Event::World(World::FaultEnds { id: 1 }),
+            Event::World(World::Started(agent())),
+            Event::World(World::Stopped {
+                killed: true,
+                process: agent(),
+            }),
+            Event::World(World::CutOff(member())),
+            Event::World(World::Step {
+                id: 1,
+                step: json!({"id": 1, "at": 5}),
+            }),
+            Event::World(World::Phase(Phase::Busy)),
+        ];
+        for event in events {
+            let entry = Entry {
+                at: Timestamp::UNIX_EPOCH,
+                event,
+            };
+            // A `Value` sorts the keys of its objects.
+            let sorted = serde_json::to_value(&entry).expect("JSON").to_string();
+            assert_eq!(entry.line(), sorted);
+        }
     }
 
     #[test]

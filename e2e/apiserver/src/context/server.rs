@@ -8,6 +8,7 @@ use crate::admission::config::Admission;
 use crate::audit::Audit;
 use crate::auth::identity::Authority;
 use crate::auth::rbac::Rbac;
+use crate::discovery::Aggregated;
 use crate::faults::Faults;
 use crate::registry::{Registry, Resource};
 use crate::store::{Object, Store};
@@ -35,6 +36,8 @@ pub struct Server {
     pub store: Store,
     /// What is served.
     pub registry: Registry,
+    /// What discovery says of it.
+    pub discovery: Aggregated,
     /// Certificates and tokens.
     pub authority: Authority,
     /// Webhooks.

@@ -10,6 +10,10 @@ use muster_simulation::generate::Scale;
 use muster_simulation::search::{Search, plan_of};
 use muster_simulation::{run, scenarios, story};
 
+/// A simulation is one thread that makes and drops small objects.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs the real control plane and the real agents in a simulated world, in virtual time.
 #[derive(Parser)]
 struct Arguments {

@@ -1,8 +1,14 @@
 //! Discovery: which groups, versions and resources there are, in the classic and in the aggregated
 //! form.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+mod aggregated;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
+
+pub use self::aggregated::Aggregated;
 
 use crate::context::Server;
 use crate::registry::{Resource, Version};
@@ -36,9 +42,12 @@ struct Group {
 }
 
 fn all_groups(server: &Server) -> Vec<Group> {
+    groups_of(&server.registry.all())
+}
+
+fn groups_of(all: &[Arc<Resource>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let all = server.registry.all();
-    for resource in all.iter() {
+    for resource in all {
         let at = groups
             .iter()
             .position(|g| g.name == resource.group)
@@ -85,8 +94,8 @@ pub fn group_versions(server: &Server) -> Vec<String> {
 
 /// `/api`
 pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
-    if wants_aggregated(headers) {
-        return aggregated(server, true);
+    if aggregated::is_wanted(headers) {
+        return aggregated::answer(server, headers, true);
     }
     let versions = json!({
         "kind": "APIVersions",
@@ -98,8 +107,8 @@ pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
 
 /// `/apis`
 pub fn groups(server: &Server, headers: &HeaderMap) -> Response<Body> {
-    if wants_aggregated(headers) {
-        return aggregated(server, false);
+    if aggregated::is_wanted(headers) {
+        return aggregated::answer(server, headers, false);
     }
     let groups: Vec<Value> = all_groups(server)
         .iter()
@@ -204,90 +213,6 @@ fn storage_hash(resource: &Resource) -> String {
         (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
     });
     base64::engine::general_purpose::STANDARD.encode(hash.to_be_bytes())
-}
-
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let first = media::ranges(headers).into_iter().find(|range| {
-        let plain = range.parameter("as").is_none();
-        let ours = range.parameter("as") == Some("APIGroupDiscoveryList")
-            && range.parameter("g") == Some("apidiscovery.k8s.io")
-            && range.parameter("v") == Some("v2");
-        matches!(
-            range.kind.as_str(),
-            "application/json" | "*/*" | "application/*"
-        ) && (plain || ours)
-    });
-    first.is_some_and(|range| range.parameter("as").is_some())
-}
-
-fn aggregated(server: &Server, core: bool) -> Response<Body> {
-    let all = server.registry.all();
-    let item = |group: &Group| {
-        let versions: Vec<Value> = group
-            .versions
-            .iter()
-            .map(|name| {
-                let mut resources: Vec<Value> = all
-                    .iter()
-                    .filter(|r| r.group == group.name)
-                    .filter_map(|r| {
-                        r.versions
-                            .iter()
-                            .find(|v| v.name == *name)
-                            .map(|v| entry(r, v))
-                    })
-                    .collect();
-                resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
-                json!({ "version": name, "resources": resources, "freshness": "Current" })
-            })
-            .collect();
-        let metadata = if group.name.is_empty() {
-            json!({})
-        } else {
-            json!({ "name": group.name })
-        };
-        json!({ "metadata": metadata, "versions": versions })
-    };
-    let items: Vec<Value> = all_groups(server)
-        .iter()
-        .filter(|g| g.name.is_empty() == core)
-        .map(item)
-        .collect();
-    let list = json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
-    });
-    let mut response = media::tree(StatusCode::OK, Accept::default(), &list);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
-    response
-}
-
-fn entry(resource: &Resource, version: &Version) -> Value {
-    let kind = |group: &str, version: &str, kind: &str| json!({ "group": group, "version": version, "kind": kind });
-    let mut value = json!({
-        "resource": resource.plural,
-        "responseKind": kind(&resource.group, &version.name, &resource.kind),
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
-        "verbs": version.verbs,
-    });
-    if !resource.short_names.is_empty() {
-        value["shortNames"] = json!(resource.short_names);
-    }
-    if !resource.categories.is_empty() {
-        value["categories"] = json!(resource.categories);
-    }
-    if !version.subresources.is_empty() {
-        let sub = |s: &crate::registry::Subresource| {
-            let (group, version, name) = &s.speaks;
-            json!({ "subresource": s.name, "responseKind": kind(group, version, name), "verbs": s.verbs })
-        };
-        value["subresources"] = version.subresources.iter().map(sub).collect();
-    }
-    value
 }
 
 #[cfg(test)]

@@ -1,0 +1,229 @@
+//! Discovery of all groups in one document, with a tag by which a client asks whether it is still
+//! the same.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use ring::digest::{SHA512, digest};
+use serde_json::{Value, json};
+
+use super::{Group, groups_of};
+use crate::context::Server;
+use crate::registry::{Resource, Version};
+use crate::wire::media::{self, Body};
+
+const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The documents of the resources that were served when somebody asked last.
+#[derive(Debug, Default)]
+pub struct Aggregated {
+    last: Mutex<Option<Documents>>,
+}
+
+#[derive(Clone, Debug)]
+struct Documents {
+    of: Arc<Vec<Arc<Resource>>>,
+    core: Document,
+    groups: Document,
+}
+
+/// A document and its tag: the hash of its bytes in quotes, as the real server makes it.
+#[derive(Clone, Debug)]
+struct Document {
+    bytes: Bytes,
+    tag: HeaderValue,
+}
+
+/// Whether a client asks for all groups in one document.
+pub fn is_wanted(headers: &HeaderMap) -> bool {
+    let first = media::ranges(headers).into_iter().find(|range| {
+        let plain = range.parameter("as").is_none();
+        let ours = range.parameter("as") == Some("APIGroupDiscoveryList")
+            && range.parameter("g") == Some("apidiscovery.k8s.io")
+            && range.parameter("v") == Some("v2");
+        matches!(
+            range.kind.as_str(),
+            "application/json" | "*/*" | "application/*"
+        ) && (plain || ours)
+    });
+    first.is_some_and(|range| range.parameter("as").is_some())
+}
+
+/// The core group, or all others; nothing for a client that has the present document.
+pub fn answer(server: &Server, headers: &HeaderMap, core: bool) -> Response<Body> {
+    let documents = server.discovery.documents(&server.registry.all());
+    let Document { bytes, tag } = match core {
+        true => documents.core,
+        false => documents.groups,
+    };
+    let is_known = headers.get(header::IF_NONE_MATCH) == Some(&tag);
+    let (status, body) = match is_known {
+        true => (StatusCode::NOT_MODIFIED, Bytes::new()),
+        false => (StatusCode::OK, bytes),
+    };
+    let mut response = media::answer(status, MEDIA_TYPE, media::full(body));
+    let headers = response.headers_mut();
+    if is_known {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    headers.insert(header::ETAG, tag);
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+impl Aggregated {
+    fn documents(&self, all: &Arc<Vec<Arc<Resource>>>) -> Documents {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = last.as_ref().filter(|known| Arc::ptr_eq(&known.of, all)) {
+            return known.clone();
+        }
+        let groups = groups_of(all);
+        let of = |core| document(all, groups.iter().filter(|it| it.name.is_empty() == core));
+        let made = Documents {
+            of: Arc::clone(all),
+            core: of(true),
+            groups: of(false),
+        };
+        last.insert(made).clone()
+    }
+}
+
+fn document<'a>(all: &[Arc<Resource>], groups: impl Iterator<Item = &'a Group>) -> Document {
+    let items: Vec<Value> = groups.map(|group| item(all, group)).collect();
+    let list = json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    });
+    let text = format!("{list}\n");
+    let mut tag = String::from("\"");
+    for byte in digest(&SHA512, text.as_bytes()).as_ref() {
+        let _ = write!(tag, "{byte:02X}");
+    }
+    tag.push('"');
+    Document {
+        bytes: text.into(),
+        tag: HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"\"")),
+    }
+}
+
+fn item(all: &[Arc<Resource>], group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|name| {
+            let mut resources: Vec<Value> = all
+                .iter()
+                .filter(|r| r.group == group.name)
+                .filter_map(|r| {
+                    r.versions
+                        .iter()
+                        .find(|v| v.name == *name)
+                        .map(|v| entry(r, v))
+                })
+                .collect();
+            resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
+            json!({ "version": name, "resources": resources, "freshness": "Current" })
+        })
+        .collect();
+    let metadata = if group.name.is_empty() {
+        json!({})
+    } else {
+        json!({ "name": group.name })
+    };
+    json!({ "metadata": metadata, "versions": versions })
+}
+
+fn entry(resource: &Resource, version: &Version) -> Value {
+    let kind = |group: &str, version: &str, kind: &str| json!({ "group": group, "version": version, "kind": kind });
+    let mut value = json!({
+        "resource": resource.plural,
+        "responseKind": kind(&resource.group, &version.name, &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": version.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        value["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        value["categories"] = json!(resource.categories);
+    }
+    if !version.subresources.is_empty() {
+        let sub = |s: &crate::registry::Subresource| {
+            let (group, version, name) = &s.speaks;
+            json!({ "subresource": s.name, "responseKind": kind(group, version, name), "verbs": s.verbs })
+        };
+        value["subresources"] = version.subresources.iter().map(sub).collect();
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+    use crate::auth::identity::User;
+    use crate::registry::Registry;
+    use crate::store::{HISTORY, Store};
+    use crate::{ApiServer, Options, Running};
+
+    async fn ask(
+        server: &Running,
+        path: &str,
+        tag: Option<&HeaderValue>,
+    ) -> (u16, HeaderValue, usize) {
+        let mut request = Request::get(path).header(header::ACCEPT, MEDIA_TYPE);
+        if let Some(tag) = tag {
+            request = request.header(header::IF_NONE_MATCH, tag);
+        }
+        let user = User {
+            name: "admin".to_owned(),
+            groups: vec!["system:masters".to_owned()],
+            ..User::default()
+        };
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        let answer = server.answer(user, request).await.unwrap();
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (
+            head.status.as_u16(),
+            head.headers[header::ETAG].clone(),
+            body.len(),
+        )
+    }
+
+    #[tokio::test]
+    async fn who_has_the_present_document_is_sent_nothing() {
+        let server = ApiServer::start_in_memory(Options::default())
+            .await
+            .unwrap();
+        let (status, core, length) = ask(&server, "/api", None).await;
+        assert_eq!((status, length > 1_000), (200, true));
+        let (_, groups, _) = ask(&server, "/apis", None).await;
+        assert_ne!(core, groups);
+        for (path, tag) in [("/api", &core), ("/apis", &groups)] {
+            let again = ask(&server, path, Some(tag)).await;
+            assert_eq!(again, (304, tag.clone(), 0));
+        }
+        assert_eq!(ask(&server, "/apis", Some(&core)).await.0, 200, "another's");
+    }
+
+    #[test]
+    fn a_kind_that_comes_or_goes_changes_the_tag_of_its_document() {
+        let all = Registry::new(&Store::new(HISTORY)).all();
+        let aggregated = Aggregated::default();
+        let tags = |all: &Arc<Vec<Arc<Resource>>>| {
+            let Documents { core, groups, .. } = aggregated.documents(all);
+            (core.tag, groups.tag)
+        };
+        let before = tags(&all);
+        let fewer = all.iter().filter(|it| it.plural != "jobs").cloned();
+        let fewer = tags(&Arc::new(fewer.collect()));
+        assert_eq!((&fewer.0, fewer.1 == before.1), (&before.0, false));
+        assert_eq!(tags(&all), before);
+    }
+}
