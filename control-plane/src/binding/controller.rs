@@ -1,12 +1,11 @@
 //! Reconciles a binding: creates, updates and removes its Works.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::join_all;
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names;
@@ -17,16 +16,13 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::absence::{self, Missing};
+use super::deliver::{Wanted, deliver};
 use super::error::Error;
-use super::fence;
-use super::hold;
-use super::hold_condition::tell_of_hold;
-use super::keeping::{Keeping, sooner};
+use super::keeping::Keeping;
 use super::overriding;
-use super::prepare::{Prepared, origin, prepare, replaces};
-use super::render::{Origin, Rendered, Scope, expects};
-use super::waits::Waits;
-use super::write::{Ensured, ensure, lead, listed, remove, remove_named};
+use super::prepare::{Prepared, prepare, replaces};
+use super::render::{Scope, expects};
+use super::write::{lead, listed, remove, remove_named};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
@@ -34,10 +30,8 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::template_event::TemplateEvent;
-use crate::fleet::works::{CachedWork, binding_of};
-
-/// How long to wait for a Work that is going away; its disappearance is heard of earlier.
-const LEAVING: Duration = Duration::from_secs(5);
+use crate::fleet::waits::Waits;
+use crate::fleet::works::{CachedWork, binding_of, uid_gone};
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -80,8 +74,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.works.on_change({
         let patches = Arc::clone(&patches);
         move |change| {
-            if let Change::Deleted { old } = change {
-                patches.forget(old.metadata.uid.as_deref().unwrap_or_default());
+            if let Some(uid) = uid_gone(change) {
+                patches.forget(uid);
             }
         }
     });
@@ -117,14 +111,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 /// What the controller remembers. May be lost.
 pub(super) struct Memory {
     /// The last patch of each Work, by its uid.
-    patches: Arc<LastPatches<String>>,
+    pub(super) patches: Arc<LastPatches<String>>,
     missing: Missing,
     pub(super) waits: Waits<BindingKey>,
     /// Bindings that are about a former object.
     pub(super) outdated: Waits<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
     /// Bindings some of whose replicas wait for others.
-    keeping: Arc<Keeping>,
+    pub(super) keeping: Arc<Keeping>,
 }
 
 /// Tells whether a Work is where its binding wants one. False too where the binding is not known:
@@ -204,129 +198,46 @@ async fn sync<B: BindingKind>(
     } else {
         prepare(fleet, memory, key, binding.as_ref(), id, &works)
     };
-    // A copy goes only for copies that can be made.
-    let removed = replaces(&prepared, &scope, &works);
+    // A copy goes only for copies that can be made. One whose deletion is refused holds no others
+    // back, unless two copies must not run at a time.
+    let (mut removed, mut refusal) = (replaces(&prepared, &scope, &works), None);
     if removed {
         fleet.deleted_works.add(works.iter().filter(elsewhere));
-        remove(fleet, &client, works.iter().filter(elsewhere)).await?;
+        match remove(fleet, &client, works.iter().filter(elsewhere)).await {
+            Ok(()) => {}
+            Err(Error::Deposed) => return Err(Error::Deposed),
+            Err(error) => (removed, refusal) = (false, Some(error)),
+        }
     }
-    let is_fenced = fence::held(
-        fleet,
-        &client,
+    let wanted = Wanted {
         key,
-        binding.as_ref(),
-        &scope,
-        &works,
+        id,
+        scope: &scope,
+        works: &works,
+        prepared,
         removed,
-    );
-    if let Some(held) = is_fenced.await? {
-        let condition = held.condition(fleet.clock.now());
-        tell_of_hold(fleet, &client, key, binding.as_ref(), condition).await;
-        return Ok(Next::After(held.pause));
-    }
-    let is_there = |cluster: &str| {
-        scope.purged_first.contains(cluster)
-            && is_heard(fleet, cluster)
-            && works.iter().any(|work| cluster_of(work) == Some(cluster))
     };
-    // The clock that tasks are dated by.
-    let now = fleet.clock.now();
-    let held = hold::hold(&spec.graceful_eviction_tasks, &is_there, now);
-    let condition = hold::condition(held.as_ref(), &binding.status().conditions, now);
-    let is_told = tell_of_hold(fleet, &client, key, binding.as_ref(), condition).await;
-    if let Some(held) = held {
-        return Ok(Next::After(held.pause(now, LEAVING)));
+    let delivered = deliver(fleet, &client, memory, binding.as_ref(), wanted).await;
+    match refusal {
+        None => delivered,
+        Some(error) => {
+            tell_of_refusal(fleet, binding.as_ref(), &error);
+            delivered.and(Err(error))
+        }
     }
-    let next = match prepared? {
-        Prepared::Nothing => {
-            let keeping = &memory.keeping;
-            keeping
-                .tell(fleet, &client, key, binding.as_ref(), None)
-                .await
-        }
-        Prepared::Later(next) => next,
-        Prepared::Works {
-            rendered,
-            refused,
-            keepers,
-        } => {
-            let keeping = &memory.keeping;
-            let due = keeping
-                .tell(fleet, &client, key, binding.as_ref(), keepers)
-                .await;
-            let origin = origin(key, id);
-            let written = write(fleet, &client, memory, &origin, binding.as_ref(), &rendered).await;
-            let (failed, of) = (refused.len(), rendered.len() + refused.len());
-            match refused.into_iter().next() {
-                None => sooner(written?, due),
-                Some(first) => {
-                    written?;
-                    let first = Box::new(first);
-                    return Err(Error::Some { failed, of, first });
-                }
-            }
-        }
-    };
-    // Nothing else may lead to another look at the binding.
-    Ok(if is_told || next != Next::Done {
-        next
-    } else {
-        Next::Again
-    })
 }
 
-/// Writes the Works of a binding, and tells what keeps it from that.
-async fn write<B: BindingKind>(
-    fleet: &Fleet,
-    client: &Client,
-    memory: &Memory,
-    origin: &Origin,
-    binding: &B,
-    rendered: &[Rendered],
-) -> Result<Next, Error> {
-    let (key, resource) = (origin.key(), binding.spec().resource.uid.as_deref());
-    let works = rendered
-        .iter()
-        .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
-    let outcomes = join_all(works).await;
-    let is_untold =
-        |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
-    let untold = if outcomes.iter().any(is_untold) {
-        let wait = memory.waits.next(&key);
-        if wait.has_become_long {
-            let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
-            let reason = "SyncWorkFailed";
-            fleet
-                .events
-                .publish(binding, EventType::Warning, reason, note);
-        }
-        Some(wait.time)
-    } else {
-        memory.waits.over(&key);
-        None
-    };
-    let wait = outcomes.iter().filter_map(|outcome| match outcome {
-        Ok(Ensured::Leaving) => Some(LEAVING),
-        Ok(Ensured::Joining | Ensured::Raced) => untold,
-        Ok(Ensured::AsRendered) | Err(_) => None,
-    });
-    let wait = wait.min();
-    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-    if let Some(Err(first)) = outcomes.into_iter().find(Result::is_err) {
-        let error = Error::Some {
-            failed,
-            of: rendered.len(),
-            first: Box::new(first),
-        };
-        fleet.events.publish(
-            binding,
-            EventType::Warning,
-            "SyncWorkFailed",
-            error.to_string(),
-        );
-        return Err(error);
+/// Tells that Works which are not wanted any more are not deleted. What changed meanwhile is looked
+/// at again in a moment, and nobody has to be told.
+fn tell_of_refusal<B: BindingKind>(fleet: &Fleet, binding: &B, error: &Error) {
+    if matches!(error, Error::Api(error) if client::is_conflict(&error.source)) {
+        return;
     }
-    Ok(wait.map_or(Next::Done, Next::After))
+    let reason = "SyncWorkFailed";
+    let note = error.to_string();
+    fleet
+        .events
+        .publish(binding, EventType::Warning, reason, note);
 }
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers
@@ -350,7 +261,11 @@ async fn finish<B: BindingKind>(
         return Ok(Next::Done);
     }
     if let Some(id) = binding.permanent_id() {
-        remove_named(fleet, client, listed(fleet, key, B::ID_LABEL, id).await?).await?;
+        let works = listed(fleet, key, B::ID_LABEL, id).await?;
+        if let Err(error) = remove_named(fleet, client, works).await {
+            tell_of_refusal(fleet, binding, &error);
+            return Err(error);
+        }
     }
     lead(fleet)?;
     let others: Vec<_> = binding

@@ -4,6 +4,7 @@ mod about;
 pub(crate) mod absence;
 pub mod compare;
 mod controller;
+mod deliver;
 mod error;
 mod fence;
 pub mod hold;
@@ -17,7 +18,6 @@ mod reach;
 pub mod render;
 mod shrink;
 mod state;
-pub mod waits;
 mod write;
 
 #[cfg(test)]

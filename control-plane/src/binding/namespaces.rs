@@ -21,11 +21,11 @@ use serde_json::json;
 
 use super::compare;
 use super::render::Rendered;
-use super::waits::Waits;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
 use crate::fleet::scope::Scope;
+use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 
 /// Something to look at: a namespace in all clusters, or in one of them.

@@ -15,10 +15,11 @@ use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 
 use super::api_call::{Error, failed, write};
-use super::departure::{Told, see_off};
+use super::departure::see_off;
 use super::lifecycle::{Changes, missing_changes};
 use super::monitored::{self, Monitoring};
 use super::paused;
+use super::waiting::Told;
 use super::{fleet_id, measure, rollcall};
 use crate::cluster::duplicates;
 use crate::fleet::Fleet;

@@ -1,10 +1,8 @@
 //! Removes a cluster from the fleet, step by step, in Karmada's order.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_shared::api::binding::ResourceBindingSpec;
@@ -16,20 +14,16 @@ use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
+use super::waiting::{Told, holder, waits_for_bindings, waits_for_namespace, waits_for_works};
 use crate::fleet::Fleet;
 use crate::fleet::works::{CachedWork, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
-/// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them
-/// off it within seconds.
-const LONG: SignedDuration = SignedDuration::from_secs(30);
-/// Workloads that are named where a cluster waits for them.
-const LISTED: usize = 3;
-
 /// Takes the next step.
 pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Result<Next, Error> {
     let name = cluster.name_any();
@@ -37,6 +31,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     let works = within(fleet.works.list(), &namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
+    let holders = holders(fleet, &name);
     let deletion = DeletionState {
         cluster,
         namespace: fleet
@@ -45,15 +40,16 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
             .map(|it| it.metadata.deletion_timestamp.is_some()),
         has_works: !works.is_empty(),
         has_held_works: !held.is_empty(),
-        is_named: {
-            let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
-            let specs = bindings.iter().map(|it| &it.spec);
-            let mut naming = naming(specs.chain(wide.iter().map(|it| &it.spec)), &name);
-            naming.next().is_some()
-        },
+        is_named: !holders.is_empty(),
     };
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
+    tell_of_waiting(fleet, cluster, told, next, || match next {
+        DeletionStep::DeleteWorks => waits_for_works(&works),
+        DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
+        DeletionStep::AwaitBindings => waits_for_bindings(&holders),
+        _ => None,
+    });
     match next {
         DeletionStep::ReleaseWorks => {
             release_works(fleet, cluster, &held).await?;
@@ -91,9 +87,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
                 }
             }
         }
-        DeletionStep::AwaitNamespace => Ok(Next::After(DELETION_RETRY)),
-        DeletionStep::AwaitBindings => {
-            tell_of_waiting(fleet, cluster, told);
+        DeletionStep::AwaitNamespace | DeletionStep::AwaitBindings => {
             Ok(Next::After(DELETION_RETRY))
         }
         DeletionStep::Release => {
@@ -111,19 +105,18 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     }
 }
 
-/// Tells, once, which bindings a cluster waits for that should have left the fleet.
-fn tell_of_waiting(fleet: &Fleet, cluster: &Cluster, told: &Told) {
-    let since = cluster.metadata.deletion_timestamp.as_ref();
-    let waited = since.map(|since| fleet.clock.now().duration_since(since.0));
-    if waited.is_none_or(|waited| waited < LONG) {
-        return;
-    }
+/// Tells what a cluster waits for that should have happened by now.
+fn tell_of_waiting(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    told: &Told,
+    step: DeletionStep,
+    note: impl FnOnce() -> Option<String>,
+) {
     let name = cluster.name_any();
-    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
-    let specs = bindings.iter().map(|it| &it.spec);
-    let specs = specs.chain(wide.iter().map(|it| &it.spec));
-    let note = waiting_note(&naming(specs, &name).collect::<Vec<_>>());
-    if told.is_new(&name, &note) {
+    if told.is_due(&name, step, Instant::now())
+        && let Some(note) = note()
+    {
         tracing::warn!(cluster = name, "{note}");
         fleet
             .events
@@ -131,48 +124,15 @@ fn tell_of_waiting(fleet: &Fleet, cluster: &Cluster, told: &Told) {
     }
 }
 
-/// Sentence that names the bindings which hold up the removal of a cluster.
-fn waiting_note(holders: &[&ResourceBindingSpec]) -> String {
-    let name = |spec: &ResourceBindingSpec| {
-        let resource = &spec.resource;
-        let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
-        let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
-        let why = if spec.scheduling_suspended() {
-            " (its scheduling is suspended)"
-        } else {
-            ""
-        };
-        format!("{} {place}{}{why}", resource.kind, resource.name)
-    };
-    let named: Vec<String> = holders.iter().take(LISTED).map(|it| name(it)).collect();
-    let more = holders.len().saturating_sub(LISTED);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!(
-        "The cluster waits to be removed until no binding names it: {}{more}. Their scheduler has to take them off it.",
-        named.join(", ")
-    )
-}
-
-/// Last message about each cluster that waits for its removal. It may be lost, with a restart
-/// for example: the message is then told again.
-#[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<String, String>>);
-
-impl Told {
-    fn is_new(&self, cluster: &str, note: &str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(cluster.to_owned(), note.to_owned()).as_deref() != Some(note)
-    }
-
-    /// Call it when a cluster has gone.
-    pub(super) fn forget(&self, cluster: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.remove(cluster);
-    }
+/// The workloads whose bindings name a cluster, in the order of their names, each with what keeps
+/// its scheduler from taking it off the cluster.
+fn holders(fleet: &Fleet, cluster: &str) -> Vec<String> {
+    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
+    let specs = bindings.iter().map(|it| &it.spec);
+    let specs = specs.chain(wide.iter().map(|it| &it.spec));
+    let mut holders: Vec<_> = naming(specs, cluster).map(holder).collect();
+    holders.sort_unstable();
+    holders
 }
 
 /// Whether an agent has yet to remove what a Work placed.
@@ -354,30 +314,5 @@ mod tests {
             assert_eq!(has_to_preserve(&work), preserve, "{what}");
             assert_eq!(stays(&work), expected, "{what}");
         }
-    }
-
-    #[test]
-    fn who_waits_for_bindings_says_which_and_says_it_once() {
-        let spec = |name: &str, suspended: bool| -> ResourceBindingSpec {
-            serde_json::from_value(json!({
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
-                "suspension": {"scheduling": suspended},
-            }))
-            .unwrap()
-        };
-        let specs = [
-            spec("a", true),
-            spec("b", false),
-            spec("c", false),
-            spec("d", false),
-        ];
-        let note = waiting_note(&specs.iter().collect::<Vec<_>>());
-        let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
-        assert!(note.contains(named), "{note}");
-        let told = Told::default();
-        assert!(told.is_new("m1", &note) && !told.is_new("m1", &note));
-        assert!(told.is_new("m2", &note) && told.is_new("m1", "other"));
-        told.forget("m1");
-        assert!(told.is_new("m1", "other"));
     }
 }

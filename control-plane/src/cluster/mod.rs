@@ -14,6 +14,7 @@ pub mod monitor;
 pub mod monitored;
 mod paused;
 mod rollcall;
+mod waiting;
 
 #[cfg(test)]
 mod conformance;

@@ -166,6 +166,15 @@ impl Episode {
         }
     }
 
+    /// The second after its cluster was well again, or else after the last workload moved, or else
+    /// after it began: what belongs to the next one is later.
+    pub fn rest_begins(&self) -> Timestamp {
+        let times = &self.status.times;
+        let over = times.recovered.as_ref().or(times.last_move.as_ref());
+        let over = over.map_or(Timestamp::MIN, |it| it.0);
+        after(over.max(start_of(&self.spec)), SignedDuration::from_secs(1))
+    }
+
     /// Whether its cause may still return, or a workload of it is still looked at.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.ended().is_none_or(|ended| now <= after(ended, QUIET))

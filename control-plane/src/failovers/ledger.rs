@@ -133,9 +133,7 @@ impl Ledger {
     pub fn cluster(&mut self, cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) {
         let place = (cluster.name_any(), Subject::Cluster);
         let found = trouble(cluster, heard, now);
-        let open = self
-            .takes(&place, now)
-            .filter(|name| !self.is_over_before(name, || found.clone()));
+        let open = self.takes_trouble(&place, now, || found.clone());
         let name = match (found, open) {
             (Some(found), Some(name)) => {
                 let episode = self.episodes.get_mut(&name);
@@ -148,7 +146,7 @@ impl Ledger {
             }
             (Some(found), None) if found.is_failure => {
                 let cause = found.cause.clone();
-                let Some(name) = self.open(&place, cause, found.since, now) else {
+                let Some(name) = self.open(&place, cause, (found.since, now), now) else {
                     return;
                 };
                 if let Some(episode) = self.episodes.get_mut(&name) {
@@ -235,14 +233,12 @@ impl Ledger {
                 continue;
             }
             let place = (cluster.clone(), Subject::Cluster);
-            let known = self
-                .takes(&place, now)
-                .filter(|name| !self.is_over_before(name, || trouble_of(cluster)));
+            let known = self.takes_trouble(&place, now, || trouble_of(cluster));
             self.relapse(known.as_ref(), cluster, trouble_of);
             // A taint that keeps a workload is a failover although nothing has moved.
             let found = known.is_none().then(|| trouble_of(cluster)).flatten();
             let begun = found.and_then(|found| {
-                let name = self.open(&place, found.cause.clone(), found.since, now)?;
+                let name = self.open(&place, found.cause.clone(), (found.since, now), now)?;
                 self.episodes.get_mut(&name)?.fail(&found);
                 Some(name)
             });
@@ -340,13 +336,18 @@ impl Ledger {
         episode.takes(at).then(|| name.clone())
     }
 
-    /// Whether a failover is over, and the trouble of its cluster is of another kind.
-    fn is_over_before(&self, name: &str, found: impl FnOnce() -> Option<cause::Trouble>) -> bool {
-        let episode = self.episodes.get(name);
-        let is_over = |it: &&Episode| it.status.times.recovered.is_some();
-        episode
-            .filter(is_over)
-            .is_some_and(|it| found().is_some_and(|found| it.is_over_before(&found.cause)))
+    /// The same, unless that failover is over and the trouble that is found is of another kind.
+    fn takes_trouble(
+        &self,
+        place: &Place,
+        at: Timestamp,
+        found: impl FnOnce() -> Option<cause::Trouble>,
+    ) -> Option<String> {
+        let name = self.takes(place, at)?;
+        let episode = self.episodes.get(&name)?;
+        let is_over = episode.status.times.recovered.is_some();
+        let is_other = is_over && found().is_some_and(|it| episode.is_over_before(&it.cause));
+        (!is_other).then_some(name)
     }
 
     /// The failover that a move belongs to; makes one where there is none.
@@ -363,14 +364,13 @@ impl Ledger {
             if !begins(last) {
                 return None;
             }
-            let of_this_trouble = || trouble_of(&place.0).filter(|it| it.since <= moved.at);
-            let is_other = place.1 == Subject::Cluster
-                && self
-                    .last
-                    .get(place)
-                    .is_some_and(|name| self.is_over_before(name, of_this_trouble));
-            if last.takes(moved.at) && !is_other {
-                return self.last.get(place).cloned();
+            let of_this_trouble = || {
+                let known = Some(place).filter(|it| it.1 == Subject::Cluster);
+                let found = known.and_then(|it| trouble_of(&it.0));
+                found.filter(|it| it.since <= moved.at)
+            };
+            if let Some(name) = self.takes_trouble(place, moved.at, of_this_trouble) {
+                return Some(name);
             }
         }
         let is_old = now.duration_since(moved.at) > RECENT;
@@ -391,7 +391,8 @@ impl Ledger {
         };
         let cause = found.as_ref().map_or_else(of_move, |it| it.cause.clone());
         let since = found.as_ref().map(|it| it.since).or(moved.since);
-        let name = self.open(place, cause, since.unwrap_or(moved.at), now)?;
+        let start = since.unwrap_or(moved.at);
+        let name = self.open(place, cause, (start, moved.at), now)?;
         let episode = self.episodes.get_mut(&name)?;
         match found {
             Some(found) => episode.fail(&found),
@@ -402,11 +403,14 @@ impl Ledger {
         Some(name)
     }
 
+    /// Makes a failover. It begins when its trouble did, at the latest at the given moment, and
+    /// after the one before it, whatever the clock that dated the trouble said: nothing belongs to
+    /// two.
     fn open(
         &mut self,
         place: &Place,
         cause: Cause,
-        start: Timestamp,
+        (start, latest): (Timestamp, Timestamp),
         now: Timestamp,
     ) -> Option<String> {
         self.make_room(now);
@@ -418,13 +422,15 @@ impl Ledger {
             return None;
         }
         self.refused.remove(place);
-        let before = self.last.get(place).cloned();
-        if let Some(name) = before
-            && let Some(episode) = self.episodes.get_mut(&name)
-            && episode.ended().is_none()
+        let mut start = start;
+        if let Some(name) = self.last.get(place)
+            && let Some(before) = self.episodes.get_mut(name)
         {
-            episode.close(now);
-            self.dirty.insert(name);
+            start = start.max(before.rest_begins().min(latest));
+            if before.ended().is_none() {
+                before.close(now);
+                self.dirty.insert(name.clone());
+            }
         }
         let kind = cause.kind.to_string();
         let episode = Episode::new(&place.0, place.1.clone(), cause, start);

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Informer;
 
-use super::works::CachedWork;
+use super::works::{CachedWork, uid_gone};
 
 /// The uids of such Works. Cheap to clone.
 #[derive(Clone, Default)]
@@ -18,8 +18,8 @@ impl DeletedWorks {
         let deleted = Self::default();
         let kept = deleted.clone();
         works.on_change(move |change| {
-            if let Change::Deleted { old } = change {
-                kept.forget(old);
+            if let Some(uid) = uid_gone(change) {
+                kept.lock().remove(uid);
             }
         });
         deleted

@@ -21,6 +21,7 @@ pub mod template_event;
 pub mod templates;
 pub mod unheard;
 mod waiting;
+pub mod waits;
 pub mod works;
 
 use std::fmt::{Debug, Display};

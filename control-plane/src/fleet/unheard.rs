@@ -1,5 +1,7 @@
 //! Reports of clusters that are not heard, as bindings show them.
 
+use std::collections::HashMap;
+
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 
 /// How the message of such a report begins.
@@ -13,15 +15,28 @@ fn is_unheard(report: &AggregatedStatusItem) -> bool {
         && message.starts_with(UNHEARD)
 }
 
+fn by_name(reports: &[AggregatedStatusItem]) -> HashMap<&str, &AggregatedStatusItem> {
+    let mut by_name = HashMap::with_capacity(reports.len());
+    for report in reports {
+        by_name.entry(&*report.cluster_name).or_insert(report);
+    }
+    by_name
+}
+
 /// Message about the first of the clusters that a resource is placed in, if none of them is heard.
 pub fn unheard<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],
 ) -> Option<&'a str> {
-    let mut first = None;
+    let (mut first, mut by_cluster) = (None, None);
     for target in &spec.clusters {
-        let mut reports = reports.iter();
-        let report = reports.find(|it| it.cluster_name == target.name)?;
+        // Where one is heard, as is nearly always so, not all are sorted.
+        let report = match (&by_cluster, first) {
+            (None, None) => reports.iter().find(|it| it.cluster_name == target.name)?,
+            _ => *by_cluster
+                .get_or_insert_with(|| by_name(reports))
+                .get(&*target.name)?,
+        };
         if !is_unheard(report) {
             return None;
         }

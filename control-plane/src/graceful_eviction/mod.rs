@@ -3,6 +3,7 @@
 pub mod assess;
 pub(crate) mod controller;
 pub mod plugin;
+mod reports;
 pub mod standing;
 
 #[cfg(test)]

@@ -10,16 +10,19 @@ use kube::Config;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, Resource};
-use muster_shared::watch::{Followed, Informer, Selection};
+use muster_shared::watch::{Doubt, Followed, Informer, Presence, Selection};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::standstill::Standing;
 use crate::eviction::any_binding::AnyBinding;
+use crate::fleet::binding::BindingKey;
 
 /// Pause between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Pause after which is looked again although nothing has changed: pauses end by themselves.
+const LOOK: Duration = Duration::from_secs(10);
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
@@ -47,9 +50,16 @@ pub(super) struct Snapshot<'a, K> {
     pub objects: &'a Informer<K>,
     /// All bindings of both scopes.
     pub bindings: Vec<AnyBinding>,
+    /// Which bindings have been deleted. One that is neither listed nor deleted may be there.
+    pub deleted: Deleted<'a>,
+    /// Time since the fleet was listed.
+    pub waited: Duration,
     /// What keeps workloads from moving.
     pub standing: &'a Standing,
 }
+
+/// Whether a binding that is not listed has been deleted.
+pub(super) type Deleted<'a> = &'a dyn Fn(&BindingKey) -> bool;
 
 /// How far something has come.
 pub(super) struct Look<P, E> {
@@ -102,7 +112,12 @@ where
     }
     // The first look.
     let _ = standing.changed().await;
-    let deadline = patience.map(|patience| Instant::now() + patience);
+    let deleted = |key: &BindingKey| match &key.namespace {
+        Some(namespace) => is_deleted(&bindings.presence(Some(namespace), &key.name)),
+        None => is_deleted(&others.presence(None, &key.name)),
+    };
+    let begun = Instant::now();
+    let deadline = patience.map(|patience| begun + patience);
     let mut shown = Shown::new(is_terminal);
     loop {
         let namespaced = bindings.list().into_iter().map(AnyBinding::from);
@@ -115,6 +130,8 @@ where
         } = look(Snapshot {
             objects: &objects,
             bindings: namespaced.chain(others).collect(),
+            deleted: &deleted,
+            waited: begun.elapsed(),
             standing: &standing.borrow(),
         });
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
@@ -130,7 +147,7 @@ where
         };
         let next = Instant::now() + PAUSE;
         let news = async {
-            changed.notified().await;
+            let _ = timeout(LOOK, changed.notified()).await;
             sleep_until(next).await;
         };
         let stopped = tokio::select! {
@@ -143,6 +160,12 @@ where
         }
         return Ok((progress, stopped.into()));
     }
+}
+
+/// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
+/// been there since the command began.
+fn is_deleted<B>(presence: &Presence<Arc<B>>) -> bool {
+    matches!(presence, Presence::Gone | Presence::Unknown(Doubt::Unseen))
 }
 
 /// Follows the objects of an API until the token is cancelled, and notifies of each change.

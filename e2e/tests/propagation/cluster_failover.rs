@@ -3,11 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::{Binding as _, GracefulEvictionTask, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::k8s::Deployment;
 use muster_shared::names;
 use serde_json::{Value, json};
 
@@ -297,4 +300,55 @@ async fn default_tolerations_reach_the_binding_beside_those_that_the_policy_has(
         tolerations(&bench, "own").await,
         [(not_ready, Some(7)), (unreachable, Some(200))]
     );
+}
+
+/// Refuses whatever is asked about the Works of a cluster.
+fn refuse_works_in(bench: &Bench, cluster: &str) {
+    let scope = Scope {
+        path: Some(format!("karmada-es-{cluster}/works/")),
+        ..Scope::default()
+    };
+    let refused = Effect::Answer(StatusCode::FORBIDDEN);
+    bench.faults().inject_for(scope, refused);
+}
+
+#[tokio::test]
+async fn a_rollout_goes_on_although_the_removal_of_an_old_copy_is_refused_which_is_told() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, there) = evict(&bench, &asks("Gracefully")).await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    refuse_works_in(&bench, here);
+    bench.report(there, "web", 4).await;
+    bench
+        .bound("web-deployment", "the task is over", |binding| {
+            binding.spec.graceful_eviction_tasks.is_empty()
+        })
+        .await;
+    bench
+        .told("ResourceBinding", "web-deployment", "SyncWorkFailed")
+        .await;
+    let change = json!({ "spec": { "minReadySeconds": 7 } });
+    merge::<Deployment>(&bench.here(), "web", change).await;
+    bench
+        .sent(there, "Deployment", "web", |it| {
+            it["spec"]["minReadySeconds"] == 7
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn the_new_copy_is_made_although_the_removal_of_the_old_one_is_refused() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let more = json!({ "failover": { "cluster": asks("Directly") } });
+    let (here, there) = bench.in_one_cluster(more).await;
+    refuse_works_in(&bench, here);
+    taint(&bench, here).await;
+    bench
+        .bound("web-deployment", "it is placed elsewhere", |binding| {
+            shares(binding) == [(there, 4)]
+        })
+        .await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
 }

@@ -785,3 +785,43 @@ fn a_taint_that_comes_back_ten_times_is_one_record_whoever_tells() {
         assert_eq!(record.status.unwrap().relapses, 0);
     }
 }
+
+#[test]
+fn a_move_is_in_one_record_although_a_later_one_began_with_an_older_trouble() {
+    let first = healthy(failing("a", "m1", "m2", 600, 500));
+    let second = healthy(failing("b", "m1", "m2", 1_700, 5));
+    let mut ledger = new([], 0);
+    show(&mut ledger, &first, 601);
+    write(&mut ledger, 602);
+    show(&mut ledger, &second, 1_701);
+    // Any later report of the first.
+    show(&mut ledger, &first, 1_702);
+    let moved: Vec<u32> = write(&mut ledger, 1_703)
+        .iter()
+        .map(|it| it.status.as_ref().unwrap().workloads.moved)
+        .collect();
+    assert_eq!(moved, [1, 1]);
+}
+
+#[test]
+fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
+    let taint = json!([{
+        "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": at(0).to_string(),
+    }]);
+    let drained = cluster("m1", ("True", 130), &taint);
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 100), None, at(101));
+    show(&mut ledger, &moved("a", "m1", "m2", 102), 102);
+    ledger.cluster(&well("m1", 130), None, at(130));
+    ledger.cluster(&drained, None, at(140));
+    let mut objects = write(&mut ledger, 141);
+    assert_eq!(objects.len(), 2);
+    for restart in 0..3 {
+        let now = 150 + restart;
+        let mut next = new(objects.clone(), now);
+        next.cluster(&drained, None, at(now));
+        next.loaded(at(now));
+        objects = write(&mut next, now);
+    }
+    assert_eq!(objects.len(), 2, "a restart adds none");
+}

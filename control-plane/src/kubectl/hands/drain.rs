@@ -149,6 +149,10 @@ pub(super) async fn carry_out(
             "{} is not drained any more: somebody ended the drain",
             names.join(" ")
         ),
+        End::Removed => anyhow::bail!(
+            "a cluster was removed from the fleet while it was drained, and is not seen any more:\n{}",
+            last.report(names, how)
+        ),
     };
     let text = match options.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&last)?),

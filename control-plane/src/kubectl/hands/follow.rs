@@ -1,15 +1,20 @@
 //! Shows how a drain goes, until nothing is left that can leave.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Config;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::taints::is_drain;
+use muster_shared::watch::Presence;
 
 use super::progress::{End, Progress, count};
 use crate::kubectl::follow::{self, Look, Snapshot, Stopped, Waiting};
+
+/// Time after which the list that was read first is certainly not older than the drain.
+const STALE: Duration = Duration::from_secs(10);
 
 impl From<Stopped> for End {
     fn from(stopped: Stopped) -> Self {
@@ -27,27 +32,25 @@ pub(super) async fn follow(
     waiting: Waiting,
     is_resumed: bool,
 ) -> anyhow::Result<(Progress, End)> {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut tainted) = (BTreeSet::new(), BTreeSet::new());
     let look = |fleet: Snapshot<'_, Cluster>| {
-        let known: HashMap<String, Arc<Cluster>> = names
-            .iter()
-            .filter_map(|name| Some((name.clone(), fleet.objects.get(None, name)?)))
-            .collect();
+        let seen_now = |name: &String| (name.clone(), fleet.objects.presence(None, name));
+        let clusters: BTreeMap<String, Presence<Arc<Cluster>>> =
+            names.iter().map(seen_now).collect();
+        let known = clusters.values().filter_map(|it| match it {
+            Presence::There(cluster) => Some(cluster.as_ref()),
+            Presence::Gone | Presence::Unknown(_) => None,
+        });
         let now = calendar();
-        let stopped = fleet.standing.of(known.values().map(Arc::as_ref), now);
+        let mut nothing_moves = fleet.standing.of(known, now).reasons;
+        nothing_moves.extend(clusters.iter().filter_map(unseen));
         let progress = Progress {
             is_resumed,
-            nothing_moves: stopped.reasons,
-            ..count(&fleet.bindings, &known, &mut seen, now)
+            nothing_moves,
+            ..count(&fleet.bindings, &clusters, fleet.deleted, &mut seen, now)
         };
-        let is_drained = known
-            .values()
-            .all(|cluster| cluster.spec.taints.iter().any(is_drain));
-        let end = if is_drained {
-            progress.is_done().then_some(End::Done)
-        } else {
-            Some(End::Undrained)
-        };
+        let end = end(&clusters, &mut tainted, fleet.waited)
+            .or_else(|| progress.is_done().then_some(End::Done));
         Look {
             line: progress.line(waiting.is_terminal),
             nothing_moves: progress.nothing_moves.clone(),
@@ -56,4 +59,106 @@ pub(super) async fn follow(
         }
     };
     follow::follow(config, waiting, look).await
+}
+
+/// Why nothing can be said of a cluster.
+fn unseen((name, presence): (&String, &Presence<Arc<Cluster>>)) -> Option<String> {
+    match presence {
+        Presence::Unknown(doubt) => {
+            Some(format!("cluster {name} is not seen: {}", doubt.describe()))
+        }
+        Presence::There(_) | Presence::Gone => None,
+    }
+}
+
+/// How the drain ended, other than by being done. `tainted` are the clusters whose taint has been
+/// seen: the first list may be older than the drain, for a moment.
+fn end(
+    clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+    tainted: &mut BTreeSet<String>,
+    waited: Duration,
+) -> Option<End> {
+    for (name, presence) in clusters {
+        match presence {
+            Presence::Gone => return Some(End::Removed),
+            Presence::There(cluster) if cluster.spec.taints.iter().any(is_drain) => {
+                tainted.insert(name.clone());
+            }
+            Presence::There(_) if tainted.contains(name) || waited >= STALE => {
+                return Some(End::Undrained);
+            }
+            Presence::There(_) | Presence::Unknown(_) => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::watch::Doubt;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(is_drained: bool) -> Presence<Arc<Cluster>> {
+        let taint = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
+        let taints: Vec<_> = is_drained.then_some(taint).into_iter().collect();
+        let cluster = json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "taints": taints},
+        });
+        Presence::There(Arc::new(serde_json::from_value(cluster).unwrap()))
+    }
+
+    #[test]
+    fn a_drain_has_been_ended_when_its_taint_was_seen_and_is_not_there_any_more() {
+        let unseen = || Presence::Unknown(Doubt::Vanished);
+        let now = Duration::ZERO;
+        for (what, looks, expected) in [
+            ("drained", vec![(cluster(true), now)], None),
+            ("an old list", vec![(cluster(false), now)], None),
+            (
+                "an old list, then the taint",
+                vec![(cluster(false), now), (cluster(true), STALE)],
+                None,
+            ),
+            (
+                "no taint for long",
+                vec![(cluster(false), now), (cluster(false), STALE)],
+                Some(End::Undrained),
+            ),
+            (
+                "ended",
+                vec![(cluster(true), now), (cluster(false), now)],
+                Some(End::Undrained),
+            ),
+            (
+                "not seen",
+                vec![(cluster(true), now), (unseen(), STALE)],
+                None,
+            ),
+            (
+                "removed",
+                vec![(cluster(true), now), (Presence::Gone, now)],
+                Some(End::Removed),
+            ),
+        ] {
+            let mut tainted = BTreeSet::new();
+            let look = |(presence, waited)| {
+                let clusters = BTreeMap::from([("m1".to_owned(), presence)]);
+                end(&clusters, &mut tainted, waited)
+            };
+            let ends: Vec<_> = looks.into_iter().map(look).collect();
+            assert_eq!(ends.last(), Some(&expected), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_seen_is_told() {
+        let doubt = Presence::Unknown(Doubt::Unreadable { deleting: false });
+        assert_eq!(
+            unseen((&"m1".to_owned(), &doubt)).as_deref(),
+            Some("cluster m1 is not seen: the API has it, but it cannot be read")
+        );
+        assert_eq!(unseen((&"m1".to_owned(), &cluster(true))), None);
+    }
 }

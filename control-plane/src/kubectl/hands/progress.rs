@@ -1,11 +1,12 @@
 //! Progress of a drain, as the bindings tell it. Pure.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
+use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use super::preview::{Line, switches};
@@ -13,6 +14,7 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::{CONDITION, has_completed};
 use crate::eviction::judge::{Judgement, judge};
 use crate::fleet::binding::BindingKey;
+use crate::kubectl::follow::Deleted;
 
 /// Reasons of the condition for which a workload stays although it is to leave.
 const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
@@ -34,6 +36,8 @@ pub(super) enum End {
     Interrupted,
     /// The drain itself has been ended.
     Undrained,
+    /// A cluster has been removed from the fleet.
+    Removed,
 }
 
 /// How far a drain has come. Workloads on two of the clusters count twice.
@@ -136,7 +140,7 @@ impl Progress {
                     "{names}: drained as far as possible; the rest leaves when it has a place to go"
                 );
             }
-            End::TimedOut | End::Interrupted | End::Undrained => {
+            End::TimedOut | End::Interrupted | End::Undrained | End::Removed => {
                 let _ = writeln!(
                     text,
                     "The drain holds: kubectl muster drain {names} --wait shows it again, kubectl muster undrain {names} ends it"
@@ -148,17 +152,19 @@ impl Progress {
 }
 
 /// Counts workloads. `seen` has those that were there before, which have left when they are there
-/// no more.
+/// no more. What cannot be seen has not left.
 pub(super) fn count(
     bindings: &[AnyBinding],
-    clusters: &HashMap<String, Arc<Cluster>>,
+    clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+    deleted: Deleted<'_>,
     seen: &mut BTreeSet<(BindingKey, String)>,
     now: jiff::Timestamp,
 ) -> Progress {
     let mut progress = Progress::default();
-    let mut present = BTreeSet::new();
+    let (mut present, mut listed) = (BTreeSet::new(), HashSet::new());
     for binding in bindings {
         let (spec, key) = (binding.spec(), binding.key());
+        listed.insert(key.clone());
         for (name, cluster) in clusters {
             let here = (key.clone(), name.clone());
             if spec.target(name).is_none() {
@@ -171,6 +177,11 @@ pub(super) fn count(
                 }
                 continue;
             }
+            let Presence::There(cluster) = cluster else {
+                progress.waiting += 1;
+                present.insert(here);
+                continue;
+            };
             let taints = &cluster.spec.taints;
             let placement = binding.placement();
             let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
@@ -195,24 +206,41 @@ pub(super) fn count(
         }
     }
     seen.extend(present.iter().cloned());
-    progress.moved = seen.difference(&present).count();
+    for (key, _) in seen.difference(&present) {
+        if listed.contains(key) || deleted(key) {
+            progress.moved += 1;
+        } else {
+            progress.waiting += 1;
+        }
+    }
     progress
 }
 
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::ResourceBinding;
+    use muster_shared::watch::Doubt;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn drained() -> HashMap<String, Arc<Cluster>> {
+    fn drained() -> BTreeMap<String, Presence<Arc<Cluster>>> {
         let cluster = json!({
             "metadata": {"name": "m1"},
             "spec": {"syncMode": "Pull", "taints": [{"key": "failover.muster.io/drain", "effect": "NoExecute"}]},
         });
         let cluster = serde_json::from_value(cluster).unwrap();
-        HashMap::from([("m1".to_owned(), Arc::new(cluster))])
+        BTreeMap::from([("m1".to_owned(), Presence::There(Arc::new(cluster)))])
+    }
+
+    /// Of bindings that were all there when the command began.
+    fn count(
+        bindings: &[AnyBinding],
+        clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+        seen: &mut BTreeSet<(BindingKey, String)>,
+        now: jiff::Timestamp,
+    ) -> Progress {
+        super::count(bindings, clusters, &|_| true, seen, now)
     }
 
     fn binding(
@@ -363,5 +391,21 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part:?} is not in\n{told}");
         }
+    }
+
+    #[test]
+    fn what_is_not_seen_has_not_left() {
+        let (mut clusters, mut seen) = (drained(), BTreeSet::new());
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let fleet = [binding("a", "m1", false, "WaitingForRate", &json!([]))];
+        let left = |progress: &Progress| (progress.moved, progress.waiting);
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
+        for (is_deleted, expected) in [(false, (0, 1)), (true, (1, 0))] {
+            let progress = super::count(&[], &clusters, &|_| is_deleted, &mut seen, now);
+            assert_eq!(left(&progress), expected, "its binding is not listed");
+        }
+        let unseen = Presence::Unknown(Doubt::Vanished);
+        clusters.insert("m1".to_owned(), unseen);
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
     }
 }

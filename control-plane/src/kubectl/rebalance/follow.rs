@@ -1,16 +1,18 @@
 //! Progress of requested moves, as rebalancers and bindings tell it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Config;
-use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::binding::{ObjectReference, ResourceHealth};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::ResourceExt;
+use muster_shared::names;
 use serde::Serialize;
 
 use crate::eviction::any_binding::AnyBinding;
-use crate::kubectl::follow::{self, Look, Snapshot, Stopped, Waiting};
+use crate::fleet::binding::BindingKey;
+use crate::kubectl::follow::{self, Deleted, Look, Snapshot, Stopped, Waiting};
 use crate::scheduler::core::cycle::is_reschedule_requested;
 
 /// How the waiting ended.
@@ -65,24 +67,27 @@ impl Progress {
     }
 }
 
-/// Counts workloads; `asked` are those whose requests have been carried out.
+/// Counts workloads; `asked` are those whose requests have been carried out. A binding that cannot
+/// be seen has not moved.
 fn count(
     workloads: &[WorkloadReference],
     asked: &BTreeSet<WorkloadReference>,
     bindings: &[AnyBinding],
+    deleted: Deleted<'_>,
 ) -> Progress {
     let mut progress = Progress::default();
+    let by_workload: BTreeMap<WorkloadReference, &AnyBinding> = bindings
+        .iter()
+        .map(|binding| (workload_of(&binding.spec().resource), binding))
+        .collect();
     for workload in workloads {
-        let is_its = |binding: &&AnyBinding| {
-            let resource = &binding.spec().resource;
-            resource.kind == workload.kind
-                && resource.api_version == workload.api_version
-                && resource.name == workload.name
-                && resource.namespace.as_deref().filter(|it| !it.is_empty())
-                    == workload.namespace.as_deref()
+        let key = BindingKey {
+            namespace: workload.namespace.clone(),
+            name: names::binding(&workload.kind, &workload.name),
         };
-        match bindings.iter().find(is_its) {
-            None => progress.moved += 1,
+        match by_workload.get(workload) {
+            None if deleted(&key) => progress.moved += 1,
+            None => progress.waiting += 1,
             Some(binding)
                 if !asked.contains(workload)
                     || is_reschedule_requested(binding.spec(), binding.status()) =>
@@ -94,6 +99,15 @@ fn count(
         }
     }
     progress
+}
+
+fn workload_of(resource: &ObjectReference) -> WorkloadReference {
+    WorkloadReference {
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+        name: resource.name.clone(),
+        namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+    }
 }
 
 /// Whether every chosen cluster reports a healthy copy, and no old copy waits for that.
@@ -115,17 +129,20 @@ pub(super) async fn follow(
     workloads: &[WorkloadReference],
     waiting: Waiting,
 ) -> anyhow::Result<(Progress, End)> {
+    // A rebalancer deletes itself some time after its requests, and moves may take longer.
+    let mut asked = BTreeSet::new();
     let look = |fleet: Snapshot<'_, WorkloadRebalancer>| {
-        let mut asked = BTreeSet::new();
         for rebalancer in fleet.objects.list() {
-            if names.contains(&rebalancer.name_any()) {
-                let status = rebalancer.status.clone().unwrap_or_default();
-                asked.extend(status.observed_workloads.into_iter().map(|it| it.workload));
+            if names.contains(&rebalancer.name_any())
+                && let Some(status) = &rebalancer.status
+            {
+                let observed = status.observed_workloads.iter();
+                asked.extend(observed.map(|it| it.workload.clone()));
             }
         }
         let progress = Progress {
             nothing_moves: fleet.standing.of([], calendar()).reasons,
-            ..count(workloads, &asked, &fleet.bindings)
+            ..count(workloads, &asked, &fleet.bindings, fleet.deleted)
         };
         Look {
             line: progress.line(),
@@ -167,7 +184,10 @@ mod tests {
             .unwrap();
             let asked: BTreeSet<_> = asked.then(|| workload.clone()).into_iter().collect();
             let bindings = [Arc::new(binding).into()];
-            count(std::slice::from_ref(&workload), &asked, &bindings).line()
+            count(std::slice::from_ref(&workload), &asked, &bindings, &|_| {
+                true
+            })
+            .line()
         };
         let (early, late) = ("2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z");
         let task = |suppressed: Value| {

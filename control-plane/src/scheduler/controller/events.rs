@@ -103,6 +103,15 @@ pub(super) fn tell_failure<B: Binding>(fleet: &Fleet, binding: &B, verdict: &Ver
     }
 }
 
+/// Says that a Job is not placed because nobody can tell whether it has completed.
+pub(super) fn tell_unread<B: Binding>(fleet: &Fleet, binding: &B) {
+    let note = "its clusters do not report whether the Job has completed, and the fleet API does not show the Job, which would say so: \
+                it is placed nowhere else meanwhile, since a completed Job would run again. Is its kind served, and readable for the \
+                control plane?";
+    tracing::warn!(binding = %BindingKey::of(binding), "{note}");
+    publish(fleet, binding, EventType::Warning, note.to_owned());
+}
+
 /// An event on the binding and one on its template.
 fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String) {
     let reason = match kind {

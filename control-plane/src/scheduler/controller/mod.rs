@@ -35,12 +35,13 @@ use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
+use crate::fleet::waits::Waits;
 
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
-use crate::scheduler::controller::events::{tell, tell_failure};
+use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
@@ -88,6 +89,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         reports: Queue::new("scheduling reports"),
         waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
         changes: Changes::default(),
+        unread: Waits::default(),
         expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
         paused: Mutex::default(),
@@ -161,6 +163,8 @@ struct Scheduler {
     reports: Queue<BindingKey>,
     waiting: Waiting<BindingKey>,
     changes: Changes,
+    /// Bindings of Jobs of which it cannot be read whether they have completed.
+    unread: Waits<BindingKey>,
     expectations: Expectations<BindingKey>,
     options: Options,
     /// Bindings whose move waits for the end of a pause.
@@ -194,6 +198,7 @@ impl Scheduler {
             Change::Deleted { old } => {
                 let key = BindingKey::of(old.as_ref());
                 scheduler.expectations.forget(&key);
+                scheduler.unread.over(&key);
                 scheduler.queue.add(key);
             }
         });
@@ -313,7 +318,7 @@ impl Scheduler {
         let now = whole_second(fleet.clock.now());
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
-        let Some(has_completed) = has_completed_everywhere(fleet, binding) else {
+        let Some(has_completed) = self.completion(fleet, key, binding) else {
             return Ok((Next::After(UNREAD), None));
         };
         let outcome = self.outcome(binding, has_completed, &snapshot, now);
@@ -407,6 +412,23 @@ impl Scheduler {
         }
     }
 
+    /// Whether a binding is that of a Job which has completed in each of its clusters. What cannot
+    /// be read for long is told.
+    fn completion<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &B,
+    ) -> Option<bool> {
+        let completion = has_completed_everywhere(fleet, binding);
+        if completion.is_some() {
+            self.unread.over(key);
+        } else if self.unread.next(key).has_become_long {
+            tell_unread(fleet, binding);
+        }
+        completion
+    }
+
     /// Reports of a binding that nothing is to be changed of its placement.
     async fn confirm_kind<B: BindingKind>(
         &self,
@@ -420,7 +442,7 @@ impl Scheduler {
         };
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
-        let Some(has_completed) = has_completed_everywhere(fleet, binding.as_ref()) else {
+        let Some(has_completed) = self.completion(fleet, &key, binding.as_ref()) else {
             return Ok(Next::After(UNREAD));
         };
         let snapshot = self.snapshot.get();

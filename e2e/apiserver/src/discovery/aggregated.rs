@@ -54,14 +54,16 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
 /// The core group, or all others; nothing for a client that has the present document.
 pub fn answer(server: &Server, headers: &HeaderMap, core: bool) -> Response<Body> {
     let documents = server.discovery.documents(&server.registry.all());
-    let Document { bytes, tag } = match core {
-        true => documents.core,
-        false => documents.groups,
+    let Document { bytes, tag } = if core {
+        documents.core
+    } else {
+        documents.groups
     };
     let is_known = headers.get(header::IF_NONE_MATCH) == Some(&tag);
-    let (status, body) = match is_known {
-        true => (StatusCode::NOT_MODIFIED, Bytes::new()),
-        false => (StatusCode::OK, bytes),
+    let (status, body) = if is_known {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (StatusCode::OK, bytes)
     };
     let mut response = media::answer(status, MEDIA_TYPE, media::full(body));
     let headers = response.headers_mut();

@@ -4,6 +4,8 @@
 //! writes several at a time. If the API server cannot keep up, the newest events are dropped and
 //! counted; the log line that accompanies each event is not.
 
+mod earlier;
+
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -20,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::earlier::{Earlier, Memory};
 use crate::client;
 use crate::clock::{calendar, inherited};
 
@@ -30,17 +33,6 @@ const WAITING: usize = 8192;
 /// ([`Pool::background_client`](crate::client::Pool::background_client)), 200 a second are written
 /// even while decisions never pause.
 const IN_FLIGHT: usize = 16;
-/// A repetition within this time counts up the earlier event instead of making a new one
-/// (client-go's correlator: 10 min).
-const REPEAT_WINDOW: Duration = Duration::from_mins(40);
-/// Repetitions that are written as they come. Further ones are counted, and written together: what
-/// fails all the time is tried all the time, and a fleet in which it does must not write without
-/// end. (client-go lets 25 pass, and then one in five minutes.)
-const MANY: i32 = 10;
-/// Time after which such repetitions are written.
-const SELDOM: Duration = Duration::from_mins(30);
-/// How many earlier events are remembered for that.
-const REMEMBERED: usize = 2048;
 /// Deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Characters of an object's name in the event's: a dot and the time make it at most 253.
@@ -134,32 +126,17 @@ impl Letter {
     /// take megabytes when everything fails at once and says why.
     fn sameness(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let about = (&self.regarding.uid, &self.regarding.name);
+        // References to the objects of others may have no uid.
+        let ObjectReference {
+            uid,
+            kind,
+            namespace,
+            name,
+            ..
+        } = &self.regarding;
+        let about = (uid, kind, namespace, name);
         (self.kind, about, &self.reason, &self.note).hash(&mut hasher);
         hasher.finish()
-    }
-}
-
-/// An event that was written.
-#[derive(Debug)]
-struct Earlier {
-    namespace: String,
-    name: String,
-    count: i32,
-    /// Repetitions that were not written.
-    unwritten: i32,
-    /// When it was written last.
-    at: Instant,
-}
-
-impl Earlier {
-    /// Counts repetitions that are not to be written yet; `false` if they are.
-    fn keeps_back(&mut self, times: i32) -> bool {
-        let keeps = self.count >= MANY && self.at.elapsed() < SELDOM;
-        if keeps {
-            self.unwritten = self.unwritten.saturating_add(times);
-        }
-        keeps
     }
 }
 
@@ -170,7 +147,7 @@ type Sent = (u64, Option<Earlier>);
 struct Delivery {
     client: Client,
     component: Arc<str>,
-    earlier: HashMap<u64, Earlier>,
+    earlier: Memory,
     /// Events that are being written, each with its last repetition since and how many there were.
     under_way: HashMap<u64, Option<(Letter, i32)>>,
     writes: JoinSet<Sent>,
@@ -185,7 +162,7 @@ async fn deliver(
     let mut delivery = Delivery {
         client,
         component,
-        earlier: HashMap::new(),
+        earlier: Memory::default(),
         under_way: HashMap::new(),
         writes: JoinSet::new(),
     };
@@ -216,12 +193,10 @@ impl Delivery {
             *repeated = Some((letter, before.saturating_add(times)));
             return;
         }
-        let known = self.earlier.remove(&sameness);
-        let mut known = known.filter(|known| known.at.elapsed() < REPEAT_WINDOW);
-        if known.as_mut().is_some_and(|known| known.keeps_back(times)) {
-            self.earlier.extend(known.map(|known| (sameness, known)));
+        if self.earlier.keeps_back(sameness, letter.kind, times) {
             return;
         }
+        let known = self.earlier.take(sameness);
         self.under_way.insert(sameness, None);
         let (client, component) = (self.client.clone(), Arc::clone(&self.component));
         self.writes.spawn(inherited(async move {
@@ -240,14 +215,8 @@ impl Delivery {
 
     /// A write came to its end.
     fn take_end(&mut self, sameness: u64, event: Option<Earlier>) {
-        if self.earlier.len() >= REMEMBERED {
-            self.earlier
-                .retain(|_, known| known.at.elapsed() < REPEAT_WINDOW);
-        }
-        if let Some(event) = event
-            && self.earlier.len() < REMEMBERED
-        {
-            self.earlier.insert(sameness, event);
+        if let Some(event) = event {
+            self.earlier.keep(sameness, event);
         }
         if let Some((letter, times)) = self.under_way.remove(&sameness).flatten() {
             self.take(letter, times);
@@ -364,30 +333,6 @@ fn event_name(about: &str, nanoseconds: i128) -> String {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_repeated_without_end_is_written_seldom() {
-        let mut known = Earlier {
-            namespace: "default".to_owned(),
-            name: "web.1f".to_owned(),
-            count: 1,
-            unwritten: 0,
-            at: Instant::now(),
-        };
-        let mut writes = Vec::new();
-        for minute in 0..120 {
-            tokio::time::advance(Duration::from_mins(1)).await;
-            if known.keeps_back(1) {
-                continue;
-            }
-            known.count += known.unwritten + 1;
-            (known.unwritten, known.at) = (0, Instant::now());
-            writes.push((minute, known.count));
-        }
-        let first: Vec<_> = (0..9).map(|minute| (minute, minute + 2)).collect();
-        assert_eq!(writes[..9], first);
-        assert_eq!(writes[9..], [(38, 40), (68, 70), (98, 100)]);
-    }
-
     #[test]
     fn two_events_about_one_object_have_two_names_although_they_are_published_at_once() {
         let letter = |note: &str| Letter {
@@ -439,12 +384,24 @@ mod tests {
             reason: reason.into(),
             note: note.into(),
         };
-        let first = letter(EventType::Warning, "1", "SyncFailed", "refused").sameness();
+        let said = || letter(EventType::Warning, "1", "SyncFailed", "refused");
+        let about = |change: fn(&mut ObjectReference)| {
+            let mut letter = said();
+            change(&mut letter.regarding);
+            letter
+        };
+        let first = said().sameness();
         for (what, other, same) in [
+            ("said again", said(), true),
             (
-                "said again",
-                letter(EventType::Warning, "1", "SyncFailed", "refused"),
-                true,
+                "another namespace",
+                about(|it| it.namespace = Some("shop".to_owned())),
+                false,
+            ),
+            (
+                "another kind",
+                about(|it| it.kind = Some("Deployment".to_owned())),
+                false,
             ),
             (
                 "another type",

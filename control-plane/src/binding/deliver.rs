@@ -1,0 +1,160 @@
+//! Makes the Works of a binding, once neither a fence nor a copy that has to go first holds them back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use muster_shared::events::EventType;
+use muster_shared::queue::Next;
+
+use super::controller::{Memory, cluster_of, is_heard};
+use super::error::Error;
+use super::fence;
+use super::hold;
+use super::hold_condition::tell_of_hold;
+use super::keeping::sooner;
+use super::prepare::{Prepared, origin};
+use super::render::{Origin, Rendered, Scope};
+use super::write::{Ensured, ensure};
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::works::CachedWork;
+
+/// How long to wait for a Work that is going away; its disappearance is heard of earlier.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// What a binding wants to be made, and what there is.
+pub(super) struct Wanted<'a> {
+    pub(super) key: &'a BindingKey,
+    pub(super) id: &'a str,
+    pub(super) scope: &'a Scope,
+    pub(super) works: &'a [Arc<CachedWork>],
+    pub(super) prepared: Result<Prepared, Error>,
+    /// Whether the Works in clusters that the binding does not want any more have been deleted.
+    pub(super) removed: bool,
+}
+
+/// Makes the Works of a binding once nothing holds them back.
+pub(super) async fn deliver<B: BindingKind>(
+    fleet: &Fleet,
+    client: &Client,
+    memory: &Memory,
+    binding: &B,
+    wanted: Wanted<'_>,
+) -> Result<Next, Error> {
+    let Wanted {
+        key,
+        id,
+        scope,
+        works,
+        prepared,
+        removed,
+    } = wanted;
+    let spec = binding.spec();
+    let is_fenced = fence::held(fleet, client, key, binding, scope, works, removed);
+    if let Some(held) = is_fenced.await? {
+        let condition = held.condition(fleet.clock.now());
+        tell_of_hold(fleet, client, key, binding, condition).await;
+        return Ok(Next::After(held.pause));
+    }
+    let is_there = |cluster: &str| {
+        scope.purged_first.contains(cluster)
+            && is_heard(fleet, cluster)
+            && works.iter().any(|work| cluster_of(work) == Some(cluster))
+    };
+    // The clock that tasks are dated by.
+    let now = fleet.clock.now();
+    let held = hold::hold(&spec.graceful_eviction_tasks, &is_there, now);
+    let condition = hold::condition(held.as_ref(), &binding.status().conditions, now);
+    let is_told = tell_of_hold(fleet, client, key, binding, condition).await;
+    if let Some(held) = held {
+        return Ok(Next::After(held.pause(now, LEAVING)));
+    }
+    let next = match prepared? {
+        Prepared::Nothing => {
+            let keeping = &memory.keeping;
+            keeping.tell(fleet, client, key, binding, None).await
+        }
+        Prepared::Later(next) => next,
+        Prepared::Works {
+            rendered,
+            refused,
+            keepers,
+        } => {
+            let keeping = &memory.keeping;
+            let due = keeping.tell(fleet, client, key, binding, keepers).await;
+            let origin = origin(key, id);
+            let written = write(fleet, client, memory, &origin, binding, &rendered).await;
+            let (failed, of) = (refused.len(), rendered.len() + refused.len());
+            match refused.into_iter().next() {
+                None => sooner(written?, due),
+                Some(first) => {
+                    written?;
+                    let first = Box::new(first);
+                    return Err(Error::Some { failed, of, first });
+                }
+            }
+        }
+    };
+    // Nothing else may lead to another look at the binding.
+    Ok(if is_told || next != Next::Done {
+        next
+    } else {
+        Next::Again
+    })
+}
+
+/// Writes the Works of a binding, and tells what keeps it from that.
+async fn write<B: BindingKind>(
+    fleet: &Fleet,
+    client: &Client,
+    memory: &Memory,
+    origin: &Origin,
+    binding: &B,
+    rendered: &[Rendered],
+) -> Result<Next, Error> {
+    let (key, resource) = (origin.key(), binding.spec().resource.uid.as_deref());
+    let works = rendered
+        .iter()
+        .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
+    let outcomes = join_all(works).await;
+    let is_untold =
+        |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
+    let untold = if outcomes.iter().any(is_untold) {
+        let wait = memory.waits.next(&key);
+        if wait.has_become_long {
+            let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
+            let reason = "SyncWorkFailed";
+            fleet
+                .events
+                .publish(binding, EventType::Warning, reason, note);
+        }
+        Some(wait.time)
+    } else {
+        memory.waits.over(&key);
+        None
+    };
+    let wait = outcomes.iter().filter_map(|outcome| match outcome {
+        Ok(Ensured::Leaving) => Some(LEAVING),
+        Ok(Ensured::Joining | Ensured::Raced) => untold,
+        Ok(Ensured::AsRendered) | Err(_) => None,
+    });
+    let wait = wait.min();
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    if let Some(Err(first)) = outcomes.into_iter().find(Result::is_err) {
+        let error = Error::Some {
+            failed,
+            of: rendered.len(),
+            first: Box::new(first),
+        };
+        fleet.events.publish(
+            binding,
+            EventType::Warning,
+            "SyncWorkFailed",
+            error.to_string(),
+        );
+        return Err(error);
+    }
+    Ok(wait.map_or(Next::Done, Next::After))
+}

@@ -1,0 +1,168 @@
+//! What a cluster that leaves the fleet waits for, and when that is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use muster_shared::api::binding::ResourceBindingSpec;
+use tokio::time::Instant;
+
+use super::lifecycle::DeletionStep;
+use crate::fleet::works::CachedWork;
+
+/// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them
+/// off it within seconds.
+const LONG: Duration = Duration::from_secs(30);
+/// The same for what its agent or the fleet API has to remove: pods may end slowly.
+const LONGER: Duration = Duration::from_mins(2);
+/// Time after which it is said again.
+const AGAIN: Duration = Duration::from_mins(30);
+/// Objects that are named where a cluster waits for them.
+const LISTED: usize = 3;
+
+/// The workload of a binding, with what keeps its scheduler from taking it off a cluster.
+pub(super) fn holder(spec: &ResourceBindingSpec) -> String {
+    let resource = &spec.resource;
+    let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
+    let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
+    let why = if spec.scheduling_suspended() {
+        " (its scheduling is suspended)"
+    } else {
+        ""
+    };
+    format!("{} {place}{}{why}", resource.kind, resource.name)
+}
+
+pub(super) fn waits_for_bindings(holders: &[String]) -> Option<String> {
+    Some(format!(
+        "The cluster waits to be removed until no binding names it: {}. Their scheduler has to take them off it.",
+        listed(holders)?
+    ))
+}
+
+pub(super) fn waits_for_works(works: &[Arc<CachedWork>]) -> Option<String> {
+    let mut names: Vec<_> = works.iter().map(|work| work.name_any()).collect();
+    names.sort_unstable();
+    Some(format!(
+        "The cluster waits to be removed until its agent has removed what these Works placed: {}. If it cannot, take the \
+         finalizers off the objects in the member, or end the agent: a cluster that is not ready is not waited for.",
+        listed(&names)?
+    ))
+}
+
+pub(super) fn waits_for_namespace(namespace: &str) -> String {
+    format!(
+        "The cluster waits to be removed until its execution namespace {namespace} is gone: kubectl describe namespace \
+         {namespace} says what is left in it."
+    )
+}
+
+/// The first of several names, and how many more there are; nothing where there are none.
+fn listed(names: &[String]) -> Option<String> {
+    let first: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
+    let more = names.len().saturating_sub(LISTED);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    (!first.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+}
+
+/// What each cluster that leaves waits for, since when, and when that was told. It may be lost,
+/// with a restart for example: it is then told again.
+#[derive(Debug, Default)]
+pub(super) struct Told(Mutex<HashMap<String, Wait>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    step: DeletionStep,
+    since: Instant,
+    told: Option<Instant>,
+}
+
+impl Told {
+    /// Whether a step has taken so long that it is told now.
+    pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = waits.entry(cluster.to_owned()).or_insert(Wait {
+            step,
+            since: now,
+            told: None,
+        });
+        if wait.step != step {
+            (wait.step, wait.since) = (step, now);
+        }
+        let patience = match step {
+            DeletionStep::AwaitBindings => LONG,
+            _ => LONGER,
+        };
+        let is_long = now.duration_since(wait.since) >= patience;
+        let is_new = wait
+            .told
+            .is_none_or(|told| told < wait.since || now.duration_since(told) >= AGAIN);
+        if is_long && is_new {
+            wait.told = Some(now);
+        }
+        is_long && is_new
+    }
+
+    /// Call it when a cluster has gone.
+    pub(super) fn forget(&self, cluster: &str) {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.remove(cluster);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_bindings_says_which() {
+        let spec = |name: &str, suspended: bool| -> ResourceBindingSpec {
+            serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
+                "suspension": {"scheduling": suspended},
+            }))
+            .unwrap()
+        };
+        let specs = [
+            spec("a", true),
+            spec("b", false),
+            spec("c", false),
+            spec("d", false),
+        ];
+        let holders: Vec<_> = specs.iter().map(holder).collect();
+        let note = waits_for_bindings(&holders).unwrap();
+        let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
+        assert!(note.contains(named), "{note}");
+        assert_eq!(waits_for_bindings(&[]), None);
+    }
+
+    #[test]
+    fn each_long_wait_is_told_once_in_half_an_hour_whatever_is_left_meanwhile() {
+        use DeletionStep::{AwaitBindings, AwaitNamespace, DeleteWorks, Release};
+        let (told, begun) = (Told::default(), Instant::now());
+        let mut tells = Vec::new();
+        for seconds in (0..3_600).step_by(2) {
+            let step = match seconds {
+                0..100 => DeleteWorks,
+                100..300 => AwaitNamespace,
+                300..3_500 => AwaitBindings,
+                _ => Release,
+            };
+            let now = begun + Duration::from_secs(seconds);
+            if told.is_due("m1", step, now) {
+                tells.push(seconds);
+            }
+            assert!(!told.is_due("m1", step, now), "once");
+        }
+        assert_eq!(tells, [100 + 120, 300 + 30, 300 + 30 + 1_800]);
+        told.forget("m1");
+        assert!(told.0.lock().unwrap().is_empty());
+    }
+}
