@@ -18,7 +18,8 @@ use tokio::sync::OnceCell;
 use super::absence::{self, Missing};
 use super::deliver::{Wanted, deliver};
 use super::error::Error;
-use super::keeping::Keeping;
+use super::hold;
+use super::keeping::{self, Keeping};
 use super::overriding;
 use super::prepare::{Prepared, prepare, replaces};
 use super::render::{Scope, expects};
@@ -32,6 +33,9 @@ use crate::fleet::parked::Parked;
 use crate::fleet::template_event::TemplateEvent;
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, uid_gone};
+
+/// The conditions that this controller writes.
+const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -144,7 +148,8 @@ fn expectation(
 }
 
 /// A change of the status alone does not concern us, but where replicas are kept until others are
-/// reported.
+/// reported, and where a condition of ours changed: what seemed to be told already, while the cache
+/// showed an older state, was not.
 fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
     let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
     bindings.on_change(move |change| match change {
@@ -155,6 +160,11 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping
                     && old.labels == new.labels
                     && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
             };
+            let told = |it: &B| {
+                let conditions = &it.status().conditions;
+                OURS.map(|ours| conditions::get(conditions, ours).cloned())
+            };
+            let same = |old: &Arc<B>| same(old) && told(old) == told(new);
             let key = BindingKey::of(new.as_ref());
             if !old.as_ref().is_some_and(same) || keeping.has(&key) {
                 queue.add(key);

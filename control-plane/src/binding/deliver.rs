@@ -1,4 +1,5 @@
-//! Makes the Works of a binding, once neither a fence nor a copy that has to go first holds them back.
+//! Makes the Works of a binding, once neither a fence nor a copy that has to go first holds them
+//! back.
 
 use std::sync::Arc;
 use std::time::Duration;

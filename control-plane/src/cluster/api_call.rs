@@ -1,10 +1,11 @@
 //! Requests about one cluster, and what can go wrong with them.
 
-use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
-use serde_json::Value;
+use muster_shared::k8s::Condition;
+use muster_shared::{client, conditions};
+use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
 
@@ -32,6 +33,29 @@ pub(super) async fn write(
     )
     .await
     .map(drop)
+}
+
+/// Writes one condition of a Cluster beside those of others, unless the Cluster has changed since
+/// it was read; returns it as it is written.
+pub(super) async fn write_condition(
+    client: &Client,
+    cluster: &Cluster,
+    condition: Condition,
+) -> Result<Condition, kube::Error> {
+    let kind = condition.type_.clone();
+    let status = cluster.status.as_ref();
+    let mut list = status.map_or_else(Vec::new, |status| status.conditions.clone());
+    conditions::set(&mut list, condition.clone());
+    let written = conditions::get(&list, &kind).cloned().unwrap_or(condition);
+    let patch = json!({
+        "metadata": {"resourceVersion": cluster.metadata.resource_version},
+        "status": {"conditions": list},
+    });
+    let (name, params) = (cluster.name_any(), PatchParams::default());
+    let api = Api::<Cluster>::all(client.clone());
+    api.patch_status(&name, &params, &Patch::Merge(patch))
+        .await?;
+    Ok(written)
 }
 
 /// Gone already, or changed meanwhile: the next look tells.

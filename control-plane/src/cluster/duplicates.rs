@@ -14,6 +14,7 @@ use muster_shared::watch::{Change, Doubt, Followed, Informer, Presence};
 use muster_shared::{client, conditions};
 use serde_json::json;
 
+use super::api_call::write_condition;
 pub use super::identity::Identities;
 use super::identity::{self, Claim};
 use crate::fleet::Fleet;
@@ -110,19 +111,8 @@ pub async fn tell_apart(
     let Some(said) = identity::judge(cluster, &claims, fleet.clock.now()) else {
         return Ok(());
     };
-    let mut list = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
     let (is_wrong, message) = (said.status == conditions::FALSE, said.message.clone());
-    conditions::set(&mut list, said);
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": {"conditions": list},
-    });
-    let params = PatchParams::default();
-    match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
+    match write_condition(&fleet.client, cluster, said).await {
         Ok(_) if is_wrong => {
             tracing::warn!(cluster = name, "{message}");
             let reason = "DuplicateRegistration";

@@ -5,14 +5,13 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
 use muster_shared::{client, conditions};
-use serde_json::json;
 
+use super::api_call::write_condition;
 use crate::fleet::Fleet;
 use crate::settings::PUSH_CONTROLLERS;
 
@@ -86,19 +85,8 @@ pub async fn note(
     let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
         return Ok(());
     };
-    let mut list = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
-    conditions::set(&mut list, said.clone());
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": {"conditions": list},
-    });
-    let api = Api::<Cluster>::all(fleet.client.clone());
-    let (name, params) = (cluster.name_any(), PatchParams::default());
-    match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
+    let name = cluster.name_any();
+    match write_condition(&fleet.client, cluster, said.clone()).await {
         Ok(_) if said.status == conditions::FALSE => {
             tracing::warn!(cluster = name, "{}", said.message);
             let events = &fleet.events;

@@ -2,14 +2,13 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MOVEMENT_PAUSED;
 use muster_shared::{client, conditions};
-use serde_json::json;
 
+use super::api_call::write_condition;
 use crate::fleet::Fleet;
 use crate::pause::Pause;
 
@@ -44,19 +43,7 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
     let Some(said) = judge(cluster, pause.as_deref(), now) else {
         return Ok(());
     };
-    let mut list = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
-    conditions::set(&mut list, said.clone());
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": {"conditions": list},
-    });
-    let api = Api::<Cluster>::all(fleet.client.clone());
-    let params = PatchParams::default();
-    match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
+    match write_condition(&fleet.client, cluster, said.clone()).await {
         Ok(_) => {
             let (kind, reason) = match pause {
                 Some(_) => (EventType::Warning, "MovementPaused"),

@@ -8,19 +8,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Lease;
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
-use muster_shared::{client, conditions};
-use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::api_call::write_condition;
 use super::monitor::{Graces, Silence};
 use crate::cluster::api_contact::Contact;
 use crate::cluster::liveness::{Due, LivenessTracker};
@@ -339,20 +339,9 @@ impl RollCall {
 
     async fn write(&self, cluster: &Cluster, silence: Silence) -> Result<(), kube::Error> {
         let observation = silence.condition(self.fleet.clock.now());
-        let mut list = cluster
-            .status
-            .as_ref()
-            .map(|status| status.conditions.clone())
-            .unwrap_or_default();
-        conditions::set(&mut list, observation);
-        let patch = json!({
-            "metadata": {"resourceVersion": cluster.metadata.resource_version},
-            "status": {"conditions": list},
-        });
-        let api = Api::<Cluster>::all(self.fleet.urgent_client.clone());
         let name = cluster.name_any();
-        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
+        let client = &self.fleet.urgent_client;
+        let written = write_condition(client, cluster, observation).await?;
         tracing::warn!(
             cluster = name,
             reason = silence.reason(),
@@ -365,9 +354,7 @@ impl RollCall {
             silence.reason(),
             silence.message(),
         );
-        if let Some(written) = conditions::get(&list, condition::READY) {
-            self.with(|state, _| state.tracker.wrote(&name, written.clone()));
-        }
+        self.with(|state, _| state.tracker.wrote(&name, written));
         Ok(())
     }
 
@@ -387,6 +374,8 @@ impl RollCall {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -84,6 +84,9 @@ fn listen<K: Followed>(
             to.policies.add(new.key());
             to.audits.add(new.key());
             to.reports.add(new.key());
+        } else if old.is_some_and(|old| old.status() != new.status()) {
+            // What seemed to be told already, while the cache showed an older status, was not.
+            to.reports.add(new.key());
         }
         if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {
             to.offer_to_preemptors(old, new);

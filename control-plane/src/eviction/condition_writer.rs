@@ -14,6 +14,7 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::Expectations;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -47,6 +48,9 @@ pub struct ConditionWriter {
     patient: Queue<Key>,
     /// When this process began to act.
     began: Arc<OnceLock<Instant>>,
+    /// Bindings that were written and that the cache does not show yet: what they seem to tell
+    /// already they may not.
+    written: Arc<Expectations<Key>>,
 }
 
 impl ConditionWriter {
@@ -57,6 +61,7 @@ impl ConditionWriter {
             urgent: Queue::new("eviction notes"),
             patient: Queue::new("eviction notes that can wait"),
             began: Arc::default(),
+            written: Arc::default(),
         };
         for (name, queue, writers, pace) in [
             ("eviction notes", &writer.urgent, URGENT, Duration::ZERO),
@@ -118,6 +123,7 @@ impl ConditionWriter {
     pub fn forget(&self, gone: &[Key]) {
         for key in gone {
             self.lock().remove(key);
+            self.written.forget(key);
         }
     }
 
@@ -139,6 +145,10 @@ impl ConditionWriter {
             self.lock().remove(&key);
             return Ok(Next::Done);
         };
+        self.written.observe(&key, binding.meta());
+        if let Some(pause) = self.written.pause(&key, binding.meta()) {
+            return Ok(Next::After(pause));
+        }
         let notes = book.notes();
         let before = &binding.status().conditions;
         let known = conditions::get(before, explain::CONDITION);
@@ -157,10 +167,16 @@ impl ConditionWriter {
                 .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
                 .await
             {
-                Ok(_) => book
-                    .untold()
-                    .for_each(|note| publish(fleet, binding.as_ref(), note)),
-                Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
+                Ok(after) => {
+                    let (before, after) = (binding.meta(), after.meta());
+                    self.written.written(key.clone(), before, after, ());
+                    book.untold()
+                        .for_each(|note| publish(fleet, binding.as_ref(), note));
+                }
+                Err(error) if client::is_conflict(&error) => {
+                    self.written.conflicted(key.clone(), binding.meta());
+                    return Ok(Next::Again);
+                }
                 Err(error) if client::is_not_found(&error) => {}
                 Err(error) => {
                     return Err(Error {
@@ -226,6 +242,7 @@ mod tests {
             urgent: Queue::new("urgent"),
             patient: Queue::new("patient"),
             began: Arc::default(),
+            written: Arc::default(),
         };
         let key = |name: &str| {
             Key::new(BindingKey {

@@ -74,7 +74,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let queue = queue.clone();
         move |change| {
             if let Change::Applied { old, new } = change
-                && old.as_ref().is_none_or(|old| is_other_policy(old, new))
+                && old
+                    .as_ref()
+                    .is_none_or(|old| is_other_policy(old, new) || old.status != new.status)
             {
                 queue.add_after((), GATHER);
             }

@@ -104,6 +104,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let memory = Arc::new(Memory {
         parked,
         written,
+        shown: Expectations::default(),
         patches: LastPatches::default(),
     });
     fleet.work(
@@ -193,6 +194,8 @@ pub(super) struct Memory {
     pub(super) parked: Parked<BindingKey>,
     /// Bindings that were written and that the cache does not show yet.
     written: Arc<Expectations<BindingKey>>,
+    /// Templates whose status was written and whose cache does not show it yet, by their bindings.
+    pub(super) shown: Expectations<BindingKey>,
     /// The last patch of the status of each binding's template.
     pub(super) patches: LastPatches<BindingKey>,
 }
@@ -205,6 +208,7 @@ async fn reconcile<B: BindingKind>(
     let client = fleet.status_writer.turn().await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.patches.forget(key);
+        memory.shown.forget(key);
         memory.parked.leave(key);
         return Ok(Next::Done);
     };

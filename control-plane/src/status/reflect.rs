@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kube::Client;
 use kube::api::Patch;
 use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
+use muster_shared::k8s::ObjectMeta;
 use muster_shared::merge;
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -39,6 +41,12 @@ pub(super) async fn reflect(
     if !is_meant(uid, template.metadata().uid.as_deref()) {
         return Ok(Next::Done);
     }
+    // Of a state that was replaced only a part of the difference would be written.
+    let seen = template.metadata();
+    memory.shown.observe(binding, seen);
+    if let Some(pause) = memory.shown.pause(binding, seen) {
+        return Ok(Next::After(pause));
+    }
     let template = template.object(&key.kind);
     let now = fleet.clock.now();
     let asking = interpreters.accepting_late();
@@ -70,12 +78,12 @@ pub(super) async fn reflect(
     if memory.patches.is_repeated(binding, version, &difference) || !fleet.leadership.is_current() {
         return Ok(Next::Done);
     }
-    // For this object, and none that takes its name meanwhile.
+    // For this object, and none that takes its name meanwhile, in the state that it was seen in.
     let uid = &template["metadata"]["uid"];
-    let patch = json!({ "metadata": { "uid": uid }, "status": &difference });
-    let next = write(fleet, client, memory, binding, key, patch).await?;
-    memory.patches.record(binding.clone(), version, &difference);
-    Ok(next)
+    let patch = json!({
+        "metadata": { "uid": uid, "resourceVersion": version }, "status": &difference,
+    });
+    write(fleet, client, memory, binding, (key, seen), patch).await
 }
 
 async fn write(
@@ -83,17 +91,28 @@ async fn write(
     client: &Client,
     memory: &Memory,
     binding: &BindingKey,
-    key: &TemplateKey,
+    (key, seen): (&TemplateKey, &ObjectMeta),
     patch: Value,
 ) -> Result<Next, Error> {
     let Some(api) = fleet.templates.api(key, client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
     match api
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
+        .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
-        Ok(_) => Ok(Next::Done),
+        Ok(after) => {
+            let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
+            memory.patches.record(binding.clone(), version, difference);
+            memory
+                .shown
+                .written(binding.clone(), seen, after.metadata(), ());
+            Ok(Next::Done)
+        }
+        Err(error) if client::is_conflict(&error) => {
+            memory.shown.conflicted(binding.clone(), seen);
+            Ok(Next::Again)
+        }
         // It is gone, or its kind has no status to write.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
         Err(error) => Err(ApiError::of(STEP, key)(error).into()),

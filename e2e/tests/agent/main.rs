@@ -4,6 +4,7 @@
 // Helpers outside of test functions fail the test as the tests themselves do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod at_rest;
 mod bench;
 mod bootstrap;
 mod census;
@@ -19,7 +20,6 @@ mod odd;
 mod outages;
 mod process;
 mod report;
-mod rest;
 mod restart;
 mod rotation;
 mod secrets;

@@ -83,6 +83,11 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
 
     fn replace(&self, key: K, version: String, last: Option<(String, A)>) {
         let mut all = self.lock();
+        if all.len() == all.capacity() {
+            // Whoever never reads its objects again takes no more memory than for those of the last
+            // minutes.
+            all.retain(|_, it| it.since.elapsed() < EXPIRY);
+        }
         let expectation = all.entry(key).or_insert_with(|| Expectation {
             replaced: HashSet::new(),
             last: None,
@@ -202,6 +207,17 @@ mod tests {
             expectations.observe("web", &version(later));
             assert_eq!(expectations.pause("web", &version("1")), None, "{later}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_that_are_never_looked_at_again_are_forgotten() {
+        let expectations = none();
+        for number in 0..10_000 {
+            expectations.written(number.to_string(), &version("1"), &version("2"), "");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let held = expectations.lock().len();
+        assert!(held <= 4 * 75, "{held}");
     }
 
     #[tokio::test(start_paused = true)]

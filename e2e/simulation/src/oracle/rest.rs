@@ -7,8 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
-
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects;
@@ -24,6 +23,9 @@ const REFUSALS: u32 = 8;
 /// The same of a process that has just started: its pauses, the first of which is a tenth of a
 /// second, become longer than the phase after so many.
 const REFUSALS_AT_FIRST: u32 = 12;
+
+/// Time after which a warning may be told again.
+const NEARLY_AN_HOUR: SignedDuration = SignedDuration::from_mins(50);
 
 /// The oracle.
 #[derive(Debug, Default)]
@@ -77,6 +79,9 @@ impl Oracle for Rest {
         if scene.phase == Phase::Fresh && (is_expected() || self.sets_date_right(request, scene)) {
             return Vec::new();
         }
+        if warns_hourly(after, scene) {
+            return Vec::new();
+        }
         let what = match request.outcome {
             Outcome::Committed => "changes",
             Outcome::Unchanged => "writes without a change to",
@@ -115,10 +120,26 @@ impl Oracle for Rest {
 /// Whether an object is a warning that was there before about the same object, for the same reason:
 /// a process does not know what the one before it said of what is still wrong.
 fn warns_again(object: Option<&Value>, scene: &Scene) -> bool {
-    let is_warning = |it: &Value| it["kind"] == "Event" && it["type"] == "Warning";
-    let Some(event) = object.filter(|it| is_warning(it)) else {
+    object.is_some_and(|event| earlier_warnings(event, scene).next().is_some())
+}
+
+/// Whether an object is a warning that was told last an hour before or nearly so: the API forgets
+/// events after an hour, and what is still wrong is told again then.
+fn warns_hourly(object: Option<&Value>, scene: &Scene) -> bool {
+    let time = |event: &Value| -> Option<Timestamp> {
+        let text = event.pointer("/lastTimestamp")?.as_str()?;
+        text.parse().ok()
+    };
+    let Some((event, now)) = object.and_then(|event| Some((event, time(event)?))) else {
         return false;
     };
+    let last = earlier_warnings(event, scene).filter_map(time).max();
+    last.is_some_and(|last| now.duration_since(last) >= NEARLY_AN_HOUR)
+}
+
+/// The warnings about the object of a warning and for its reason that were there before it.
+fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Item = &'a Value> {
+    let is_warning = |it: &Value| it["kind"] == "Event" && it["type"] == "Warning";
     let is_same = |other: &Value, field: &str| other.pointer(field) == event.pointer(field);
     let fields = [
         "/metadata/namespace",
@@ -127,8 +148,10 @@ fn warns_again(object: Option<&Value>, scene: &Scene) -> bool {
         "/involvedObject/name",
         "/reason",
     ];
-    scene.objects.values().any(|other| {
-        is_warning(other)
+    let others = scene.objects.values().map(AsRef::as_ref);
+    others.filter(move |other| {
+        is_warning(event)
+            && is_warning(other)
             && !is_same(other, "/metadata/name")
             && fields.iter().all(|field| is_same(other, field))
     })
@@ -212,6 +235,38 @@ mod tests {
             let event = json!({"kind": "Event", "involvedObject": {"kind": kind, "name": "a"}});
             story.write(control_plane(), &key, event);
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_still_wrong_is_told_again_about_once_an_hour() {
+        let event = |kind: &str, minute: u8| {
+            let time = format!("2030-01-01T00:{minute:02}:00Z");
+            json!({
+                "kind": "Event", "metadata": {"namespace": "default", "name": time}, "type": kind,
+                "reason": "InterpretFailed", "lastTimestamp": time,
+                "involvedObject": {"kind": "Cluster", "name": "m1"},
+            })
+        };
+        for (before, kind, minute, is_kept) in [
+            (&[0][..], "Warning", 55, true),
+            (&[0], "Warning", 30, false),
+            (&[0, 30], "Warning", 55, false),
+            (&[], "Warning", 55, false),
+            (&[0], "Normal", 55, false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            let key = |name: &str| objects::key(&Api::Fleet, "", "events", "default", name);
+            for minute in before {
+                story.write(control_plane(), &key("before"), event("Warning", *minute));
+            }
+            story.world(World::Phase(Phase::Rest));
+            story.write(control_plane(), &key("again"), event(kind, minute));
+            assert_eq!(
+                story.told().is_empty(),
+                is_kept,
+                "{before:?} {kind} {minute}"
+            );
         }
     }
 
