@@ -298,9 +298,11 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         Some(lead) => (conditions::TRUE, lead),
         None => (conditions::FALSE, last?),
     };
-    let done = notes
-        .iter()
-        .filter(|note| matches!(note.turn, Turn::Evicted { .. }));
+    // What is over is said only where nothing is pending: its story names the clusters that the
+    // workload went to, and a process that starts does not tell it again.
+    let is_over = |note: &&Note| matches!(note.turn, Turn::Evicted { .. });
+    let is_pending = status == conditions::TRUE;
+    let done = notes.iter().filter(|note| !is_pending && is_over(note));
     let others = done
         .chain(pending())
         .filter(|note| note.cluster != lead.cluster);
@@ -314,7 +316,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
     }
     message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    let at = evicted_at(notes).unwrap_or(now);
+    let at = evicted_at(notes).map_or(now, |at| if is_pending { later(at) } else { at });
     Some(conditions::new(
         CONDITION,
         status,
@@ -357,10 +359,7 @@ pub fn merge(
     if let Some(known) = known.filter(|known| tells_of_eviction(known))
         && !tells_of_eviction(&observation)
     {
-        let told = known.last_transition_time.0;
-        // Conditions have whole seconds.
-        let later = told.saturating_add(SignedDuration::from_secs(1));
-        let at = now.max(later.unwrap_or(told));
+        let at = now.max(later(known.last_transition_time.0));
         let observation = Condition {
             last_transition_time: Time(at),
             ..observation
@@ -387,6 +386,12 @@ fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
 fn tells_of_eviction(condition: &Condition) -> bool {
     let mut stories = condition.message.split("; ");
     stories.any(|story| story.starts_with(LEFT))
+}
+
+/// The second after another: conditions have whole seconds.
+fn later(time: Timestamp) -> Timestamp {
+    let later = time.saturating_add(SignedDuration::from_secs(1));
+    later.unwrap_or(time)
 }
 
 fn evicted_at(notes: &[Note]) -> Option<Timestamp> {

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::preserve;
 use super::record::Record;
 use crate::eviction::reason::EvictionReason;
+use crate::fencing;
 use crate::fleet::availability::{Workload, can_stand_in, can_take};
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, schedule};
@@ -250,25 +251,25 @@ impl Departure<'_> {
     /// another affinity group or weights that are divided anew do: its copies are healthy, and stay
     /// until the new ones are. (Karmada deletes them at once in every mode.)
     ///
-    /// `Directly` says that no old copy is to run beside a new one. Where other clusters take the
-    /// place of all old ones, that is kept to, and there is no task. Where an old cluster stays,
-    /// old copies run beside new ones in any case.
+    /// `Directly` is said of the copy that leaves. A workload that ran in several clusters may run
+    /// in several, so that the others need not go with it; only where a fence is asked for no new
+    /// copy is made before all old ones are gone.
     fn let_follow(
         &self,
         after: &mut ResourceBindingSpec,
         chosen: &[TargetCluster],
         now: Timestamp,
     ) {
-        let (staying, dropped): (Vec<&TargetCluster>, Vec<&TargetCluster>) = after
-            .clusters
-            .iter()
-            .partition(|old| chosen.iter().any(|new| new.name == old.name));
+        if fencing::asked(self.spec).is_some() {
+            return;
+        }
+        let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);
+        let dropped = after.clusters.iter().filter(|old| !is_chosen(old));
+        let dropped: Vec<String> = dropped.map(|old| old.name.clone()).collect();
         let mode = match self.purge_mode {
-            PurgeMode::Directly if staying.is_empty() => return,
             PurgeMode::Directly => &PurgeMode::Gracefully,
             mode => mode,
         };
-        let dropped: Vec<String> = dropped.into_iter().map(|old| old.name.clone()).collect();
         let follower = Departure {
             purge_mode: mode,
             ..*self

@@ -92,7 +92,9 @@ fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_
     );
     let half = condition(&[evicted("m1", 3), nowhere("m2")], at(5)).unwrap();
     assert_eq!((&*half.status, &*half.reason), ("True", "NowhereToGo"));
-    assert!(half.message.contains("left m1 for m9"), "{}", half.message);
+    let alone = condition(&[nowhere("m2")], at(5)).unwrap();
+    assert_eq!(half.message, alone.message, "what is over is no part of it");
+    assert_eq!(half.last_transition_time.0, at(4), "after the eviction");
     let stays = [note("m1", Turn::Recovered), nowhere("m2")];
     let stays = condition(&stays, at(5)).unwrap();
     assert_eq!(
@@ -150,8 +152,9 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
         assert_eq!(merge(&second, &stays, false, at(950)), None, "said once");
     }
     let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], false, at(101)).unwrap();
-    let one = merge(&both, &[nowhere("m2")], false, at(900)).unwrap();
-    assert!(record.is_told(&one), "{}", one[0].message);
+    assert!(record.is_told(&both), "{}", both[0].message);
+    let one = merge(&both, &[nowhere("m2")], true, at(900));
+    assert_eq!(one, None, "a process that starts says the same");
 }
 
 #[test]

@@ -669,8 +669,8 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
     for (mode, kept) in [
         (PurgeMode::Gracefully, &["member1", "member2"][..]),
         (PurgeMode::Never, &["member1", "member2"]),
-        // The policy's word: no old copy beside a new one.
-        (PurgeMode::Directly, &[]),
+        // It ran in two clusters, and may.
+        (PurgeMode::Directly, &["member2"]),
     ] {
         let leave = Leave {
             mode: mode.clone(),
@@ -685,16 +685,36 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
             .map(|task| task["fromCluster"].as_str().unwrap())
             .collect();
         assert_eq!(from, kept, "{mode}");
-        if let Some(follower) = tasks.and_then(|tasks| tasks.get(1)) {
+        if let Some(follower) = tasks.and_then(|tasks| tasks.last()) {
             assert_eq!(follower["reason"], "PlacementChanged");
             assert_eq!(follower["producer"], "Scheduler");
             assert_eq!(follower["replicas"], 2);
-            assert_eq!(follower["purgeMode"], json!(mode));
+            let follows = match mode {
+                PurgeMode::Directly => PurgeMode::Gracefully,
+                mode => mode,
+            };
+            assert_eq!(follower["purgeMode"], json!(follows));
             let message = follower["message"].as_str().unwrap();
             let expected = "member2 is no target any more since the workload left member1: member1 has taint down:NoExecute";
             assert!(message.starts_with(expected), "{message}");
         }
     }
+}
+
+#[test]
+fn where_a_fence_is_asked_for_no_old_copy_stays_beside_a_new_one() {
+    let mut spec = in_the_first_group();
+    let failover = json!({"cluster": {"purgeMode": "Directly", "fencing": {"afterSeconds": 60}}});
+    spec.failover = serde_json::from_value(failover).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
+    assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
 }
 
 #[test]

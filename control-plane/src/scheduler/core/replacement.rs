@@ -112,14 +112,16 @@ pub(super) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool {
 }
 
 /// Returns what becomes of old copies when somebody asks for a new placement: `Gracefully` or
-/// `Never`, or `None` if the policy allows no old copy beside a new one.
+/// `Never`, or `None` if the policy allows no old copy beside a new one. A workload that runs in
+/// several clusters may run in several.
 pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     let failover = spec.failover.as_ref();
     let of_cluster = failover.and_then(|it| it.cluster.as_ref()?.purge_mode.as_ref());
     let of_application = failover.and_then(|it| it.application.as_ref()?.purge_mode.as_ref());
     let modes = [of_cluster, of_application].map(|mode| mode.map(PurgeMode::canonical));
     let has = |mode| modes.contains(&Some(&mode));
-    if has(PurgeMode::Directly) || fencing::asked(spec).is_some() {
+    let is_alone = spec.clusters.len() < 2;
+    if has(PurgeMode::Directly) && is_alone || fencing::asked(spec).is_some() {
         None
     } else if has(PurgeMode::Never) {
         Some(PurgeMode::Never)
@@ -137,7 +139,11 @@ mod tests {
 
     /// The tasks after a move from `a` and `b` to `chosen`, as cluster and purge mode.
     fn kept(failover: &Value, chosen: &[&str], has_left: bool) -> String {
-        let mut spec = placed(deployment(4, &json!({})), &[("a", 2), ("b", 2)]);
+        kept_of(&[("a", 2), ("b", 2)], failover, chosen, has_left)
+    }
+
+    fn kept_of(old: &[(&str, i32)], failover: &Value, chosen: &[&str], has_left: bool) -> String {
+        let mut spec = placed(deployment(4, &json!({})), old);
         spec.failover = serde_json::from_value(failover.clone()).unwrap();
         let chosen = placed(
             spec.clone(),
@@ -191,11 +197,34 @@ mod tests {
                 "a=Gracefully",
             ),
             ("never removed", &cluster("Never"), &["b"], false, "a=Never"),
-            ("never two", &cluster("Immediately"), &["b"], false, ""),
-            ("never two of one that fails", &failing, &["b"], false, ""),
+            (
+                "two as before",
+                &cluster("Immediately"),
+                &["b"],
+                false,
+                "a=Gracefully",
+            ),
+            (
+                "two as before of one that fails",
+                &failing,
+                &["c"],
+                false,
+                "a=Gracefully b=Gracefully",
+            ),
             ("fenced", &fenced, &["b"], false, ""),
         ] {
             assert_eq!(kept(failover, chosen, has_left), expected, "{what}");
+        }
+        for (what, failover, expected) in [
+            ("never two", cluster("Immediately"), ""),
+            ("never two of one that fails", failing, ""),
+            ("graceful", none, "a=Gracefully"),
+        ] {
+            assert_eq!(
+                kept_of(&[("a", 2)], &failover, &["b"], false),
+                expected,
+                "{what}"
+            );
         }
     }
 }

@@ -60,7 +60,7 @@ impl Oracle for Asked {
                 },
                 What::Purged => taint(scene, before, it.cluster),
                 // What a person asks for, or follows an eviction that is judged itself.
-                What::Followed | What::Dropped | What::Ended(_) => None,
+                What::Dropped | What::Ended(_) => None,
             };
             told.extend(problem.map(|problem| {
                 let message = format!("{}: {problem}", it.cluster);
@@ -84,7 +84,7 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
         .any(|it| match it.what {
             What::Evicted(task) => reasons.contains(&objects::text(task.0, "/reason")),
             What::Purged => true,
-            What::Followed | What::Dropped | What::Ended(_) => false,
+            What::Dropped | What::Ended(_) => false,
         })
 }
 

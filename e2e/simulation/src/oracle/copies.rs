@@ -56,7 +56,7 @@ impl Copies {
         for it in moves::between(before, after) {
             let by_policy = match it.what {
                 What::Evicted(task) => task.purge_mode() == "Directly",
-                What::Purged | What::Followed => true,
+                What::Purged => true,
                 What::Dropped => scene.is_wished(&key, before),
                 What::Ended(task) => {
                     !task.0["gracePeriodSeconds"].is_null()

@@ -22,9 +22,6 @@ pub enum What<'a> {
     /// The cluster is no target any more, and the record of evictions says why; nothing keeps the
     /// copy.
     Purged,
-    /// The same of another cluster with `Directly`, and no cluster that had the workload keeps it:
-    /// no old copy is to run beside a new one.
-    Followed,
     /// The cluster is no target any more, and nothing keeps the copy.
     Dropped,
     /// A task is over, and the cluster is no target.
@@ -72,10 +69,5 @@ fn of_record<'a>(before: Binding<'_>, after: Binding<'_>, cluster: &str) -> Opti
         serde_json::from_str::<Value>(text).ok()
     };
     let new = record(after).filter(|new| record(before).as_ref() != Some(new))?;
-    if new["from"] == cluster {
-        return Some(What::Purged);
-    }
-    let (old, all) = (before.clusters(), after.clusters());
-    let all_new = all.keys().all(|target| !old.contains_key(target));
-    (new["mode"] == "Directly" && all_new).then_some(What::Followed)
+    (new["from"] == cluster).then_some(What::Purged)
 }

@@ -37,7 +37,7 @@ impl Oracle for Nowhere {
         let faulty = moves::between(before, after).into_iter().filter_map(|it| {
             let problem = match it.what {
                 What::Evicted(task) => evicted(scene, before, after, task),
-                What::Purged | What::Followed => purged(scene, before, after),
+                What::Purged => purged(scene, before, after),
                 What::Dropped => dropped(scene, &key, before, it.cluster),
                 What::Ended(task) => ended(scene, &key, before, task),
             };
@@ -333,9 +333,10 @@ mod tests {
     }
 
     #[test]
-    fn directly_takes_other_old_copies_along_only_where_no_old_cluster_stays() {
+    fn no_mode_takes_other_old_copies_along() {
         for (targets, mode, is_kept) in [
-            (&["m2"][..], "Directly", true),
+            (&["m2", "m4", "m5"][..], "Directly", true),
+            (&["m2"], "Directly", false),
             (&["m2", "m5"], "Directly", false),
             (&["m2"], "Gracefully", false),
         ] {

@@ -121,7 +121,7 @@ fn evictions(entry: &Entry) -> u32 {
             What::Evicted(task) => {
                 !["NoClusterFit", "PlacementChanged"].contains(&objects::text(task.0, "/reason"))
             }
-            What::Followed | What::Dropped | What::Ended(_) => false,
+            What::Dropped | What::Ended(_) => false,
         });
     u32::try_from(paid.count()).unwrap_or(u32::MAX)
 }
