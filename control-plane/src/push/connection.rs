@@ -162,6 +162,9 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
             "caBundle has no certificate (PEM)".to_owned(),
         ));
     }
+    // Where nothing is verified, the machine's own authorities are not asked for: without one
+    // (an image that has none) there would be no connection.
+    config.root_cert.get_or_insert_default();
     client::connect(&config, Profile::Write)
         .map_err(|error| Problem::Unusable(error.to_string()))?;
     Ok(config)
@@ -248,6 +251,8 @@ mod tests {
             .await
             .unwrap();
         assert!(config.accept_invalid_certs);
+        let authorities = config.root_cert.map(|it| it.len());
+        assert_eq!(authorities, Some(0), "the machine's own are not read");
     }
 
     #[tokio::test]
