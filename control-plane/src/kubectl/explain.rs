@@ -71,15 +71,10 @@ async fn asked<B: Binding>(
     // Whoever may not read it is told of all else.
     let record = records.get_opt(pause::NAME).await.ok().flatten();
     let now = calendar();
-    let fleet = record.as_ref().map(Pause::of_fleet);
-    let own = |cluster: &Cluster| Pause::of_cluster(cluster);
     let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
-    let own = clusters.items.iter().filter(on).filter_map(own);
-    let mut paused = fleet
-        .into_iter()
-        .chain(own)
-        .filter(|pause| pause.holds(now));
-    let paused = paused.next().map(|pause| pause.to_string());
+    let paused = Pause::all(record.as_ref(), clusters.items.iter().filter(on), now)
+        .next()
+        .map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.items.into_iter().map(Arc::new));
     let answer = Answer::about(binding, &snapshot, options);
     let returns = failback::told(binding, &snapshot, settings, now);

@@ -90,12 +90,7 @@ fn pauses(
 ) -> Vec<String> {
     let names = || disaster.lost.iter().chain(&disaster.drained);
     let is_struck = |cluster: &&Cluster| names().any(|name| *name == cluster.name_any());
-    let own = clusters
-        .iter()
-        .filter(is_struck)
-        .filter_map(Pause::of_cluster);
-    let pauses = record.map(Pause::of_fleet).into_iter().chain(own);
-    let pauses = pauses.filter(|pause| pause.holds(now));
+    let pauses = Pause::all(record, clusters.iter().filter(is_struck), now);
     pauses.map(|pause| pause.to_string()).collect()
 }
 

@@ -112,8 +112,7 @@ impl Standing {
         clusters: impl IntoIterator<Item = &'a Cluster>,
         now: Timestamp,
     ) -> Standstill {
-        let holds = |it: &Pause| it.holds(now);
-        let fleet = self.record.as_ref().map(Pause::of_fleet).filter(holds);
+        let fleet = Pause::all(self.record.as_ref(), [], now).next();
         let fleet = fleet.map(|it| format!("{it}; kubectl muster resume ends that"));
         let nobody = self.nobody_leads(now);
         let has_led = matches!(&self.lease, Ok(Some(_)));
@@ -122,7 +121,7 @@ impl Standing {
         let (mut asked, mut paused) = (0, BTreeSet::new());
         for cluster in clusters {
             asked += 1;
-            if let Some(pause) = Pause::of_cluster(cluster).filter(holds) {
+            if let Some(pause) = Pause::all(None, [cluster], now).next() {
                 let name = cluster.name_any();
                 paused.insert(format!("{pause}; kubectl muster resume {name} ends that"));
             }

@@ -59,6 +59,17 @@ impl Pause {
         })
     }
 
+    /// The pauses that hold: that of the fleet, if there is one, and then those of the clusters.
+    pub fn all<'a>(
+        record: Option<&ConfigMap>,
+        clusters: impl IntoIterator<Item = &'a Cluster>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Self> {
+        let own = clusters.into_iter().filter_map(Self::of_cluster);
+        let all = record.map(Self::of_fleet).into_iter().chain(own);
+        all.filter(move |pause| pause.holds(now))
+    }
+
     /// The pause of a cluster, if its annotation says so.
     pub fn of_cluster(cluster: &Cluster) -> Option<Self> {
         let text = cluster.annotations().get(PAUSED)?;
