@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
-use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names;
@@ -237,10 +236,11 @@ async fn sync<B: BindingKind>(
     }
 }
 
-/// Tells that Works which are not wanted any more are not deleted. What changed meanwhile is looked
-/// at again in a moment, and nobody has to be told.
+/// Tells that the API refuses to delete Works which are not wanted any more. What changed meanwhile
+/// is looked at again in a moment, and that the API does not answer concerns everything.
 fn tell_of_refusal<B: BindingKind>(fleet: &Fleet, binding: &B, error: &Error) {
-    if matches!(error, Error::Api(error) if client::is_conflict(&error.source)) {
+    let is_refusal = matches!(error, Error::Api(error) if refuses(&error.source));
+    if !is_refusal {
         return;
     }
     let reason = "SyncWorkFailed";
@@ -248,6 +248,12 @@ fn tell_of_refusal<B: BindingKind>(fleet: &Fleet, binding: &B, error: &Error) {
     fleet
         .events
         .publish(binding, EventType::Warning, reason, note);
+}
+
+/// Whether the API answers that it does not carry a request out, and may go on to do so.
+fn refuses(error: &kube::Error) -> bool {
+    let passes = |code: u16| matches!(code, 409 | 429 | 502..=504);
+    matches!(error, kube::Error::Api(status) if !passes(status.code))
 }
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers

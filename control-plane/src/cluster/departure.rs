@@ -45,18 +45,20 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
     tell_of_waiting(fleet, cluster, told, next, || match next {
-        DeletionStep::DeleteWorks => waits_for_works(&works),
+        DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
         DeletionStep::AwaitBindings => waits_for_bindings(&holders),
         _ => None,
     });
     match next {
         DeletionStep::ReleaseWorks => {
-            release_works(fleet, cluster, &held).await?;
+            let released = release_works(fleet, cluster, &held).await;
+            told_of(fleet, cluster, released)?;
             Ok(Next::Again)
         }
         DeletionStep::DeleteWorks => {
-            delete_works(fleet, cluster, &works).await?;
+            let deleted = delete_works(fleet, cluster, &works).await;
+            told_of(fleet, cluster, deleted)?;
             Ok(Next::After(DELETION_RETRY))
         }
         DeletionStep::DeleteNamespace => {
@@ -114,8 +116,8 @@ fn tell_of_waiting(
     note: impl FnOnce() -> Option<String>,
 ) {
     let name = cluster.name_any();
-    if told.is_due(&name, step, Instant::now())
-        && let Some(note) = note()
+    if let Some(note) = note()
+        && told.is_due(&name, step, Instant::now())
     {
         tracing::warn!(cluster = name, "{note}");
         fleet
@@ -149,6 +151,17 @@ fn release(object: &ObjectMeta, finalizer: &str) -> Value {
         "resourceVersion": object.resource_version,
         "finalizers": (!kept.is_empty()).then_some(kept),
     }})
+}
+
+/// Tells that the Works of a cluster cannot be removed.
+fn told_of(fleet: &Fleet, cluster: &Cluster, outcome: Result<(), Error>) -> Result<(), Error> {
+    if let Err(error) = &outcome {
+        let (reason, note) = ("RemoveExecutionSpaceFailed", error.to_string());
+        fleet
+            .events
+            .publish(cluster, EventType::Warning, reason, note);
+    }
+    outcome
 }
 
 /// Lets go of Works that no agent will see to any more.

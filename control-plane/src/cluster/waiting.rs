@@ -41,8 +41,11 @@ pub(super) fn waits_for_bindings(holders: &[String]) -> Option<String> {
     ))
 }
 
-pub(super) fn waits_for_works(works: &[Arc<CachedWork>]) -> Option<String> {
-    let mut names: Vec<_> = works.iter().map(|work| work.name_any()).collect();
+/// About Works that are being deleted.
+pub(super) fn waits_for_works<'a>(
+    works: impl Iterator<Item = &'a Arc<CachedWork>>,
+) -> Option<String> {
+    let mut names: Vec<_> = works.map(|work| work.name_any()).collect();
     names.sort_unstable();
     Some(format!(
         "The cluster waits to be removed until its agent has removed what these Works placed: {}. If it cannot, take the \

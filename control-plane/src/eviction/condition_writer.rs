@@ -185,6 +185,12 @@ impl ConditionWriter {
                     });
                 }
             }
+        } else {
+            // The condition says the same of what is pending; that a cluster was left is an event.
+            let left = |note: &&Note| matches!(note.turn, Turn::Evicted { .. });
+            book.untold()
+                .filter(left)
+                .for_each(|note| publish(fleet, binding.as_ref(), note));
         }
         let (mut books, now) = (self.lock(), Instant::now());
         let mut ripens = None;

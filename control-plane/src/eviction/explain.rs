@@ -350,8 +350,8 @@ pub fn merge(
     if known.is_none() && notes.iter().all(is_over) {
         return None;
     }
-    let is_older =
-        |known: &Condition| evicted_at(notes).is_some_and(|at| known.last_transition_time.0 < at);
+    let date = evicted_at(notes).map(|_| observation.last_transition_time.0);
+    let is_older = |known: &Condition| date.is_some_and(|at| known.last_transition_time.0 < at);
     if known.is_some_and(is_older) {
         let others = before.iter().filter(|known| known.type_ != CONDITION);
         return Some(others.cloned().chain([observation]).collect());

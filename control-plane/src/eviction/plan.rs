@@ -290,6 +290,9 @@ impl Departure<'_> {
                 ..follower.task(BTreeMap::new(), now)
             });
         }
+        // The state for the new copy is read from the last task, here and in Karmada.
+        let is_its = |task: &GracefulEvictionTask| task.from_cluster == self.cluster;
+        after.graceful_eviction_tasks.sort_by_key(is_its);
     }
 
     /// The task of leaving.

@@ -1,12 +1,13 @@
 //! Shows how something goes that moves workloads, until it has ended.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
-use kube::Config;
+use kube::{Client, Config};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, Resource};
@@ -23,6 +24,8 @@ use crate::fleet::binding::BindingKey;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause after which is looked again although nothing has changed: pauses end by themselves.
 const LOOK: Duration = Duration::from_secs(10);
+/// Bindings that the API is asked for between two looks.
+const ASKED: usize = 16;
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
@@ -96,6 +99,7 @@ where
     let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
     let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
     let standing = client::connect(config, Profile::Write)?;
+    let asking = standing.clone();
     let mut standing = Standing::follow(standing, &changed, &stop);
     let listed = async {
         objects.synced().await;
@@ -112,9 +116,10 @@ where
     }
     // The first look.
     let _ = standing.changed().await;
+    let missing = Missing::default();
     let deleted = |key: &BindingKey| match &key.namespace {
-        Some(namespace) => is_deleted(&bindings.presence(Some(namespace), &key.name)),
-        None => is_deleted(&others.presence(None, &key.name)),
+        Some(namespace) => missing.is_deleted(key, &bindings.presence(Some(namespace), &key.name)),
+        None => missing.is_deleted(key, &others.presence(None, &key.name)),
     };
     let begun = Instant::now();
     let deadline = patience.map(|patience| begun + patience);
@@ -134,6 +139,9 @@ where
             waited: begun.elapsed(),
             standing: &standing.borrow(),
         });
+        if missing.ask(&asking).await {
+            changed.notify_one();
+        }
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
         let gone = || (!is_read).then(|| Stopped::Interrupted.into());
         if let Some(end) = end.or_else(gone) {
@@ -162,10 +170,49 @@ where
     }
 }
 
-/// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
-/// been there since the command began.
-fn is_deleted<B>(presence: &Presence<Arc<B>>) -> bool {
-    matches!(presence, Presence::Gone | Presence::Unknown(Doubt::Unseen))
+/// Bindings that are not listed any more, and that nobody saw being deleted: whether they are gone.
+#[derive(Debug, Default)]
+struct Missing(Mutex<HashMap<BindingKey, bool>>);
+
+impl Missing {
+    /// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
+    /// been there since the command began, or the API said so.
+    fn is_deleted<B>(&self, key: &BindingKey, presence: &Presence<Arc<B>>) -> bool {
+        match presence {
+            Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
+            Presence::Unknown(Doubt::Vanished) => *self.lock().entry(key.clone()).or_default(),
+            Presence::There(_) | Presence::Unknown(_) => false,
+        }
+    }
+
+    /// Asks the API for a few of those of which it is not known; tells whether one is gone.
+    async fn ask(&self, client: &Client) -> bool {
+        let mut is_news = false;
+        for key in self.unknown() {
+            let found = if let Some(namespace) = &key.namespace {
+                let api = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
+                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
+            } else {
+                let api = Api::<ClusterResourceBinding>::all(client.clone());
+                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
+            };
+            if matches!(found, Ok(false)) {
+                self.lock().insert(key, true);
+                is_news = true;
+            }
+        }
+        is_news
+    }
+
+    fn unknown(&self) -> Vec<BindingKey> {
+        let all = self.lock();
+        let unknown = all.iter().filter(|(_, is_gone)| !**is_gone);
+        unknown.take(ASKED).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Follows the objects of an API until the token is cancelled, and notifies of each change.

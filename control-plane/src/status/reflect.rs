@@ -97,13 +97,14 @@ async fn write(
     let Some(api) = fleet.templates.api(key, client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
+    let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
+    let record = || memory.patches.record(binding.clone(), version, difference);
     match api
         .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
         Ok(after) => {
-            let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
-            memory.patches.record(binding.clone(), version, difference);
+            record();
             memory
                 .shown
                 .written(binding.clone(), seen, after.metadata(), ());
@@ -114,7 +115,10 @@ async fn write(
             Ok(Next::Again)
         }
         // It is gone, or its kind has no status to write.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(error) if client::is_not_found(&error) => {
+            record();
+            Ok(Next::Done)
+        }
         Err(error) => Err(ApiError::of(STEP, key)(error).into()),
     }
 }

@@ -30,6 +30,11 @@ use crate::watch::freshness::Freshness;
 /// let through.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
+/// How often in a row a watch may break before it has said anything. Then everything is listed: who
+/// asks for the changes since a version again and again never hears of one where each stream is
+/// cut.
+const FRUITLESS_WATCHES: u32 = 3;
+
 /// Where we are with the collection.
 enum State<K> {
     /// Nothing is known: list it.
@@ -70,6 +75,8 @@ pub(super) struct Follower<K> {
     broken: u32,
     /// Streaming lists that broke off, one after the other.
     broken_streams: u32,
+    /// Watches that broke before they had said anything, one after the other.
+    fruitless: u32,
     /// When the watch was opened; `None` once it has said something.
     silent_since: Option<Instant>,
     pause: Duration,
@@ -99,6 +106,7 @@ impl<K: Followed> Follower<K> {
             limit: FIRST_LIMIT,
             broken: 0,
             broken_streams: 0,
+            fruitless: 0,
             silent_since: None,
             pause: FIRST_PAUSE,
             reminder: Reminder::after(REFUSED_PATIENCE),
@@ -183,12 +191,12 @@ impl<K: Followed> Follower<K> {
         let line = lines.next(silence).await;
         let silent_since = self.silent_since;
         if matches!(line, Ok(Some(_))) {
-            self.silent_since = None;
+            (self.silent_since, self.fruitless) = (None, 0);
         }
         match line {
             Ok(None) if silent_since.is_some_and(|since| since.elapsed() < SHORT_WATCH) => {
                 let stumble = WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into());
-                Err((State::Listed { resource_version }, stumble))
+                Err((self.after_break(resource_version, silent_since), stumble))
             }
             Ok(Some(Line::Applied {
                 object,
@@ -244,7 +252,17 @@ impl<K: Followed> Follower<K> {
             )),
             // The agreed timeout: the normal end of a watch.
             Ok(None) => Ok(State::Listed { resource_version }),
-            Err(stumble) => Err((State::Listed { resource_version }, stumble)),
+            Err(stumble) => Err((self.after_break(resource_version, silent_since), stumble)),
+        }
+    }
+
+    /// Where to go on when a watch broke.
+    fn after_break(&mut self, resource_version: String, silent_since: Option<Instant>) -> State<K> {
+        self.fruitless += u32::from(silent_since.is_some());
+        if self.fruitless >= FRUITLESS_WATCHES {
+            State::Unlisted
+        } else {
+            State::Listed { resource_version }
         }
     }
 

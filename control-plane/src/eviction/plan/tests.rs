@@ -501,6 +501,28 @@ fn each_purge_mode_says_how_long_the_old_copy_stays() {
 #[test]
 fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy() {
     let rules = |path: &str| json!({"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": path}]}});
+    // The new copy is told of it by the last task, whatever else is dropped.
+    let mut spec = in_the_first_group();
+    spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let status = json!({
+        "schedulerObservingAffinityName": "primary",
+        "aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}],
+    });
+    let both = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let plan = try_with(&leave, &both, &Options::default(), &status).unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].clone();
+    let from = |at: usize| {
+        (
+            tasks[at]["fromCluster"].clone(),
+            tasks[at]["preservedLabelState"].clone(),
+        )
+    };
+    assert_eq!(from(0), (json!("member2"), Value::Null));
+    assert_eq!(from(1), (json!("member1"), json!({"job": "7f"})));
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
         let task = task_of(mode.clone(), &rules("{.id}")).unwrap();
         assert_eq!(task["preservedLabelState"], json!({"job": "7f"}), "{mode}");
@@ -667,8 +689,8 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
     let status = json!({"schedulerObservingAffinityName": "primary"});
     let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
     for (mode, kept) in [
-        (PurgeMode::Gracefully, &["member1", "member2"][..]),
-        (PurgeMode::Never, &["member1", "member2"]),
+        (PurgeMode::Gracefully, &["member2", "member1"][..]),
+        (PurgeMode::Never, &["member2", "member1"]),
         // It ran in two clusters, and may.
         (PurgeMode::Directly, &["member2"]),
     ] {
@@ -685,7 +707,7 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
             .map(|task| task["fromCluster"].as_str().unwrap())
             .collect();
         assert_eq!(from, kept, "{mode}");
-        if let Some(follower) = tasks.and_then(|tasks| tasks.last()) {
+        if let Some(follower) = tasks.and_then(|tasks| tasks.first()) {
             assert_eq!(follower["reason"], "PlacementChanged");
             assert_eq!(follower["producer"], "Scheduler");
             assert_eq!(follower["replicas"], 2);

@@ -49,8 +49,7 @@ pub(super) async fn follow(
             nothing_moves,
             ..count(&fleet.bindings, &clusters, fleet.deleted, &mut seen, now)
         };
-        let end = end(&clusters, &mut tainted, fleet.waited)
-            .or_else(|| progress.is_done().then_some(End::Done));
+        let end = end(&clusters, &mut tainted, fleet.waited, progress.is_done());
         Look {
             line: progress.line(waiting.is_terminal),
             nothing_moves: progress.nothing_moves.clone(),
@@ -71,12 +70,13 @@ fn unseen((name, presence): (&String, &Presence<Arc<Cluster>>)) -> Option<String
     }
 }
 
-/// How the drain ended, other than by being done. `tainted` are the clusters whose taint has been
-/// seen: the first list may be older than the drain, for a moment.
+/// How the drain ended. `tainted` are the clusters whose taint has been seen: the first list may be
+/// older than the drain, for a moment, and nothing has to leave a cluster without the taint.
 fn end(
     clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
     tainted: &mut BTreeSet<String>,
     waited: Duration,
+    is_done: bool,
 ) -> Option<End> {
     for (name, presence) in clusters {
         match presence {
@@ -90,7 +90,8 @@ fn end(
             Presence::There(_) | Presence::Unknown(_) => {}
         }
     }
-    None
+    let are_all_seen = clusters.keys().all(|name| tainted.contains(name));
+    (is_done && are_all_seen).then_some(End::Done)
 }
 
 #[cfg(test)]
@@ -114,13 +115,14 @@ mod tests {
         let unseen = || Presence::Unknown(Doubt::Vanished);
         let now = Duration::ZERO;
         for (what, looks, expected) in [
-            ("drained", vec![(cluster(true), now)], None),
+            ("drained", vec![(cluster(true), now)], Some(End::Done)),
             ("an old list", vec![(cluster(false), now)], None),
             (
                 "an old list, then the taint",
                 vec![(cluster(false), now), (cluster(true), STALE)],
-                None,
+                Some(End::Done),
             ),
+            ("never seen", vec![(unseen(), STALE)], None),
             (
                 "no taint for long",
                 vec![(cluster(false), now), (cluster(false), STALE)],
@@ -132,9 +134,9 @@ mod tests {
                 Some(End::Undrained),
             ),
             (
-                "not seen",
+                "not seen any more, and nothing is there",
                 vec![(cluster(true), now), (unseen(), STALE)],
-                None,
+                Some(End::Done),
             ),
             (
                 "removed",
@@ -145,7 +147,9 @@ mod tests {
             let mut tainted = BTreeSet::new();
             let look = |(presence, waited)| {
                 let clusters = BTreeMap::from([("m1".to_owned(), presence)]);
-                end(&clusters, &mut tainted, waited)
+                let ends = [false, true].map(|it| end(&clusters, &mut tainted, waited, it));
+                assert_ne!(ends[0], Some(End::Done), "{what}");
+                ends[1]
             };
             let ends: Vec<_> = looks.into_iter().map(look).collect();
             assert_eq!(ends.last(), Some(&expected), "{what}");

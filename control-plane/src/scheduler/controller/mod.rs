@@ -423,7 +423,8 @@ impl Scheduler {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {
             self.unread.over(key);
-        } else if self.unread.next(key).has_become_long {
+        } else if self.unread.next(key).is_long {
+            // Events that repeat are written seldom.
             tell_unread(fleet, binding);
         }
         completion

@@ -121,9 +121,10 @@ pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     let modes = [of_cluster, of_application].map(|mode| mode.map(PurgeMode::canonical));
     let has = |mode| modes.contains(&Some(&mode));
     let is_alone = spec.clusters.len() < 2;
-    if has(PurgeMode::Directly) && is_alone || fencing::asked(spec).is_some() {
+    let goes_first = has(PurgeMode::Directly);
+    if goes_first && is_alone || fencing::asked(spec).is_some() {
         None
-    } else if has(PurgeMode::Never) {
+    } else if has(PurgeMode::Never) && !goes_first {
         Some(PurgeMode::Never)
     } else {
         Some(PurgeMode::Gracefully)
@@ -203,6 +204,16 @@ mod tests {
                 &["b"],
                 false,
                 "a=Gracefully",
+            ),
+            (
+                "two modes",
+                &json!({
+                    "cluster": {"purgeMode": "Immediately"},
+                    "application": {"decisionConditions": {}, "purgeMode": "Never"},
+                }),
+                &["c"],
+                false,
+                "a=Gracefully b=Gracefully",
             ),
             (
                 "two as before of one that fails",

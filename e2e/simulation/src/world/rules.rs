@@ -36,6 +36,9 @@ pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
 /// meanwhile is heard of.
 const GIVEN_UP: u64 = 75_000;
 
+/// Milliseconds after which everything is listed where every watch breaks.
+const LISTED: u64 = 45_000;
+
 /// Milliseconds for which a fault may keep the control plane from what others committed. An agent
 /// that is cut off writes nothing in the fleet, and has no excuse for what it does in its member.
 fn delay(fault: &Fault) -> i64 {
@@ -46,6 +49,10 @@ fn delay(fault: &Fault) -> i64 {
             api: Api::Fleet,
             ..
         } => lasts.min(GIVEN_UP),
+        FaultKind::Break {
+            actor: Actor::Process(Process::ControlPlane(_)),
+            api: Api::Fleet,
+        } => lasts.min(LISTED),
         FaultKind::Slow { delay, .. } => *delay,
         FaultKind::Lag { lag, .. } => *lag,
         FaultKind::Miss { pause, .. } => *pause,

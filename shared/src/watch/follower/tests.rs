@@ -240,6 +240,46 @@ async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_with
     assert!(requests < 15, "{requests} requests in a minute");
 }
 
+/// A server behind a proxy that ends every watch before it has said anything. Each list has one
+/// object, named by how many lists were asked for.
+fn cutting(lists: Arc<std::sync::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let body = if query.contains("watch=") {
+            String::new()
+        } else {
+            let mut lists = lists.lock().unwrap();
+            lists.push(Instant::now());
+            let name = lists.len().to_string();
+            let metadata = json!({"name": name, "namespace": "default", "resourceVersion": name});
+            let item = json!({"metadata": metadata});
+            json!({"metadata": {"resourceVersion": name}, "items": [item]}).to_string()
+        };
+        let body = kube::client::Body::from(body.into_bytes());
+        let answer = http::Response::builder().body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
+    let lists = Arc::default();
+    let api = cutting(Arc::clone(&lists));
+    let mut follower = Follower::new(&api, Selection::everything());
+    let follow = async {
+        loop {
+            follower.next().await;
+        }
+    };
+    let minutes = Duration::from_mins(10);
+    assert!(tokio::time::timeout(minutes, follow).await.is_err());
+    let lists = lists.lock().unwrap();
+    assert!((10..=30).contains(&lists.len()), "{} lists", lists.len());
+    let longest = lists.windows(2).map(|two| two[1] - two[0]).max().unwrap();
+    assert!(longest < Duration::from_mins(1), "{longest:?}");
+}
+
 /// A server that refuses everything, or answers nothing.
 fn refusing(code: u16) -> Api<ConfigMap> {
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
