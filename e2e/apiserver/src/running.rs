@@ -21,9 +21,9 @@ use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, Use
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
 use crate::controllers::{self, Enabled, Inside};
-use crate::discovery::Aggregated;
 use crate::faults::Faults;
 use crate::registry::Registry;
+use crate::registry::documents::Kept;
 use crate::serve;
 use crate::server::Cut;
 use crate::store::{HISTORY, Store};
@@ -167,7 +167,7 @@ impl ApiServer {
         let server = Arc::new(Server {
             name: options.name.clone(),
             registry: Registry::new(&store),
-            discovery: Aggregated::default(),
+            documents: Kept::default(),
             admission: Admission::new(&store, options.services.clone()),
             roles: Rbac::new(&store),
             store,

@@ -8,8 +8,8 @@ use crate::admission::config::Admission;
 use crate::audit::Audit;
 use crate::auth::identity::Authority;
 use crate::auth::rbac::Rbac;
-use crate::discovery::Aggregated;
 use crate::faults::Faults;
+use crate::registry::documents::Kept;
 use crate::registry::{Registry, Resource};
 use crate::store::{Object, Store};
 use crate::wire::clock::Clock;
@@ -37,7 +37,7 @@ pub struct Server {
     /// What is served.
     pub registry: Registry,
     /// What discovery says of it.
-    pub discovery: Aggregated,
+    pub documents: Kept,
     /// Certificates and tokens.
     pub authority: Authority,
     /// Webhooks.

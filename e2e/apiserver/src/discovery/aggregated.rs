@@ -2,7 +2,7 @@
 //! the same.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -11,30 +11,11 @@ use serde_json::{Value, json};
 
 use super::{Group, groups_of};
 use crate::context::Server;
+use crate::registry::documents::{Document, Documents};
 use crate::registry::{Resource, Version};
 use crate::wire::media::{self, Body};
 
 const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// The documents of the resources that were served when somebody asked last.
-#[derive(Debug, Default)]
-pub struct Aggregated {
-    last: Mutex<Option<Documents>>,
-}
-
-#[derive(Clone, Debug)]
-struct Documents {
-    of: Arc<Vec<Arc<Resource>>>,
-    core: Document,
-    groups: Document,
-}
-
-/// A document and its tag: the hash of its bytes in quotes, as the real server makes it.
-#[derive(Clone, Debug)]
-struct Document {
-    bytes: Bytes,
-    tag: HeaderValue,
-}
 
 /// Whether a client asks for all groups in one document.
 pub fn is_wanted(headers: &HeaderMap) -> bool {
@@ -53,7 +34,7 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
 
 /// The core group, or all others; nothing for a client that has the present document.
 pub fn answer(server: &Server, headers: &HeaderMap, core: bool) -> Response<Body> {
-    let documents = server.discovery.documents(&server.registry.all());
+    let documents = server.documents.of(&server.registry.all(), documents);
     let Document { bytes, tag } = if core {
         documents.core
     } else {
@@ -76,20 +57,12 @@ pub fn answer(server: &Server, headers: &HeaderMap, core: bool) -> Response<Body
     response
 }
 
-impl Aggregated {
-    fn documents(&self, all: &Arc<Vec<Arc<Resource>>>) -> Documents {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = last.as_ref().filter(|known| Arc::ptr_eq(&known.of, all)) {
-            return known.clone();
-        }
-        let groups = groups_of(all);
-        let of = |core| document(all, groups.iter().filter(|it| it.name.is_empty() == core));
-        let made = Documents {
-            of: Arc::clone(all),
-            core: of(true),
-            groups: of(false),
-        };
-        last.insert(made).clone()
+fn documents(all: &[Arc<Resource>]) -> Documents {
+    let groups = groups_of(all);
+    let of = |core| document(all, groups.iter().filter(|it| it.name.is_empty() == core));
+    Documents {
+        core: of(true),
+        groups: of(false),
     }
 }
 
@@ -170,6 +143,7 @@ mod tests {
     use super::*;
     use crate::auth::identity::User;
     use crate::registry::Registry;
+    use crate::registry::documents::Kept;
     use crate::store::{HISTORY, Store};
     use crate::{ApiServer, Options, Running};
 
@@ -217,9 +191,9 @@ mod tests {
     #[test]
     fn a_kind_that_comes_or_goes_changes_the_tag_of_its_document() {
         let all = Registry::new(&Store::new(HISTORY)).all();
-        let aggregated = Aggregated::default();
+        let kept = Kept::default();
         let tags = |all: &Arc<Vec<Arc<Resource>>>| {
-            let Documents { core, groups, .. } = aggregated.documents(all);
+            let Documents { core, groups } = kept.of(all, documents);
             (core.tag, groups.tag)
         };
         let before = tags(&all);

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
-pub use self::aggregated::Aggregated;
-
 use crate::context::Server;
 use crate::registry::{Resource, Version};
 use crate::wire::media::{self, Accept, Body};

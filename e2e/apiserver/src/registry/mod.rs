@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub mod definition;
+pub mod documents;
 pub mod fields;
 pub mod kind_facts;
 use std::collections::HashMap;

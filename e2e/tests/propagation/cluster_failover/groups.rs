@@ -63,8 +63,8 @@ async fn healthy_copies_in_the_former_group_stay_until_the_new_ones_are_healthy(
     assert_eq!(
         told,
         [
-            ("m1", "TaintUntolerated", Some(4)),
             ("m2", "PlacementChanged", Some(4)),
+            ("m1", "TaintUntolerated", Some(4)),
         ]
     );
     for member in ["m3", "m4"] {
