@@ -147,8 +147,8 @@ fn expectation(
 }
 
 /// A change of the status alone does not concern us, but where replicas are kept until others are
-/// reported, and where a condition of ours changed: what seemed to be told already, while the cache
-/// showed an older state, was not.
+/// reported, and where a condition of ours changed: while the cache showed an older state, a
+/// condition that differs now may have seemed to be written already.
 fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
     let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
     bindings.on_change(move |change| match change {

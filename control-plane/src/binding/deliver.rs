@@ -22,10 +22,11 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::works::CachedWork;
 
-/// How long to wait for a Work that is going away; its disappearance is heard of earlier.
+/// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
+/// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// What a binding wants to be made, and what there is.
+/// Works that a binding asks for, and those that exist.
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a BindingKey,
     pub(super) id: &'a str,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
-use super::waiting::{Told, holder, waits_for_bindings, waits_for_namespace, waits_for_works};
+use super::waiting::{Told, waits_for_bindings, waits_for_namespace, waits_for_works};
 use crate::fleet::Fleet;
 use crate::fleet::works::{CachedWork, is_of_namespace};
 
@@ -31,7 +31,10 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     let works = within(fleet.works.list(), &namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
-    let holders = holders(fleet, &name);
+    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
+    let specs = bindings.iter().map(|it| &it.spec);
+    let specs = specs.chain(wide.iter().map(|it| &it.spec));
+    let holders: Vec<_> = naming(specs, &name).collect();
     let deletion = DeletionState {
         cluster,
         namespace: fleet
@@ -124,17 +127,6 @@ fn tell_of_waiting(
             .events
             .publish(cluster, EventType::Warning, "RemoveClusterWaiting", note);
     }
-}
-
-/// The workloads whose bindings name a cluster, in the order of their names, each with what keeps
-/// its scheduler from taking it off the cluster.
-fn holders(fleet: &Fleet, cluster: &str) -> Vec<String> {
-    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
-    let specs = bindings.iter().map(|it| &it.spec);
-    let specs = specs.chain(wide.iter().map(|it| &it.spec));
-    let mut holders: Vec<_> = naming(specs, cluster).map(holder).collect();
-    holders.sort_unstable();
-    holders
 }
 
 /// Whether an agent has yet to remove what a Work placed.

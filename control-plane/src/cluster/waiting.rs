@@ -14,15 +14,16 @@ use crate::fleet::works::CachedWork;
 /// A cluster that leaves and waits for bindings longer than this says so: a scheduler takes them
 /// off it within seconds.
 const LONG: Duration = Duration::from_secs(30);
-/// The same for what its agent or the fleet API has to remove: pods may end slowly.
+/// A cluster that leaves and waits longer than this for its agent or the fleet API to remove
+/// something says so: pods may end slowly.
 const LONGER: Duration = Duration::from_mins(2);
-/// Time after which it is said again.
+/// Time after which a wait that goes on is told again.
 const AGAIN: Duration = Duration::from_mins(30);
 /// Objects that are named where a cluster waits for them.
 const LISTED: usize = 3;
 
 /// The workload of a binding, with what keeps its scheduler from taking it off a cluster.
-pub(super) fn holder(spec: &ResourceBindingSpec) -> String {
+fn holder(spec: &ResourceBindingSpec) -> String {
     let resource = &spec.resource;
     let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
     let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
@@ -34,10 +35,13 @@ pub(super) fn holder(spec: &ResourceBindingSpec) -> String {
     format!("{} {place}{}{why}", resource.kind, resource.name)
 }
 
-pub(super) fn waits_for_bindings(holders: &[String]) -> Option<String> {
+/// About bindings that name the cluster.
+pub(super) fn waits_for_bindings(holders: &[&ResourceBindingSpec]) -> Option<String> {
+    let mut names: Vec<_> = holders.iter().map(|spec| holder(spec)).collect();
+    names.sort_unstable();
     Some(format!(
         "The cluster waits to be removed until no binding names it: {}. Their scheduler has to take them off it.",
-        listed(holders)?
+        listed(&names)?
     ))
 }
 
@@ -73,8 +77,8 @@ fn listed(names: &[String]) -> Option<String> {
     (!first.is_empty()).then(|| format!("{}{more}", first.join(", ")))
 }
 
-/// What each cluster that leaves waits for, since when, and when that was told. It may be lost,
-/// with a restart for example: it is then told again.
+/// Step that each leaving cluster waits in, since when, and when that was told. A restart loses it:
+/// the wait is then told again.
 #[derive(Debug, Default)]
 pub(super) struct Told(Mutex<HashMap<String, Wait>>);
 
@@ -139,7 +143,7 @@ mod tests {
             spec("c", false),
             spec("d", false),
         ];
-        let holders: Vec<_> = specs.iter().map(holder).collect();
+        let holders: Vec<_> = specs.iter().collect();
         let note = waits_for_bindings(&holders).unwrap();
         let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
         assert!(note.contains(named), "{note}");

@@ -85,7 +85,7 @@ fn listen<K: Followed>(
             to.audits.add(new.key());
             to.reports.add(new.key());
         } else if old.is_some_and(|old| old.status() != new.status()) {
-            // What seemed to be told already, while the cache showed an older status, was not.
+            // While the cache showed an older status, a newer one may have seemed to be written.
             to.reports.add(new.key());
         }
         if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {

@@ -187,9 +187,8 @@ impl ConditionWriter {
             }
         } else {
             // The condition says the same of what is pending; that a cluster was left is an event.
-            let left = |note: &&Note| matches!(note.turn, Turn::Evicted { .. });
             book.untold()
-                .filter(left)
+                .filter(|note| note.is_eviction())
                 .for_each(|note| publish(fleet, binding.as_ref(), note));
         }
         let (mut books, now) = (self.lock(), Instant::now());
@@ -215,7 +214,7 @@ fn next(wait: Option<Duration>) -> Next {
 
 fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
     let (key, cluster, reason) = (BindingKey::of(binding), &note.cluster, note.reason());
-    if !matches!(note.turn, Turn::Evicted { .. }) {
+    if !note.is_eviction() {
         // That was logged as it happened.
         tracing::info!(binding = %key, cluster, reason, "{}", note.message());
     }

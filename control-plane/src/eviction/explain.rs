@@ -124,6 +124,11 @@ pub enum Turn {
 }
 
 impl Note {
+    /// Whether it tells of an eviction that took place.
+    pub fn is_eviction(&self) -> bool {
+        matches!(self.turn, Turn::Evicted { .. })
+    }
+
     /// Whether others can wait for this one. Waiting for the rate is nothing new and may concern
     /// very many.
     pub fn is_urgent(&self) -> bool {
@@ -298,11 +303,12 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         Some(lead) => (conditions::TRUE, lead),
         None => (conditions::FALSE, last?),
     };
-    // What is over is said only where nothing is pending: its story names the clusters that the
+    // An eviction is told only where nothing is pending: its story names the clusters that the
     // workload went to, and a process that starts does not tell it again.
-    let is_over = |note: &&Note| matches!(note.turn, Turn::Evicted { .. });
     let is_pending = status == conditions::TRUE;
-    let done = notes.iter().filter(|note| !is_pending && is_over(note));
+    let done = notes
+        .iter()
+        .filter(|note| !is_pending && note.is_eviction());
     let others = done
         .chain(pending())
         .filter(|note| note.cluster != lead.cluster);

@@ -336,7 +336,8 @@ impl Ledger {
         episode.takes(at).then(|| name.clone())
     }
 
-    /// The same, unless that failover is over and the trouble that is found is of another kind.
+    /// The last failover of a place, if the trouble of a moment belongs to it; not where that
+    /// failover is over and the trouble that is found is of another kind.
     fn takes_trouble(
         &self,
         place: &Place,
@@ -410,7 +411,7 @@ impl Ledger {
         &mut self,
         place: &Place,
         cause: Cause,
-        (start, latest): (Timestamp, Timestamp),
+        (mut start, latest): (Timestamp, Timestamp),
         now: Timestamp,
     ) -> Option<String> {
         self.make_room(now);
@@ -422,7 +423,6 @@ impl Ledger {
             return None;
         }
         self.refused.remove(place);
-        let mut start = start;
         if let Some(name) = self.last.get(place)
             && let Some(before) = self.episodes.get_mut(name)
         {

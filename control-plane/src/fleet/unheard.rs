@@ -15,34 +15,24 @@ fn is_unheard(report: &AggregatedStatusItem) -> bool {
         && message.starts_with(UNHEARD)
 }
 
-fn by_name(reports: &[AggregatedStatusItem]) -> HashMap<&str, &AggregatedStatusItem> {
-    let mut by_name = HashMap::with_capacity(reports.len());
-    for report in reports {
-        by_name.entry(&*report.cluster_name).or_insert(report);
-    }
-    by_name
-}
-
 /// Message about the first of the clusters that a resource is placed in, if none of them is heard.
 pub fn unheard<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],
 ) -> Option<&'a str> {
-    let (mut first, mut by_cluster) = (None, None);
-    for target in &spec.clusters {
-        // Where one is heard, as is nearly always so, not all are sorted.
-        let report = match (&by_cluster, first) {
-            (None, None) => reports.iter().find(|it| it.cluster_name == target.name)?,
-            _ => *by_cluster
-                .get_or_insert_with(|| by_name(reports))
-                .get(&*target.name)?,
-        };
-        if !is_unheard(report) {
-            return None;
-        }
-        first = first.or(report.applied_message.as_deref());
+    let (first, others) = spec.clusters.split_first()?;
+    let first = reports
+        .iter()
+        .find(|it| it.cluster_name == first.name)
+        .filter(|it| is_unheard(it))?;
+    // The first cluster is nearly always heard, so that the reports seldom have to be sorted.
+    let mut silent: HashMap<&str, bool> = HashMap::with_capacity(reports.len());
+    for report in reports {
+        let is_silent = silent.entry(&report.cluster_name);
+        is_silent.or_insert_with(|| is_unheard(report));
     }
-    first
+    let are_silent = others.iter().all(|it| silent.get(&*it.name) == Some(&true));
+    first.applied_message.as_deref().filter(|_| are_silent)
 }
 
 #[cfg(test)]

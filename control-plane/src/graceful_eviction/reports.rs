@@ -22,8 +22,8 @@ pub(super) fn asks_for_health(task: &GracefulEvictionTask) -> bool {
 /// something they are left out. A cluster that was left and chosen again still has the report of
 /// its former copy on the binding, of which nothing may be there.
 ///
-/// What is counted is what the Work says: what the binding says is older, and not kept to the
-/// letter (a merge patch leaves out fields that are null).
+/// The status is that of the Work: the binding's is older, and not kept to the letter (a merge
+/// patch leaves out fields that are null).
 pub(super) fn standing_reports(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// What an agent says of a Work.
+    /// Status that an agent writes on a Work.
     fn applied(applied: &str, manifests: &Value) -> WorkStatus {
         serde_json::from_value(json!({
             "conditions": [{

@@ -155,7 +155,7 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
     assert!(record.is_told(&both), "{}", both[0].message);
     let one = merge(&both, &[nowhere("m2")], true, at(900));
     assert_eq!(one, None, "a process that starts says the same");
-    // What is pending stays the same, and another cluster is left.
+    // Another cluster is left, and the pending notes stay the same.
     for (second, expected) in [(100, None), (101, Some(102)), (500, Some(501))] {
         let next = [evicted("m9", second), nowhere("m2")];
         let next = merge(&both, &next, false, at(900));

@@ -691,7 +691,7 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
     for (mode, kept) in [
         (PurgeMode::Gracefully, &["member2", "member1"][..]),
         (PurgeMode::Never, &["member2", "member1"]),
-        // It ran in two clusters, and may.
+        // A workload that ran in two clusters may run in two.
         (PurgeMode::Directly, &["member2"]),
     ] {
         let leave = Leave {

@@ -98,10 +98,20 @@ fn pages_are_bounded_by_their_bytes() {
     }
 }
 
+/// A server that answers the query of each request with a status code and a body.
+fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (code, body) = answer(request.uri().query().unwrap_or_default());
+        let body = kube::client::Body::from(body.into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
 /// A server whose history is always over: it answers lists, and every watch with 410.
 fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
+    answering(move |query| {
         let kind = |text: &str| query.contains(text);
         let (code, body) = if kind("sendInitialEvents") {
             (422, json!({"kind": "Status", "code": 422}))
@@ -113,12 +123,10 @@ fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<Con
                 json!({"metadata": {"resourceVersion": "1"}, "items": []}),
             )
         };
-        requests.lock().unwrap().push((query, Instant::now()));
-        let body = kube::client::Body::from(body.to_string().into_bytes());
-        let answer = http::Response::builder().status(code).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+        let mut requests = requests.lock().unwrap();
+        requests.push((query.to_owned(), Instant::now()));
+        (code, body.to_string())
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,19 +178,13 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
     ] {
         let requests: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&requests);
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            let (code, body) = if query.contains("sendInitialEvents") {
-                (422, "{}")
-            } else {
-                seen.lock().unwrap().push(query);
-                (code, body)
-            };
-            let body = kube::client::Body::from(body.as_bytes().to_vec());
-            let answer = http::Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, std::convert::Infallible>(answer) }
+        let api = answering(move |query| {
+            if query.contains("sendInitialEvents") {
+                return (422, "{}".to_owned());
+            }
+            seen.lock().unwrap().push(query.to_owned());
+            (code, body.to_owned())
         });
-        let api: Api<ConfigMap> = Api::all(kube::Client::new(service, "default"));
         let mut follower = Follower::new(&api, Selection::everything().recent());
         let follow = async {
             while requests.lock().unwrap().len() < 3 {
@@ -204,9 +206,8 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
 /// A server behind a proxy that ends every watch at once, a streaming list after its first
 /// object; it counts its requests.
 fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+    answering(move |query| {
         *requests.lock().unwrap() += 1;
-        let query = request.uri().query().unwrap_or_default();
         let body = if query.contains("sendInitialEvents") {
             line("ADDED", "a", "1")
         } else if query.contains("watch=") {
@@ -214,11 +215,8 @@ fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
         } else {
             json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()
         };
-        let body = kube::client::Body::from(body.into_bytes());
-        let answer = http::Response::builder().body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+        (200, body)
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,8 +241,7 @@ async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_with
 /// A server behind a proxy that ends every watch before it has said anything. Each list has one
 /// object, named by how many lists were asked for.
 fn cutting(lists: Arc<std::sync::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let query = request.uri().query().unwrap_or_default();
+    answering(move |query| {
         let body = if query.contains("watch=") {
             String::new()
         } else {
@@ -255,11 +252,8 @@ fn cutting(lists: Arc<std::sync::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
             let item = json!({"metadata": metadata});
             json!({"metadata": {"resourceVersion": name}, "items": [item]}).to_string()
         };
-        let body = kube::client::Body::from(body.into_bytes());
-        let answer = http::Response::builder().body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+        (200, body)
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,14 +276,11 @@ async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
 
 /// A server that refuses everything, or answers nothing.
 fn refusing(code: u16) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+    answering(move |_| {
         let status =
             json!({"kind": "Status", "code": code, "message": "configmaps is forbidden: why"});
-        let body = kube::client::Body::from(status.to_string().into_bytes());
-        let answer = http::Response::builder().status(code).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+        (code, status.to_string())
+    })
 }
 
 #[tokio::test(start_paused = true)]
