@@ -9,9 +9,16 @@
 //! monotonic clock tells how much time has passed; the calendar is followed by at most a tenth of
 //! that.
 //!
+//! A program that decides for a fleet follows the calendar of the [fleet API's server](ServerClock)
+//! ([`Clock::of_server`]), which dates what it is asked to create and delete. Replicas on machines
+//! whose clocks differ agree with it and with each other, and what they date does not depend on a
+//! machine whose clock is not set yet when the program starts.
+//!
 //! A simulation runs several programs in one process and gives each a calendar of its own
 //! ([`with_calendar`]). Tasks read the calendar of the task that starts them by [`spawn`] or
 //! [`inherited`].
+
+mod server;
 
 use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
@@ -21,6 +28,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+pub use self::server::{ServerClock, date};
 
 /// The calendar is approached by one part of so many of the time that passes.
 const SHARE: i32 = 10;
@@ -101,10 +110,12 @@ pub fn set_calendar_of_thread(calendar: fn() -> Timestamp) {
     CALENDAR.set(Some(calendar));
 }
 
-/// The clock. It follows the calendar of the program that makes it.
+/// The clock. It follows the calendar of the program that makes it, or that of a server.
 #[derive(Debug)]
 pub struct Clock {
     program: Option<Calendar>,
+    /// The server whose calendar is followed once it is known; `None` for the program's own.
+    server: Option<Arc<ServerClock>>,
     last: Mutex<Reading>,
 }
 
@@ -115,42 +126,93 @@ struct Reading {
     tick: Instant,
     /// Whether the calendar was far from `wall`.
     is_off: bool,
+    /// Whether the calendar was that of the server.
+    is_servers: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
         Self {
             program: Calendar::of_program(),
-            last: Mutex::new(Reading {
-                wall: calendar(),
-                tick: Instant::now(),
-                is_off: false,
-            }),
+            server: None,
+            last: Mutex::new(Reading::begin(calendar(), Instant::now(), false)),
         }
     }
 }
 
 impl Clock {
+    /// A clock that follows the calendar of a server. Until the server has answered for the first
+    /// time, it is the program's.
+    pub fn of_server(server: Arc<ServerClock>) -> Self {
+        Self {
+            server: Some(server),
+            ..Self::default()
+        }
+    }
+
     /// This moment.
     pub fn now(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let wall = self
-            .program
-            .as_ref()
-            .map_or_else(of_thread, |own| (own.0)());
-        let next = last.next(wall, Instant::now());
+        let tick = Instant::now();
+        let of_server = self.server.as_ref().and_then(|server| server.at(tick));
+        let next = match of_server {
+            Some(wall) if !last.is_servers => {
+                self.tell_of_difference(wall);
+                Reading::begin(wall, tick, true)
+            }
+            Some(wall) => last.next(wall, tick),
+            None => last.next(self.calendar(), tick),
+        };
         if next.is_off && !last.is_off {
+            let whose = if next.is_servers {
+                "the fleet API"
+            } else {
+                "this machine"
+            };
             tracing::warn!(
                 decided_by = %next.wall,
-                "the clock of this machine was set: decisions go on by the time that really passed, and approach it slowly"
+                "the clock of {whose} was set: decisions go on by the time that really passed, and approach it slowly"
             );
         }
         *last = next;
         next.wall
     }
+
+    /// The calendar of the program.
+    fn calendar(&self) -> Timestamp {
+        let own = self.program.as_ref();
+        own.map_or_else(of_thread, |own| (own.0)())
+    }
+
+    fn tell_of_difference(&self, of_server: Timestamp) {
+        let own = self.calendar();
+        let ahead = own.duration_since(of_server);
+        if ahead.abs() > WORTH_TELLING {
+            let direction = if ahead.is_negative() {
+                "behind"
+            } else {
+                "ahead of"
+            };
+            tracing::warn!(
+                "the clock of this machine is {:.0?} {direction} that of the fleet API ({of_server:.0}), by which decisions are \
+                dated; certificates, tokens and log lines go by this machine's: look whether NTP runs on both",
+                ahead.unsigned_abs()
+            );
+        }
+    }
 }
 
 impl Reading {
+    /// The first reading of a calendar.
+    const fn begin(wall: Timestamp, tick: Instant, is_servers: bool) -> Self {
+        Self {
+            wall,
+            tick,
+            is_off: false,
+            is_servers,
+        }
+    }
+
     /// The reading when the calendar says `wall` and the monotonic clock `tick`.
     fn next(self, wall: Timestamp, tick: Instant) -> Self {
         let passed = tick.saturating_duration_since(self.tick);
@@ -166,6 +228,7 @@ impl Reading {
                 .unwrap_or(Timestamp::MAX),
             tick: tick.max(self.tick),
             is_off: error.abs() > WORTH_TELLING,
+            is_servers: self.is_servers,
         }
     }
 }
@@ -181,11 +244,7 @@ mod tests {
     #[test]
     fn a_step_of_the_calendar_ends_no_wait_before_its_time() {
         let tick = Instant::now();
-        let start = Reading {
-            wall: at(1_000),
-            tick,
-            is_off: false,
-        };
+        let start = Reading::begin(at(1_000), tick, false);
         // Seconds that passed, what the calendar says then, and what is decided by.
         for (passed, calendar, expected) in [
             (0, 1_000, 1_000),
@@ -238,14 +297,32 @@ mod tests {
         );
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_program_whose_machine_is_wrong_decides_by_the_clock_of_the_server() {
+        let of_server = |second: i64| at(2_000 + second);
+        let server = Arc::new(ServerClock::default());
+        let program = Calendar::new(|| at(1_000));
+        let clock = with_calendar(program, async { Clock::of_server(Arc::clone(&server)) }).await;
+        assert_eq!(clock.now(), at(1_000), "the machine's, as nothing is known");
+        let hear = |second| server.hear(of_server(second), Instant::now(), Instant::now());
+        hear(0);
+        assert_eq!(clock.now(), of_server(0), "at once");
+        let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        pass(60).await;
+        assert_eq!(clock.now(), of_server(60), "without an answer");
+        hear(3_660);
+        assert_eq!(clock.now(), of_server(60), "a step is no time that passed");
+        pass(60).await;
+        assert_eq!(clock.now(), of_server(126), "and is approached");
+        hear(-9_000);
+        pass(60).await;
+        assert_eq!(clock.now(), of_server(180));
+    }
+
     #[test]
     fn many_readings_are_no_faster_than_one() {
         let tick = Instant::now();
-        let mut reading = Reading {
-            wall: at(1_000),
-            tick,
-            is_off: false,
-        };
+        let mut reading = Reading::begin(at(1_000), tick, false);
         for millisecond in 1..=60_000 {
             reading = reading.next(at(9_999_999), tick + Duration::from_millis(millisecond));
         }

@@ -86,6 +86,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         patches,
         missing: Missing::default(),
         waits: Waits::default(),
+        unremoved: Waits::default(),
         outdated: Waits::default(),
         parked,
         keeping,
@@ -117,6 +118,9 @@ pub(super) struct Memory {
     pub(super) patches: Arc<LastPatches<String>>,
     missing: Missing,
     pub(super) waits: Waits<BindingKey>,
+    /// Bindings that have Works which are not wanted any more, and of which the API does not say
+    /// that they go.
+    unremoved: Waits<BindingKey>,
     /// Bindings that are about a former object.
     pub(super) outdated: Waits<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
@@ -182,6 +186,7 @@ async fn sync<B: BindingKind>(
     let client = fleet.work_writer.turn().await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.waits.over(key);
+        memory.unremoved.over(key);
         memory.outdated.over(key);
         memory.parked.leave(key);
         memory.keeping.end(key);
@@ -190,7 +195,7 @@ async fn sync<B: BindingKind>(
     memory.missing.forget(key);
     if binding.meta().deletion_timestamp.is_some() {
         memory.keeping.end(key);
-        return finish(fleet, &client, key, binding.as_ref()).await;
+        return finish(fleet, memory, &client, key, binding.as_ref()).await;
     }
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
@@ -213,7 +218,7 @@ async fn sync<B: BindingKind>(
     if removed {
         fleet.deleted_works.add(works.iter().filter(elsewhere));
         match remove(fleet, &client, works.iter().filter(elsewhere)).await {
-            Ok(()) => {}
+            Ok(()) => memory.unremoved.over(key),
             Err(Error::Deposed) => return Err(Error::Deposed),
             Err(error) => (removed, refusal) = (false, Some(error)),
         }
@@ -230,36 +235,67 @@ async fn sync<B: BindingKind>(
     match refusal {
         None => delivered,
         Some(error) => {
-            tell_of_refusal(fleet, binding.as_ref(), &error);
+            tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
             delivered.and(Err(error))
         }
     }
 }
 
-/// Tells that the API refuses to delete Works which are not wanted any more. What changed meanwhile
-/// is looked at again in a moment, and that the API does not answer concerns everything.
-fn tell_of_refusal<B: BindingKind>(fleet: &Fleet, binding: &B, error: &Error) {
-    let is_refusal = matches!(error, Error::Api(error) if refuses(&error.source));
-    if !is_refusal {
+/// Tells that Works which are not wanted any more are not deleted: that the API refuses to, at once,
+/// and that it gives no answer once that lasts. What changed meanwhile is looked at again in a
+/// moment, and a busy server has nothing against it.
+fn tell_of_removal<B: BindingKind>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &B,
+    error: &Error,
+) {
+    let Error::Api(failure) = error else {
         return;
+    };
+    let is_told = match Refusal::of(&failure.source) {
+        Refusal::Final => true,
+        Refusal::Unanswered => memory.unremoved.next(key).is_worth_telling,
+        Refusal::Passing => false,
+    };
+    if is_told {
+        let (reason, note) = ("SyncWorkFailed", error.to_string());
+        fleet
+            .events
+            .publish(binding, EventType::Warning, reason, note);
     }
-    let reason = "SyncWorkFailed";
-    let note = error.to_string();
-    fleet
-        .events
-        .publish(binding, EventType::Warning, reason, note);
 }
 
-/// Whether the API answers that it does not carry a request out, and may go on to do so.
-fn refuses(error: &kube::Error) -> bool {
-    let passes = |code: u16| matches!(code, 409 | 429 | 502..=504);
-    matches!(error, kube::Error::Api(status) if !passes(status.code))
+/// How the API says that it does not carry a request out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It answers so, and may go on to.
+    Final,
+    /// It gives no answer: it is away, or something that it asks (a webhook) does not answer it.
+    Unanswered,
+    /// The object has changed, or the server has too much to do.
+    Passing,
+}
+
+impl Refusal {
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                409 | 429 | 503 => Self::Passing,
+                502 | 504 => Self::Unanswered,
+                _ => Self::Final,
+            },
+            _ => Self::Unanswered,
+        }
+    }
 }
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers
 /// take care of the members.
 async fn finish<B: BindingKind>(
     fleet: &Fleet,
+    memory: &Memory,
     client: &Client,
     key: &BindingKey,
     binding: &B,
@@ -279,9 +315,10 @@ async fn finish<B: BindingKind>(
     if let Some(id) = binding.permanent_id() {
         let works = listed(fleet, key, B::ID_LABEL, id).await?;
         if let Err(error) = remove_named(fleet, client, works).await {
-            tell_of_refusal(fleet, binding, &error);
+            tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);
         }
+        memory.unremoved.over(key);
     }
     lead(fleet)?;
     let others: Vec<_> = binding
@@ -323,4 +360,31 @@ pub(super) fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
 /// The cluster that a Work is for.
 pub(super) fn cluster_of(work: &CachedWork) -> Option<&str> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_that_gets_no_answer_is_no_refusal_and_no_passing_matter() {
+        let api = |code: u16| {
+            let status = json!({"code": code, "message": "no", "reason": ""});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let late = kube::Error::Service("deadline has elapsed".into());
+        for (error, expected) in [
+            (api(403), Refusal::Final),
+            (api(422), Refusal::Final),
+            (api(500), Refusal::Final),
+            (api(409), Refusal::Passing),
+            (api(429), Refusal::Passing),
+            (api(503), Refusal::Passing),
+            (api(502), Refusal::Unanswered),
+            (api(504), Refusal::Unanswered),
+            (late, Refusal::Unanswered),
+        ] {
+            assert_eq!(Refusal::of(&error), expected, "{error}");
+        }
+    }
 }

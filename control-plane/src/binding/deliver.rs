@@ -125,7 +125,7 @@ async fn write<B: BindingKind>(
         |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
     let untold = if outcomes.iter().any(is_untold) {
         let wait = memory.waits.next(&key);
-        if wait.has_become_long {
+        if wait.is_worth_telling {
             let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
             let reason = "SyncWorkFailed";
             fleet

@@ -288,7 +288,7 @@ fn outdated<B: BindingKind>(
     if about == About::Recorded && wait.is_long {
         return None;
     }
-    if wait.has_become_long {
+    if wait.is_worth_telling {
         let resource = &binding.spec().resource;
         let note = format!(
             "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \

@@ -110,7 +110,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     }
 }
 
-/// Tells what a cluster waits for that should have happened by now.
+/// Tells what a cluster waits for that should have happened by now. It is put in words only then.
 fn tell_of_waiting(
     fleet: &Fleet,
     cluster: &Cluster,
@@ -118,10 +118,11 @@ fn tell_of_waiting(
     step: DeletionStep,
     note: impl FnOnce() -> Option<String>,
 ) {
-    let name = cluster.name_any();
-    if let Some(note) = note()
-        && told.is_due(&name, step, Instant::now())
+    let (name, now) = (cluster.name_any(), Instant::now());
+    if told.is_due(&name, step, now)
+        && let Some(note) = note()
     {
+        told.has_told(&name, now);
         tracing::warn!(cluster = name, "{note}");
         fleet
             .events

@@ -90,7 +90,7 @@ struct Wait {
 }
 
 impl Told {
-    /// Whether a step has taken so long that it is told now.
+    /// Whether a step has taken so long that it is to be told now, if there is something to tell.
     pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = waits.entry(cluster.to_owned()).or_insert(Wait {
@@ -109,10 +109,15 @@ impl Told {
         let is_new = wait
             .told
             .is_none_or(|told| told < wait.since || now.duration_since(told) >= AGAIN);
-        if is_long && is_new {
+        is_long && is_new
+    }
+
+    /// It was told what a cluster waits for.
+    pub(super) fn has_told(&self, cluster: &str, now: Instant) {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wait) = waits.get_mut(cluster) {
             wait.told = Some(now);
         }
-        is_long && is_new
     }
 
     /// Call it when a cluster has gone.
@@ -163,10 +168,12 @@ mod tests {
                 _ => Release,
             };
             let now = begun + Duration::from_secs(seconds);
-            if told.is_due("m1", step, now) {
+            if told.is_due("m1", step, now) && step != Release {
+                assert!(told.is_due("m1", step, now), "until it is told");
+                told.has_told("m1", now);
                 tells.push(seconds);
             }
-            assert!(!told.is_due("m1", step, now), "once");
+            assert!(step == Release || !told.is_due("m1", step, now), "once");
         }
         assert_eq!(tells, [100 + 120, 300 + 30, 300 + 30 + 1_800]);
         told.forget("m1");

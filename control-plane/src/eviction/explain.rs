@@ -322,7 +322,16 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
     }
     message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    let at = evicted_at(notes).map_or(now, |at| if is_pending { later(at) } else { at });
+    // What it need not leave since then is told with it, and is no news for the next process.
+    let stays = notes.iter().filter_map(|note| match note.turn {
+        Turn::Stays { since, .. } => since.filter(|since| *since <= now),
+        _ => None,
+    });
+    let at = evicted_at(notes).map_or(now, |at| match stays.max() {
+        _ if is_pending => later(at),
+        Some(stays) => at.max(stays),
+        None => at,
+    });
     Some(conditions::new(
         CONDITION,
         status,

@@ -7,15 +7,30 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::fleet::works::fingerprint;
 
-/// The last patch of each object (its fingerprint), and the resource version that it was for.
-/// Losing it costs one repeated write for each object.
+/// After this time a patch is written again that the server had no place for: it may have one now,
+/// which nothing tells.
+const REFUSED: Duration = Duration::from_mins(10);
+
+/// The last patch of each object. Losing it costs one repeated write for each object.
 #[derive(Debug)]
-pub struct LastPatches<K>(Mutex<HashMap<K, (String, u64)>>);
+pub struct LastPatches<K>(Mutex<HashMap<K, Last>>);
+
+#[derive(Debug)]
+struct Last {
+    /// The resource version that it was for.
+    version: String,
+    /// Its fingerprint.
+    patch: u64,
+    /// When it counts no more; `None` for never.
+    ends: Option<Instant>,
+}
 
 impl<K> Default for LastPatches<K> {
     fn default() -> Self {
@@ -31,16 +46,34 @@ impl<K: Eq + Hash> LastPatches<K> {
         Q: Eq + Hash + ?Sized,
     {
         let all = self.lock();
-        all.get(key).is_some_and(|(known, known_patch)| {
-            version == Some(known.as_str()) && *known_patch == fingerprint(patch)
+        all.get(key).is_some_and(|last| {
+            version == Some(last.version.as_str())
+                && last.patch == fingerprint(patch)
+                && last.ends.is_none_or(|ends| Instant::now() < ends)
         })
     }
 
     /// Records a patch that was written for a version of an object.
     pub fn record(&self, key: K, version: Option<&str>, patch: &Value) {
+        self.insert(key, version, patch, None);
+    }
+
+    /// Records a patch for which the server has no place: a kind without a status.
+    pub fn record_refused(&self, key: K, version: Option<&str>, patch: &Value) {
+        self.insert(key, version, patch, Some(Instant::now() + REFUSED));
+    }
+
+    fn insert(&self, key: K, version: Option<&str>, patch: &Value, ends: Option<Instant>) {
         if let Some(version) = version {
-            self.lock()
-                .insert(key, (version.to_owned(), fingerprint(patch)));
+            let (version, patch) = (version.to_owned(), fingerprint(patch));
+            self.lock().insert(
+                key,
+                Last {
+                    version,
+                    patch,
+                    ends,
+                },
+            );
         }
     }
 
@@ -53,7 +86,7 @@ impl<K: Eq + Hash> LastPatches<K> {
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, (String, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Last>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,6 +96,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_had_no_place_for_is_written_again_after_ten_minutes() {
+        let last = LastPatches::<String>::default();
+        let patch = json!({"replicas": 2});
+        last.record("web".to_owned(), Some("7"), &patch);
+        last.record_refused("db".to_owned(), Some("7"), &patch);
+        let repeated = || ["web", "db"].map(|key| last.is_repeated(key, Some("7"), &patch));
+        tokio::time::advance(Duration::from_secs(599)).await;
+        assert_eq!(repeated(), [true, true]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(repeated(), [true, false]);
+    }
 
     #[test]
     fn a_patch_is_repeated_for_the_same_object_version_and_content_only() {

@@ -211,7 +211,7 @@ impl Fleet {
             gateway: Arc::clone(gateway),
             watch_client,
             settings,
-            clock: Arc::new(Clock::default()),
+            clock: Arc::new(Clock::of_server(Arc::clone(gateway.server_clock()))),
             events,
             leadership,
             shutdown,

@@ -5,22 +5,35 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// First and longest wait.
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(30);
 /// Wait from which on it is worth telling.
 const LONG: Duration = Duration::from_secs(5);
+/// Time after which a long wait that goes on is told again.
+const AGAIN: Duration = Duration::from_mins(30);
 
 /// How often in a row each key has waited. May be lost.
-pub struct Waits<K>(Mutex<HashMap<K, u32>>);
+pub struct Waits<K>(Mutex<HashMap<K, Waited>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    /// How often.
+    count: u32,
+    /// When it was told that the wait is long.
+    told: Option<Instant>,
+}
 
 /// The next wait of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// How long to wait.
     pub time: Duration,
-    /// Whether it has become long with this wait, which is worth telling once.
-    pub has_become_long: bool,
+    /// Whether it is long and that is to be told now: once it has become so, and now and then while
+    /// it goes on.
+    pub is_worth_telling: bool,
     /// Whether it is long: what is waited for may never come.
     pub is_long: bool,
 }
@@ -35,14 +48,21 @@ impl<K: Clone + Eq + Hash> Waits<K> {
     /// The next wait of a key: 200 ms, doubled up to 30 s.
     pub fn next(&self, key: &K) -> Wait {
         let mut waits = self.lock();
-        let count = waits.entry(key.clone()).or_default();
-        let before = (*count > 0).then(|| length(*count - 1));
-        let time = length(*count);
-        *count = count.saturating_add(1);
+        let waited = waits.entry(key.clone()).or_default();
+        let time = length(waited.count);
+        waited.count = waited.count.saturating_add(1);
+        let (is_long, now) = (time >= LONG, Instant::now());
+        let is_news = waited
+            .told
+            .is_none_or(|told| now.duration_since(told) >= AGAIN);
+        let is_worth_telling = is_long && is_news;
+        if is_worth_telling {
+            waited.told = Some(now);
+        }
         Wait {
             time,
-            has_become_long: time >= LONG && before.is_none_or(|before| before < LONG),
-            is_long: time >= LONG,
+            is_worth_telling,
+            is_long,
         }
     }
 
@@ -51,7 +71,7 @@ impl<K: Clone + Eq + Hash> Waits<K> {
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, u32>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Waited>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,20 +84,23 @@ fn length(count: u32) -> Duration {
 mod tests {
     use super::*;
 
-    #[test]
-    fn waits_double_and_are_told_of_once() {
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_and_are_told_of_when_they_are_long_and_every_half_hour() {
         let waits = Waits::default();
-        let (mut told, mut sum) = (0, Duration::ZERO);
-        for _ in 0..100 {
+        let begun = Instant::now();
+        let mut told = Vec::new();
+        for _ in 0..200 {
             let wait = waits.next(&"a");
-            told += u32::from(wait.has_become_long);
-            sum += wait.time;
+            if wait.is_worth_telling {
+                told.push(begun.elapsed().as_secs() / 60);
+            }
             assert!(wait.time <= LONGEST);
-            assert_eq!(wait.is_long, told == 1, "{sum:?}");
+            assert_eq!(wait.is_long, !told.is_empty());
+            tokio::time::advance(wait.time).await;
         }
-        assert_eq!(told, 1);
-        // Polling all the time would have been 100 looks in 20 s.
-        assert!(sum > Duration::from_mins(45), "{sum:?}");
+        assert_eq!(told, [0, 30, 60, 90]);
+        // Polling all the time would have been 200 looks in 40 s.
+        assert!(begun.elapsed() > Duration::from_mins(90));
         assert_eq!(waits.next(&"b").time, FIRST, "others do not wait longer");
         waits.over(&"a");
         assert_eq!(waits.next(&"a").time, FIRST);

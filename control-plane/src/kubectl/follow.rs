@@ -1,21 +1,23 @@
 //! Shows how something goes that moves workloads, until it has ended.
 
-use std::collections::HashMap;
+mod missing;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use kube::{Client, Config};
+use kube::Config;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, Resource};
-use muster_shared::watch::{Doubt, Followed, Informer, Presence, Selection};
+use muster_shared::watch::{Followed, Informer, Selection};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::missing::Missing;
 use super::standstill::Standing;
 use crate::eviction::any_binding::AnyBinding;
 use crate::fleet::binding::BindingKey;
@@ -24,8 +26,6 @@ use crate::fleet::binding::BindingKey;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause after which is looked again although nothing has changed: pauses end by themselves.
 const LOOK: Duration = Duration::from_secs(10);
-/// Bindings that the API is asked for between two looks.
-const ASKED: usize = 16;
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
@@ -124,6 +124,7 @@ where
     let begun = Instant::now();
     let deadline = patience.map(|patience| begun + patience);
     let mut shown = Shown::new(is_terminal);
+    let interrupted = interruption();
     loop {
         let namespaced = bindings.list().into_iter().map(AnyBinding::from);
         let others = others.list().into_iter().map(AnyBinding::from);
@@ -139,9 +140,6 @@ where
             waited: begun.elapsed(),
             standing: &standing.borrow(),
         });
-        if missing.ask(&asking).await {
-            changed.notify_one();
-        }
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
         let gone = || (!is_read).then(|| Stopped::Interrupted.into());
         if let Some(end) = end.or_else(gone) {
@@ -158,10 +156,19 @@ where
             let _ = timeout(LOOK, changed.notified()).await;
             sleep_until(next).await;
         };
+        // Asked while it is waited, so that an API that does not answer holds nothing up.
+        let look = async {
+            let asked = async {
+                if missing.ask(&asking).await {
+                    changed.notify_one();
+                }
+            };
+            tokio::join!(news, asked);
+        };
         let stopped = tokio::select! {
-            () = news => continue,
+            () = look => continue,
             () = patience => Stopped::TimedOut,
-            _ = tokio::signal::ctrl_c() => Stopped::Interrupted,
+            () = interrupted.notified() => Stopped::Interrupted,
         };
         if is_terminal {
             eprintln!();
@@ -170,49 +177,17 @@ where
     }
 }
 
-/// Bindings that are not listed any more, and that nobody saw being deleted: whether they are gone.
-#[derive(Debug, Default)]
-struct Missing(Mutex<HashMap<BindingKey, bool>>);
-
-impl Missing {
-    /// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
-    /// been there since the command began, or the API said so.
-    fn is_deleted<B>(&self, key: &BindingKey, presence: &Presence<Arc<B>>) -> bool {
-        match presence {
-            Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
-            Presence::Unknown(Doubt::Vanished) => *self.lock().entry(key.clone()).or_default(),
-            Presence::There(_) | Presence::Unknown(_) => false,
+/// Notified by Ctrl-C, whenever that is pressed: once a program has listened for it, it is told of
+/// it and does not end by itself.
+fn interruption() -> Arc<Notify> {
+    let interrupted = Arc::new(Notify::new());
+    let told = Arc::clone(&interrupted);
+    muster_shared::clock::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            told.notify_one();
         }
-    }
-
-    /// Asks the API for a few of those of which it is not known; tells whether one is gone.
-    async fn ask(&self, client: &Client) -> bool {
-        let mut is_news = false;
-        for key in self.unknown() {
-            let found = if let Some(namespace) = &key.namespace {
-                let api = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
-                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
-            } else {
-                let api = Api::<ClusterResourceBinding>::all(client.clone());
-                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
-            };
-            if matches!(found, Ok(false)) {
-                self.lock().insert(key, true);
-                is_news = true;
-            }
-        }
-        is_news
-    }
-
-    fn unknown(&self) -> Vec<BindingKey> {
-        let all = self.lock();
-        let unknown = all.iter().filter(|(_, is_gone)| !**is_gone);
-        unknown.take(ASKED).map(|(key, _)| key.clone()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    });
+    interrupted
 }
 
 /// Follows the objects of an API until the token is cancelled, and notifies of each change.

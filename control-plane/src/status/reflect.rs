@@ -98,13 +98,12 @@ async fn write(
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
     let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
-    let record = || memory.patches.record(binding.clone(), version, difference);
     match api
         .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
         Ok(after) => {
-            record();
+            memory.patches.record(binding.clone(), version, difference);
             memory
                 .shown
                 .written(binding.clone(), seen, after.metadata(), ());
@@ -116,7 +115,8 @@ async fn write(
         }
         // It is gone, or its kind has no status to write.
         Err(error) if client::is_not_found(&error) => {
-            record();
+            let binding = binding.clone();
+            memory.patches.record_refused(binding, version, difference);
             Ok(Next::Done)
         }
         Err(error) => Err(ApiError::of(STEP, key)(error).into()),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Body as HttpBody;
+use jiff::fmt::rfc2822::DateTimePrinter;
 
 use crate::auth::identity::User;
 use crate::auth::impersonation;
@@ -31,6 +32,23 @@ pub struct Cut;
 impl Server {
     /// Answers a request. An error closes the connection.
     pub async fn handle<B>(
+        self: Arc<Self>,
+        peer: Option<User>,
+        request: Request<B>,
+    ) -> Result<Response<Body>, Cut>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let mut response = Arc::clone(&self).answer(peer, request).await?;
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.clock.now());
+        if let Some(date) = date.ok().and_then(|date| HeaderValue::from_str(&date).ok()) {
+            response.headers_mut().insert(header::DATE, date);
+        }
+        Ok(response)
+    }
+
+    async fn answer<B>(
         self: Arc<Self>,
         peer: Option<User>,
         request: Request<B>,

@@ -138,13 +138,11 @@ impl Asker {
         let response = response.map_err(|_| self.late())?;
         let response = response.map_err(|it| Refusal::of(&it))?;
         let after = calendar();
-        let date = response.headers().get(http::header::DATE);
-        let date = date.and_then(|it| it.to_str().ok());
-        let date = date.ok_or_else(|| Refusal::Absent("it gives no Date".to_owned()))?;
-        let parsed = jiff::fmt::rfc2822::parse(date);
-        let parsed = parsed.map_err(|it| Refusal::Failed(format!("Date {date:?}: {it}")))?;
+        let server = crate::clock::date(response.headers());
+        let unread = || Refusal::Absent("it gives no Date, or none that can be read".to_owned());
+        let server = server.ok_or_else(unread)?;
         Ok(Clocks {
-            server: parsed.timestamp(),
+            server,
             before,
             after,
         })

@@ -75,9 +75,9 @@ mod tests {
                 if host == "silent" {
                     std::future::pending::<()>().await;
                 }
-                Ok(Response::new(
-                    Full::from(host).map_err(BoxError::from).boxed_unsync(),
-                ))
+                let body = Full::from(host).map_err(BoxError::from).boxed_unsync();
+                let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+                Ok(Response::builder().header("date", date).body(body)?)
             })
         }
 
@@ -99,8 +99,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_gateway_reaches_the_server_of_its_configuration_over_its_network() {
         let fleet = Gateway::over(Arc::new(Echo), "fleet", config("fleet"));
+        assert_eq!(fleet.server_clock().at(Instant::now()), None);
         assert_eq!(ask(&fleet, Profile::Write).await.unwrap(), "fleet");
+        let heard = fleet.server_clock().at(Instant::now());
+        let heard = heard.map(jiff::Timestamp::as_second);
+        assert_eq!(heard, Some(784_111_777), "each answer tells the time");
         let member = fleet.beside("member", config("m1"));
+        assert_eq!(member.server_clock().at(Instant::now()), None);
         assert_eq!(ask(&member, Profile::Watch).await.unwrap(), "m1");
         assert_eq!(member.host().as_deref(), Some("pod"));
     }

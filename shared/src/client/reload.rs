@@ -18,7 +18,7 @@ use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
 use super::{Error, Limits, Profile, connect, kubeconfig};
-use crate::clock::calendar;
+use crate::clock::{ServerClock, calendar};
 use crate::remind::Reminder;
 
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
@@ -43,6 +43,8 @@ pub struct Gateway {
     network: Option<Arc<dyn Network>>,
     /// When credentials that have run out, or soon will, are told again.
     reminder: Mutex<Reminder>,
+    /// The clock of the API's server, as its answers tell it.
+    server_clock: Arc<ServerClock>,
 }
 
 /// Clients of one API that share a rate limit and the number of requests in flight.
@@ -108,6 +110,7 @@ impl Gateway {
             config: watch::Sender::new(config),
             network,
             reminder: Mutex::new(Reminder::at_once()),
+            server_clock: Arc::default(),
         };
         gateway.report_state();
         Arc::new(gateway)
@@ -151,6 +154,11 @@ impl Gateway {
     /// Returns the life of the credentials; `None` for those that name no end.
     pub fn credentials(&self) -> Option<Life> {
         credentials(&self.config.borrow())
+    }
+
+    /// Returns the clock of the API's server, as the answers to all clients of this gateway tell it.
+    pub const fn server_clock(&self) -> &Arc<ServerClock> {
+        &self.server_clock
     }
 
     /// Returns the host name of this program, if its network gives it one.
@@ -222,6 +230,7 @@ impl Gateway {
             priority,
             places: pool.places.clone(),
             api: self.api,
+            server_clock: Arc::clone(&self.server_clock),
         };
         let mut changes = self.config.subscribe();
         let api = self.api;

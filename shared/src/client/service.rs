@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::traffic::{Priority, Traffic};
+use crate::clock::{self, ServerClock};
 
 /// The longest time for which an answer can make us wait. Servers ask for a second or a few; a
 /// proxy may ask for anything.
@@ -107,6 +108,8 @@ pub(super) struct Switched {
     pub(super) places: Option<Arc<Semaphore>>,
     /// Label of the metrics: which API is talked to.
     pub(super) api: &'static str,
+    /// Learns the time from the answers.
+    pub(super) server_clock: Arc<ServerClock>,
 }
 
 impl Service<Request<Body>> for Switched {
@@ -124,6 +127,7 @@ impl Service<Request<Body>> for Switched {
         let (current, bucket, api) = (self.current.clone(), Arc::clone(&self.bucket), self.api);
         let (traffic, priority) = (self.traffic.clone(), self.priority);
         let places = self.places.clone();
+        let server_clock = Arc::clone(&self.server_clock);
         Box::pin(async move {
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
@@ -142,8 +146,14 @@ impl Service<Request<Body>> for Switched {
             let client = current.borrow().clone();
             let begun = Instant::now();
             let answer = client.send(request).await;
-            if let Some(pause) = answer.as_ref().ok().and_then(retry_after) {
-                bucket.rest(Instant::now(), pause);
+            if let Ok(answer) = &answer {
+                let answered = Instant::now();
+                if let Some(date) = clock::date(answer.headers()) {
+                    server_clock.hear(date, begun, answered);
+                }
+                if let Some(pause) = retry_after(answer) {
+                    bucket.rest(answered, pause);
+                }
             }
             let code = match &answer {
                 Ok(answer) => answer.status().as_str().to_owned(),
@@ -222,6 +232,7 @@ mod tests {
             priority: Priority::Placement,
             places: Some(Arc::clone(&places)),
             api: "fleet",
+            server_clock: Arc::default(),
         };
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..5 {
@@ -265,6 +276,7 @@ mod tests {
             priority: Priority::Event,
             places: Some(Arc::new(Semaphore::new(32))),
             api: "fleet",
+            server_clock: Arc::default(),
         };
         let shutdown = tokio_util::sync::CancellationToken::new();
         let client = Client::new(service, "default");

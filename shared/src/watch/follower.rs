@@ -1,5 +1,6 @@
 //! State machine that lists and watches a collection, with fallbacks and back-off.
 
+mod fruitless;
 mod paging;
 mod recovery;
 mod streaming;
@@ -12,6 +13,7 @@ use kube::api::Api;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
+use self::fruitless::{Fruitless, is_in_the_way};
 use self::paging::FIRST_LIMIT;
 use self::recovery::{FIRST_PAUSE, REFUSED_PATIENCE};
 use self::streaming::Streaming;
@@ -29,11 +31,6 @@ use crate::watch::freshness::Freshness;
 /// A watch that ends earlier than this and says nothing is one that somebody on the way does not
 /// let through.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-
-/// How often in a row a watch may break before it has said anything. Then everything is listed: who
-/// asks for the changes since a version again and again never hears of one where each stream is
-/// cut.
-const FRUITLESS_WATCHES: u32 = 3;
 
 /// Where we are with the collection.
 enum State<K> {
@@ -75,8 +72,7 @@ pub(super) struct Follower<K> {
     broken: u32,
     /// Streaming lists that broke off, one after the other.
     broken_streams: u32,
-    /// Watches that broke before they had said anything, one after the other.
-    fruitless: u32,
+    fruitless: Fruitless,
     /// When the watch was opened; `None` once it has said something.
     silent_since: Option<Instant>,
     pause: Duration,
@@ -97,6 +93,7 @@ impl<K: Followed> Follower<K> {
 
     fn reading(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
         let kind = api.resource_url().rsplit('/').next().unwrap_or_default();
+        let fruitless = Fruitless::new(selection.watch_timeout);
         Self {
             kind: kind.to_owned(),
             source: Source::new(api, selection, decode),
@@ -106,7 +103,7 @@ impl<K: Followed> Follower<K> {
             limit: FIRST_LIMIT,
             broken: 0,
             broken_streams: 0,
-            fruitless: 0,
+            fruitless,
             silent_since: None,
             pause: FIRST_PAUSE,
             reminder: Reminder::after(REFUSED_PATIENCE),
@@ -163,7 +160,8 @@ impl<K: Followed> Follower<K> {
             } => self.list(extent, listing, objects).await,
             State::Streaming { lines } => self.stream(lines).await,
             State::Listed { resource_version } => {
-                match self.source.watch(Some(&resource_version)).await {
+                let lasts = self.fruitless.next();
+                match self.source.watch(Some(&resource_version), lasts).await {
                     Ok(lines) => {
                         self.silent_since = Some(Instant::now());
                         Ok(State::Watching {
@@ -172,7 +170,12 @@ impl<K: Followed> Follower<K> {
                         })
                     }
                     Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
-                    Err(stumble) => Err((State::Listed { resource_version }, stumble)),
+                    Err(stumble) => {
+                        if is_in_the_way(&stumble) {
+                            self.fruitless.broke(Duration::ZERO);
+                        }
+                        Err((self.after_break(resource_version), stumble))
+                    }
                 }
             }
             State::Watching {
@@ -189,14 +192,16 @@ impl<K: Followed> Follower<K> {
     ) -> Result<State<K>, (State<K>, WatchError)> {
         let silence = self.source.selection.watch_timeout + IDLE_GRACE;
         let line = lines.next(silence).await;
-        let silent_since = self.silent_since;
-        if matches!(line, Ok(Some(_))) {
-            (self.silent_since, self.fruitless) = (None, 0);
+        let silent_for = self.silent_since.map(|since| since.elapsed());
+        if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {
+            self.silent_since = None;
+            self.fruitless.heard();
         }
         match line {
-            Ok(None) if silent_since.is_some_and(|since| since.elapsed() < SHORT_WATCH) => {
+            Ok(None) if silent_for.is_some_and(|silent| silent < SHORT_WATCH) => {
+                self.fruitless.broke(Duration::ZERO);
                 let stumble = WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into());
-                Err((self.after_break(resource_version, silent_since), stumble))
+                Err((self.after_break(resource_version), stumble))
             }
             Ok(Some(Line::Applied {
                 object,
@@ -246,20 +251,30 @@ impl<K: Followed> Follower<K> {
                 let stumble = WatchError::Ended { code: 410, message };
                 Err((State::Unlisted, stumble))
             }
-            Ok(Some(Line::Error { code, message })) => Err((
-                State::Listed { resource_version },
-                WatchError::Ended { code, message },
-            )),
+            Ok(Some(Line::Error { code, message })) => {
+                let stumble = WatchError::Ended { code, message };
+                if is_in_the_way(&stumble) {
+                    self.fruitless.broke(Duration::ZERO);
+                }
+                Err((self.after_break(resource_version), stumble))
+            }
             // The agreed timeout: the normal end of a watch.
-            Ok(None) => Ok(State::Listed { resource_version }),
-            Err(stumble) => Err((self.after_break(resource_version, silent_since), stumble)),
+            Ok(None) => {
+                self.fruitless.ended();
+                Ok(State::Listed { resource_version })
+            }
+            Err(stumble) => {
+                if let Some(silent) = silent_for {
+                    self.fruitless.broke(silent);
+                }
+                Err((self.after_break(resource_version), stumble))
+            }
         }
     }
 
-    /// Where to go on when a watch broke.
-    fn after_break(&mut self, resource_version: String, silent_since: Option<Instant>) -> State<K> {
-        self.fruitless += u32::from(silent_since.is_some());
-        if self.fruitless >= FRUITLESS_WATCHES {
+    /// Where to go on when a watch broke, or was not opened.
+    fn after_break(&self, resource_version: String) -> State<K> {
+        if self.fruitless.is_list_due() {
             State::Unlisted
         } else {
             State::Listed { resource_version }

@@ -141,14 +141,17 @@ impl<K: Followed> Source<K> {
         Ok(Listing::new(bytes(answer), decode))
     }
 
-    /// Opens a watch at a version, or a streaming list when there is none.
-    pub(super) async fn watch(&self, from: Option<&str>) -> Result<Incoming<K>, WatchError> {
+    /// Opens a watch at a version, or a streaming list when there is none. The server is to end it
+    /// after `lasts`.
+    pub(super) async fn watch(
+        &self,
+        from: Option<&str>,
+        lasts: Duration,
+    ) -> Result<Incoming<K>, WatchError> {
         let params = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
-            timeout: Some(
-                u32::try_from(self.selection.watch_timeout.as_secs()).unwrap_or(u32::MAX),
-            ),
+            timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
             bookmarks: true,
             send_initial_events: from.is_none(),
         };

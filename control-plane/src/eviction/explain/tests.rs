@@ -167,6 +167,35 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
 }
 
 #[test]
+fn what_a_workload_need_not_leave_is_told_with_its_eviction_and_not_again_by_the_next_process() {
+    // When the taint of the other cluster was added, and how the condition is dated.
+    for (since, expected) in [
+        (None, 100),
+        (Some(90), 100),
+        (Some(150), 150),
+        (Some(950), 100),
+    ] {
+        let stays = |since: Option<i64>| {
+            let (rule, taints) = (Stay::NotAsked, "x".to_owned());
+            let since = since.map(at);
+            note(
+                "m2",
+                Turn::Stays {
+                    rule,
+                    taints,
+                    since,
+                },
+            )
+        };
+        let told = merge(&[], &[evicted("m1", 100), stays(since)], false, at(900)).unwrap();
+        assert_eq!(told[0].reason, "Evicted");
+        assert_eq!(told[0].last_transition_time.0, at(expected), "{since:?}");
+        let again = merge(&told, &[stays(since)], true, at(990));
+        assert_eq!(again.is_some(), since == Some(950), "{since:?}");
+    }
+}
+
+#[test]
 fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
     for turn in [Turn::Recovered, Turn::Moved, Turn::ClusterGone] {
         let over = [note("m1", turn)];

@@ -108,7 +108,7 @@ pub(super) fn tell_unread<B: Binding>(fleet: &Fleet, binding: &B) {
     let note = "its clusters do not report whether the Job has completed, and the fleet API does not show the Job, which would say so: \
                 it is placed nowhere else meanwhile, since a completed Job would run again. Is its kind served, and readable for the \
                 control plane?";
-    tracing::debug!(binding = %BindingKey::of(binding), "{note}");
+    tracing::warn!(binding = %BindingKey::of(binding), "{note}");
     publish(fleet, binding, EventType::Warning, note.to_owned());
 }
 

@@ -423,8 +423,7 @@ impl Scheduler {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {
             self.unread.over(key);
-        } else if self.unread.next(key).is_long {
-            // Events that repeat are written seldom.
+        } else if self.unread.next(key).is_worth_telling {
             tell_unread(fleet, binding);
         }
         completion

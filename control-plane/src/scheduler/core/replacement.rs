@@ -122,9 +122,12 @@ pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     let has = |mode| modes.contains(&Some(&mode));
     let is_alone = spec.clusters.len() < 2;
     let goes_first = has(PurgeMode::Directly);
+    // What is told of clusters that are left counts for more than what is told of an application
+    // that fails: a copy that was deleted does not come back.
+    let stays = modes[0] == Some(&PurgeMode::Never) || has(PurgeMode::Never) && !goes_first;
     if goes_first && is_alone || fencing::asked(spec).is_some() {
         None
-    } else if has(PurgeMode::Never) && !goes_first {
+    } else if stays {
         Some(PurgeMode::Never)
     } else {
         Some(PurgeMode::Gracefully)
@@ -214,6 +217,16 @@ mod tests {
                 &["c"],
                 false,
                 "a=Gracefully b=Gracefully",
+            ),
+            (
+                "two that stay, of one that fails",
+                &json!({
+                    "cluster": {"purgeMode": "Never"},
+                    "application": {"decisionConditions": {}, "purgeMode": "Directly"},
+                }),
+                &["c"],
+                false,
+                "a=Never b=Never",
             ),
             (
                 "two as before of one that fails",

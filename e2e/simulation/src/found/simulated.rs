@@ -3,7 +3,7 @@
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::{Found, apply, drain, fault, fleet, patch, phases, step};
+use super::{Found, apply, crash, drain, fault, fleet, patch, phases, step};
 use crate::faults::FaultKind;
 use crate::history::{Actor, Api, Process};
 use crate::people::Act;
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::scenarios::quiet;
 
 /// Their plans.
-pub(super) fn all() -> [Found; 10] {
+pub(super) fn all() -> [Found; 11] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
         found("job", "rest", restarted_job()),
@@ -24,6 +24,7 @@ pub(super) fn all() -> [Found; 10] {
         found("generation", "rest", changed_daemon_set()),
         found("ended", "", job_that_ended()),
         found("readable", "settled", readable_again()),
+        found("clock", "progress", started_with_a_wrong_calendar()),
     ]
 }
 
@@ -289,5 +290,28 @@ fn changed_daemon_set() -> Plan {
             .collect(),
         phases: phases(70, 60),
         ..quiet(1, 1, 0)
+    }
+}
+
+/// The control plane is started while the calendar of its machine is far behind, and a workload
+/// tolerates a taint that was added before: the wait ends as if the calendar had been right.
+fn started_with_a_wrong_calendar() -> Plan {
+    let leader = Process::ControlPlane(0);
+    let behind = FaultKind::Skew {
+        process: leader.clone(),
+        jump: -2_400,
+        drift: 0,
+    };
+    let tolerations = json!([
+        { "key": "example.com/maintenance", "operator": "Exists", "tolerationSeconds": 60 },
+    ]);
+    Plan {
+        steps: vec![drain(1, 10, "m1")],
+        faults: vec![fault(1, 15, 60, behind), crash(2, 20, leader)],
+        phases: phases(60, 120),
+        ..fleet(
+            2,
+            &json!({ "placement": { "clusterTolerations": tolerations } }),
+        )
     }
 }

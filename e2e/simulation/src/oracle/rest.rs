@@ -348,9 +348,8 @@ mod tests {
             };
             let mut story = Story::with(Rest::default(), rules);
             if is_skewed {
-                let process = json!({"controlPlane": 0});
-                let detail = json!({"kind": "skew", "process": process, "jump": 9_999, "drift": 0});
-                let (id, kind) = (1, "skew".to_owned());
+                let detail = json!({"kind": "serverClock", "api": "fleet", "jump": 9_999});
+                let (id, kind) = (1, "serverClock".to_owned());
                 story.world(World::FaultBegins { id, kind, detail });
                 story.world(World::Started(Process::ControlPlane(0)));
                 story.world(World::FaultEnds { id });

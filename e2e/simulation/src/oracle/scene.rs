@@ -138,7 +138,7 @@ impl Scene {
 
     fn happen(&mut self, world: &World) {
         let now = self.now;
-        self.clocks.happen(world, now);
+        self.clocks.happen(world);
         match world {
             World::FaultBegins { id, .. } => {
                 self.faults.insert(*id);

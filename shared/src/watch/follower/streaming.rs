@@ -27,7 +27,8 @@ const STREAM_SILENCE: Duration = Duration::from_secs(20);
 impl<K: Followed> Follower<K> {
     /// Begins a streaming list of everything.
     pub(super) async fn stream_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
-        match self.source.watch(None).await {
+        let lasts = self.source.selection.watch_timeout;
+        match self.source.watch(None, lasts).await {
             Ok(lines) => {
                 self.tell(Event::Init);
                 Ok(State::Streaming { lines })
@@ -68,7 +69,10 @@ impl<K: Followed> Follower<K> {
                     return Ok(State::Streaming { lines });
                 }
                 self.tell(Event::InitDone);
-                self.pause = FIRST_PAUSE;
+                // A list in place of watches that break is repeated after each break.
+                if !self.fruitless.is_list_due() {
+                    self.pause = FIRST_PAUSE;
+                }
                 (self.broken_streams, self.silent_since) = (0, None);
                 Ok(State::Watching {
                     resource_version,

@@ -274,6 +274,121 @@ async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
     assert!(longest < Duration::from_mins(1), "{longest:?}");
 }
 
+type Stream = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, std::io::Error>;
+
+/// A watch that says some lines, lasts that long, and then ends as agreed or is cut.
+fn stream(lines: String, lasts: Duration, is_cut: bool) -> Stream {
+    use futures::StreamExt as _;
+    use http_body_util::BodyExt as _;
+    let lines = futures::stream::once(async move { Ok(hyper::body::Frame::data(lines.into())) });
+    let end = futures::stream::once(async move {
+        tokio::time::sleep(lasts).await;
+        is_cut.then(|| Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)))
+    });
+    let end = end.filter_map(std::future::ready);
+    http_body_util::StreamBody::new(lines.chain(end)).boxed_unsync()
+}
+
+/// How many requests for lists and for watches a server gets in so many minutes, which it answers
+/// by the query of each.
+async fn asked(
+    minutes: u64,
+    answer: impl Fn(&str) -> (u16, Stream) + Send + Sync + 'static,
+) -> (usize, usize) {
+    let queries: Arc<std::sync::Mutex<Vec<bool>>> = Arc::default();
+    let seen = Arc::clone(&queries);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let is_list = !query.contains("watch=") || query.contains("sendInitialEvents");
+        seen.lock().unwrap().push(is_list);
+        let (code, body) = answer(query);
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let api: Api<ConfigMap> = Api::all(kube::Client::new(service, "default"));
+    let mut follower = Follower::new(&api, Selection::everything());
+    let follow = async {
+        loop {
+            follower.next().await;
+        }
+    };
+    let time = Duration::from_mins(minutes);
+    assert!(tokio::time::timeout(time, follow).await.is_err());
+    let queries = queries.lock().unwrap();
+    let lists = queries.iter().filter(|it| **it).count();
+    (lists, queries.len() - lists)
+}
+
+fn text(text: &impl ToString) -> Stream {
+    stream(text.to_string(), Duration::ZERO, false)
+}
+
+fn seconds_of(query: &str) -> u64 {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let timeout = pairs.find(|(name, _)| *name == "timeoutSeconds");
+    timeout.unwrap().1.parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn streamed_lists_in_place_of_watches_that_are_cut_do_not_follow_each_other_at_once() {
+    let (lists, _) = asked(10, |query| {
+        let lines = if query.contains("sendInitialEvents") {
+            line("ADDED", "a", "1") + &end_of_list()
+        } else {
+            String::new()
+        };
+        (200, stream(lines, Duration::ZERO, true))
+    })
+    .await;
+    assert!((10..=40).contains(&lists), "{lists} lists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_watches_that_a_proxy_cuts_are_asked_for_shorter_and_nothing_is_listed_anew() {
+    for limit in [35, 20, 10] {
+        let (lists, watches) = asked(60, move |query| {
+            let lines = if query.contains("sendInitialEvents") {
+                end_of_list()
+            } else {
+                String::new()
+            };
+            let agreed = seconds_of(query);
+            let lasts = Duration::from_secs(agreed.min(limit));
+            (200, stream(lines, lasts, agreed > limit))
+        })
+        .await;
+        assert_eq!(lists, 1, "cut after {limit} s");
+        assert!(watches < 1_000, "cut after {limit} s: {watches} watches");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_watches_are_never_opened_or_end_in_errors_everything_is_listed_now_and_then() {
+    let error = || {
+        let object = json!({"kind": "Status", "code": 500, "message": "no"});
+        text(&json!({"type": "ERROR", "object": object}))
+    };
+    for code in [504, 502, 200, 503, 403] {
+        let (lists, _) = asked(10, move |query| match () {
+            () if query.contains("sendInitialEvents") => (422, text(&"{}")),
+            () if query.contains("watch=") && code == 200 => (200, error()),
+            () if query.contains("watch=") => (code, text(&"{}")),
+            () => {
+                let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
+                (200, text(&list))
+            }
+        })
+        .await;
+        // The first one is asked for as a stream, too.
+        let expected = if matches!(code, 503 | 403) {
+            2..=2
+        } else {
+            8..=40
+        };
+        assert!(expected.contains(&lists), "{code}: {lists} lists");
+    }
+}
+
 /// A server that refuses everything, or answers nothing.
 fn refusing(code: u16) -> Api<ConfigMap> {
     answering(move |_| {

@@ -1,0 +1,126 @@
+//! The clock of an API server, as its answers tell it.
+
+use std::sync::{Mutex, PoisonError};
+
+use http::{HeaderMap, header};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// What `Date` leaves out: it has no fractions of a second.
+const FRACTION: SignedDuration = SignedDuration::from_secs(1);
+
+/// The clock of an API server.
+///
+/// Every answer has a `Date` (RFC 9110, section 6.6.1). The server wrote it between the request and
+/// the end of the answer's head, and cut off the fractions. Between answers the monotonic clock
+/// goes on from there.
+#[derive(Debug, Default)]
+pub struct ServerClock(Mutex<Option<Heard>>);
+
+/// What the clock said at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    wall: Timestamp,
+    tick: Instant,
+}
+
+impl Heard {
+    /// What the clock says later.
+    fn at(self, tick: Instant) -> Timestamp {
+        let passed = tick.saturating_duration_since(self.tick);
+        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+        self.wall.saturating_add(passed).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl ServerClock {
+    /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known is
+    /// changed by no more than the answer proves wrong, so that a slow answer changes little.
+    pub fn hear(&self, date: Timestamp, asked: Instant, answered: Instant) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let took = answered.saturating_duration_since(asked);
+        let took = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
+        let latest = date
+            .saturating_add(FRACTION.saturating_add(took))
+            .unwrap_or(Timestamp::MAX);
+        let wall = heard.map_or(date, |heard| heard.at(answered).clamp(date, latest));
+        *heard = Some(Heard {
+            wall,
+            tick: answered,
+        });
+    }
+
+    /// What the clock says at a moment; `None` before the first answer.
+    pub fn at(&self, tick: Instant) -> Option<Timestamp> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.map(|heard| heard.at(tick))
+    }
+}
+
+/// The `Date` of an answer that its server gave just now: one that a cache kept has an `Age`.
+pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    if headers.contains_key(header::AGE) {
+        return None;
+    }
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    let date = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(date.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(millisecond: i64) -> Timestamp {
+        Timestamp::from_millisecond(millisecond).unwrap()
+    }
+
+    #[test]
+    fn answers_correct_what_they_prove_wrong() {
+        let start = Instant::now();
+        let tick = |millis| start + Duration::from_millis(millis);
+        // When the request was sent and answered, the second of the answer, and what the clock says
+        // when it has come; milliseconds.
+        let clock = ServerClock::default();
+        assert_eq!(clock.at(start), None);
+        for (asked, answered, date, expected) in [
+            (0, 100, 1_000, 1_000_000),         // the first
+            (100, 500, 1_000, 1_000_400),       // agrees
+            (500, 600, 1_001, 1_001_000),       // the server's second had begun
+            (600, 1_900, 1_001, 1_002_300),     // slow, and agrees
+            (1_900, 32_000, 1_003, 1_032_400),  // half a minute on the way: proves nothing
+            (32_000, 32_100, 4_600, 4_600_000), // set ahead by an hour
+            (32_100, 32_200, 1_000, 1_001_100), // set back
+            (32_300, 32_200, 1_001, 1_001_100), // moments out of order
+        ] {
+            clock.hear(at(date * 1_000), tick(asked), tick(answered));
+            assert_eq!(clock.at(tick(answered)), Some(at(expected)), "{answered}");
+        }
+        assert_eq!(clock.at(tick(33_200)), Some(at(1_002_100)), "goes on");
+        assert_eq!(
+            clock.at(start),
+            Some(at(1_001_100)),
+            "never before it was heard"
+        );
+    }
+
+    #[test]
+    fn the_date_of_an_answer_is_read_unless_a_cache_kept_it() {
+        for (name, value, expected) in [
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("date", "Tue, 06 Nov 1994 08:49:37 GMT", None), // it was a Sunday
+            ("date", "yesterday", None),
+            ("date", "", None),
+            ("warning", "none", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            let read = date(&headers);
+            assert_eq!(read.map(Timestamp::as_second), expected, "{value}");
+            headers.insert("age", "3".parse().unwrap());
+            assert_eq!(date(&headers), None);
+        }
+    }
+}
