@@ -24,7 +24,7 @@ pub(super) fn all() -> [Found; 11] {
         found("generation", "rest", changed_daemon_set()),
         found("ended", "", job_that_ended()),
         found("readable", "settled", readable_again()),
-        found("clock", "progress", started_with_a_wrong_calendar()),
+        found("clock", "rest", started_with_a_wrong_calendar()),
     ]
 }
 
