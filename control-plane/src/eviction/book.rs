@@ -164,6 +164,11 @@ impl Book {
         }
     }
 
+    /// Forgets what is not so any more.
+    pub fn retain(&mut self, stands: impl Fn(&Note) -> bool) {
+        self.0.retain(|entry| stands(&entry.note));
+    }
+
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue};
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use super::book::{Book, LONGEST_START, News};
 use super::evictor::Key;
 use super::explain::{self, Note, Turn};
+use super::fleet_view::evicts;
 use crate::fleet::Fleet;
 use crate::fleet::binding::event_reference;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
@@ -130,11 +132,7 @@ impl ConditionWriter {
     async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         let client = fleet.status_writer.turn().await;
-        let known = self.lock().get_mut(&key).map(|book| {
-            book.ripen(Instant::now());
-            book.clone()
-        });
-        let Some(book) = known else {
+        let Some(book) = self.book(fleet, &key) else {
             return Ok(Next::Done);
         };
         if book.untold().next().is_none() {
@@ -203,9 +201,30 @@ impl ConditionWriter {
         Ok(next(ripens))
     }
 
+    /// What is to be told of a binding now; nothing where there is none.
+    fn book(&self, fleet: &Fleet, key: &Key) -> Option<Book> {
+        let mut books = self.lock();
+        let book = books.get_mut(key)?;
+        book.ripen(Instant::now());
+        let cluster = |note: &Note| fleet.clusters.get(None, &note.cluster);
+        book.retain(|note| stands(note, cluster(note).as_deref()));
+        if book.is_empty() {
+            books.remove(key);
+            return None;
+        }
+        Some(book.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether what is to be told is so still, as far as the cluster shows: a workload need not be said
+/// to stay in spite of taints that have gone before that was told.
+fn stands(note: &Note, cluster: Option<&Cluster>) -> bool {
+    let is_tainted = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
+    !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted)
 }
 
 fn next(wait: Option<Duration>) -> Next {
@@ -238,7 +257,34 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
 #[cfg(test)]
 mod tests {
     use super::super::book::tests::nowhere;
+    use super::super::judge::Stay;
     use super::*;
+
+    #[test]
+    fn that_a_workload_stays_is_told_while_the_cluster_has_the_taint() {
+        let cluster = |taints: serde_json::Value| -> Cluster {
+            let (metadata, spec) = (json!({"name": "m1"}), json!({"taints": taints}));
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let tainted = cluster(json!([{"key": "x", "effect": "NoExecute"}]));
+        let closed = cluster(json!([{"key": "x", "effect": "NoSchedule"}]));
+        let stays = Note {
+            cluster: "m1".to_owned(),
+            turn: Turn::Stays {
+                rule: Stay::SwitchedOff,
+                taints: "x".to_owned(),
+                since: None,
+            },
+        };
+        for (note, cluster, expected) in [
+            (&stays, Some(&tainted), true),
+            (&stays, Some(&closed), false),
+            (&stays, None, false),
+            (&nowhere("m1", "full"), None, true),
+        ] {
+            assert_eq!(stands(note, cluster), expected, "{note:?} {cluster:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {

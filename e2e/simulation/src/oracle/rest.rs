@@ -157,8 +157,8 @@ fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Ite
     })
 }
 
-/// Whether an object is a binding that waits for an eviction, an event of such a wait, or one that
-/// warns of a policy.
+/// Whether an object is a binding that waits for an eviction, an event of such a wait or a policy
+/// whose status repeats its reason, or an event that warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let Some(object) = object else {
         return false;
@@ -166,6 +166,19 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let pending = |binding: &Value| {
         objects::condition(binding, "EvictionPending").is_some_and(|it| it["status"] == "True")
     };
+    let is_policy =
+        |kind: &Value| kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy";
+    if is_policy(&object["kind"]) {
+        let reasons = object.pointer("/status/reasons").and_then(Value::as_array);
+        let repeats = |binding: &Value| {
+            let condition = objects::condition(binding, "EvictionPending");
+            let why = condition.map(|it| &it["reason"]);
+            let mut reasons = reasons.into_iter().flatten();
+            reasons.any(|it| Some(&it["reason"]) == why)
+        };
+        let mut bindings = scene.bindings();
+        return bindings.any(|(_, binding)| pending(binding.0) && repeats(binding.0));
+    }
     if object["kind"] != "Event" {
         return pending(object);
     }
@@ -219,6 +232,30 @@ mod tests {
             story.world(World::Phase(phase));
             story.write(control_plane(), &key, event(about));
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {about}");
+        }
+    }
+
+    #[test]
+    fn a_policy_may_repeat_what_is_said_anew_of_a_workload_that_waits_to_leave() {
+        for (reason, status, is_kept) in [
+            ("StoppedByThreshold", "True", true),
+            ("StoppedByThreshold", "False", false),
+            ("NoClusterFit", "True", false),
+        ] {
+            let condition = json!({
+                "type": "EvictionPending", "status": status, "reason": "StoppedByThreshold",
+            });
+            let mut waiting = binding(&["m1"]);
+            waiting["status"] = json!({"conditions": [condition]});
+            let mut story = Story::new(Rest::default());
+            story.write(control_plane(), &binding_key("web"), waiting);
+            story.world(World::Phase(Phase::Fresh));
+            let status = json!({"reasons": [{"reason": reason}]});
+            let policy = json!({"kind": "PropagationPolicy", "status": status});
+            let group = "policy.karmada.io";
+            let key = objects::key(&Api::Fleet, group, "propagationpolicies", "default", "p");
+            story.write(control_plane(), &key, policy);
+            assert_eq!(story.told().is_empty(), is_kept, "{reason}");
         }
     }
 
