@@ -241,7 +241,7 @@ async fn sync<B: BindingKind>(
     }
 }
 
-/// Tells that Works which are not wanted any more are not deleted: that the API refuses to, at once,
+/// Tells that Works which are not wanted any more are not deleted: at once that the API refuses to,
 /// and that it gives no answer once that lasts. What changed meanwhile is looked at again in a
 /// moment, and a busy server has nothing against it.
 fn tell_of_removal<B: BindingKind>(

@@ -156,7 +156,8 @@ impl Gateway {
         credentials(&self.config.borrow())
     }
 
-    /// Returns the clock of the API's server, as the answers to all clients of this gateway tell it.
+    /// Returns the clock of the API's server, as the answers to all clients of this gateway tell
+    /// it.
     pub const fn server_clock(&self) -> &Arc<ServerClock> {
         &self.server_clock
     }

@@ -34,8 +34,8 @@ impl Heard {
 }
 
 impl ServerClock {
-    /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known is
-    /// changed by no more than the answer proves wrong, so that a slow answer changes little.
+    /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known
+    /// is changed by no more than the answer proves wrong, so that a slow answer changes little.
     pub fn hear(&self, date: Timestamp, asked: Instant, answered: Instant) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let took = answered.saturating_duration_since(asked);
