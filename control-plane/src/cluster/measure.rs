@@ -167,7 +167,7 @@ mod tests {
             "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
             "status": {
                 "conditions": [condition],
-                "nodeSummary": {"totalNum": 3, "readyNum": 2},
+                "nodeSummary": {"totalNum": 7, "readyNum": 2},
                 "resourceSummary": {
                     "allocatable": {"cpu": "12", "memory": "1Ki", "x.com/gpu": "8"},
                     "allocated": {"cpu": "500m"},
@@ -222,7 +222,7 @@ mod tests {
                     r#"muster_cluster_capacity{cluster_name="m1",resource="memory"} 1024"#,
                     r#"muster_cluster_credentials_remaining_seconds{cluster_name="m1"} 3600"#,
                     r#"muster_cluster_last_heard_timestamp_seconds{cluster_name="m1"} 100"#,
-                    r#"muster_cluster_nodes{cluster_name="m1",state="other"} 1"#,
+                    r#"muster_cluster_nodes{cluster_name="m1",state="other"} 5"#,
                     r#"muster_cluster_nodes{cluster_name="m1",state="ready"} 2"#,
                     r#"muster_cluster_ready{cluster_name="m1"} 0"#,
                     r#"muster_cluster_requested{cluster_name="m1",resource="cpu"} 0.5"#,

@@ -152,6 +152,8 @@ mod tests {
         let note = waits_for_bindings(&holders).unwrap();
         let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
         assert!(note.contains(named), "{note}");
+        let note = waits_for_bindings(&holders[..3]).unwrap();
+        assert!(note.contains("Deployment shop/c. Their"), "{note}");
         assert_eq!(waits_for_bindings(&[]), None);
     }
 

@@ -286,21 +286,40 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {
-        let writer = ConditionWriter {
+    fn writer() -> ConditionWriter {
+        ConditionWriter {
             books: Arc::default(),
             urgent: Queue::new("urgent"),
             patient: Queue::new("patient"),
             began: Arc::default(),
             written: Arc::default(),
+        }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(BindingKey {
+            namespace: Some("default".to_owned()),
+            name: name.to_owned(),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_needs_somebody_does_not_wait_behind_what_may_concern_many() {
+        let writer = writer();
+        let queued = Note {
+            cluster: "m1".to_owned(),
+            turn: Turn::Queued { cause: "x".into() },
         };
-        let key = |name: &str| {
-            Key::new(BindingKey {
-                namespace: Some("default".to_owned()),
-                name: name.to_owned(),
-            })
-        };
+        writer.tell(vec![
+            (key("many"), queued),
+            (key("one"), nowhere("m1", "full")),
+        ]);
+        assert_eq!((writer.urgent.len(), writer.patient.len()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {
+        let writer = writer();
         writer.tell(vec![
             (key("a"), nowhere("m1", "full")),
             (key("b"), nowhere("m1", "full")),

@@ -189,9 +189,50 @@ fn what_a_workload_need_not_leave_is_told_with_its_eviction_and_not_again_by_the
         };
         let told = merge(&[], &[evicted("m1", 100), stays(since)], false, at(900)).unwrap();
         assert_eq!(told[0].reason, "Evicted");
+        assert!(!told[0].message.contains("stays"), "{}", told[0].message);
         assert_eq!(told[0].last_transition_time.0, at(expected), "{since:?}");
         let again = merge(&told, &[stays(since)], true, at(990));
         assert_eq!(again.is_some(), since == Some(950), "{since:?}");
+    }
+}
+
+#[test]
+fn several_evictions_at_once_are_told_in_one_condition() {
+    let told = condition(&[evicted("m1", 100), evicted("m9", 90)], at(200)).unwrap();
+    for cluster in ["m1", "m9"] {
+        let left = format!("left {cluster} for");
+        assert!(told.message.contains(&left), "{}", told.message);
+    }
+}
+
+#[test]
+fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
+    let stays = |since| Turn::Stays {
+        rule: Stay::NotAsked,
+        taints: "x".to_owned(),
+        since: Some(at(since)),
+    };
+    let left = condition(&[evicted("m1", 100)], at(100)).unwrap();
+    let pending = condition(&[nowhere("m1")], at(100)).unwrap();
+    let both = Condition {
+        message: format!("{}; {}", pending.message, left.message),
+        ..pending.clone()
+    };
+    let over = condition(&[note("m1", Turn::Recovered)], at(100)).unwrap();
+    for (known, turn, expected) in [
+        (&left, stays(90), true),
+        (&left, stays(150), false),
+        (&left, Turn::Recovered, false),
+        (&pending, stays(90), false),
+        (&both, stays(90), false),
+        (&over, stays(90), false),
+    ] {
+        let notes = [note("m2", turn)];
+        assert_eq!(
+            is_older_news(known, &notes),
+            expected,
+            "{known:?} {notes:?}"
+        );
     }
 }
 

@@ -115,40 +115,50 @@ fn the_gauges_show_what_waits_and_why() {
     assert_eq!(lines, expected);
 }
 
-#[test]
-fn what_was_processed_is_counted_by_its_end() {
-    let lines = shown(|evictor, meter, start| {
-        let mut outcomes = [
-            Outcome::Conflict,
-            Outcome::Nowhere("full".into()),
-            Outcome::Failed("500".into()),
-        ]
-        .into_iter();
-        for tick in 0_u32.. {
-            let now = Now {
-                wall: calendar(),
-                tick: start + tick * Duration::from_millis(100),
-            };
-            if let Step::Evict(eviction) = evictor.next(now) {
-                let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
-                    binding: eviction.binding.clone(),
-                    to: "c1".into(),
-                });
-                let end = matches!(outcome, Outcome::Evicted { .. });
-                meter.count(
-                    &eviction,
-                    &outcome,
-                    eviction.since() + jiff::SignedDuration::from_secs(2),
-                );
-                evictor.done(&eviction, outcome, now);
-                if end {
-                    break;
-                }
+/// Evicts until one has left: the first three end otherwise.
+fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
+    let mut outcomes = [
+        Outcome::Conflict,
+        Outcome::Nowhere("full".into()),
+        Outcome::Failed("500".into()),
+    ]
+    .into_iter();
+    for tick in 0_u32.. {
+        let now = Now {
+            wall: calendar(),
+            tick: start + tick * Duration::from_millis(100),
+        };
+        if let Step::Evict(eviction) = evictor.next(now) {
+            let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
+                binding: eviction.binding.clone(),
+                to: "c1".into(),
+            });
+            let end = matches!(outcome, Outcome::Evicted { .. });
+            meter.count(
+                &eviction,
+                &outcome,
+                eviction.since() + jiff::SignedDuration::from_secs(2),
+            );
+            evictor.done(&eviction, outcome, now);
+            if end {
+                break;
             }
         }
+    }
+}
+
+#[test]
+fn what_was_processed_is_counted_by_its_end() {
+    let lines = shown(process_all);
+    let later = shown(|evictor, meter, start| {
+        process_all(evictor, meter, start);
+        meter.show(evictor, start);
     });
+    let nothing_since = r#"evict_rate{cluster_name="c0"} 0"#;
+    assert!(later.iter().any(|line| line == nothing_since), "{later:#?}");
     for expected in [
         r#"evict_rate{cluster_name="c0"} 0.1"#,
+        r#"evict_total{cluster_name="c0"} 3"#,
         r#"evict_success_rate{cluster_name="c0"} 0.3333333333333333"#,
         r#"muster_evict_stranded{cluster_name="c0"} 1"#,
         r#"evict_processing_latency_seconds_count{cluster_name="c0"} 1"#,

@@ -216,4 +216,63 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn until_when_a_copy_that_tells_less_than_the_old_one_is_not_enough_is_told() {
+        let clusters = [TargetCluster {
+            name: "new".to_owned(),
+            ..TargetCluster::default()
+        }];
+        let mut old = report(
+            Some(ResourceHealth::Healthy),
+            Some(json!({"conditions": [{"type": "Ready", "status": "True"}]})),
+        );
+        old.cluster_name = "old".to_owned();
+        let reports = [old, report(Some(ResourceHealth::Healthy), Some(json!({})))];
+        let first = i64::try_from(FIRST_STATUS.as_secs()).unwrap();
+        // Seconds since the task began, and of its grace period.
+        for (now, grace, until, end) in [
+            (10, None, Some(", or 1970-01-01T00:05:00Z to pass"), None),
+            (10, Some(10), Some("Z to pass"), Some("is over")),
+            (
+                9,
+                Some(10),
+                Some("Z to pass"),
+                Some("at 1970-01-01T00:00:10Z"),
+            ),
+            (first, None, None, None),
+        ] {
+            let scene = Scene {
+                clusters: &clusters,
+                reports: &reports,
+                carried_out: true,
+                scheduled: true,
+                cluster: &|_| Standing::Sound,
+                plugins: EvictPlugins::default(),
+                members_scale: &|| false,
+                has_rule: false,
+                restores: true,
+                timeout: None,
+            };
+            let task = GracefulEvictionTask {
+                from_cluster: "old".to_owned(),
+                creation_timestamp: Some(Time(at(0))),
+                grace_period_seconds: grace,
+                ..GracefulEvictionTask::default()
+            };
+            let told = missing(&task, &scene, at(now));
+            let first = told.first().map_or("", String::as_str);
+            assert!(first.contains(until.unwrap_or("")), "{now}: {told:?}");
+            assert_eq!(
+                first.contains("to pass"),
+                until.is_some(),
+                "{now}: {told:?}"
+            );
+            assert_eq!(told.get(1).is_some(), end.is_some(), "{now}: {told:?}");
+            assert!(
+                end.is_none_or(|end| told[1].contains(end)),
+                "{now}: {told:?}"
+            );
+        }
+    }
 }

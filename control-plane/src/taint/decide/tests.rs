@@ -377,6 +377,22 @@ fn the_record_stays_small_enough_to_be_written_and_the_oldest_policies_are_follo
 }
 
 #[test]
+fn the_record_of_a_taint_that_very_many_policies_hold_stays_small_enough() {
+    let mut story = Story::new(vec![proposed("example.com/shared", 10, 10); 500]);
+    for (n, policy) in story.policies.iter_mut().enumerate() {
+        policy.metadata.name = Some(format!("{n:0>250}"));
+    }
+    story.ready("False", 5_000);
+    for now in (5_000..5_100).step_by(10) {
+        story.look(now);
+    }
+    assert_eq!(story.look(5_100), ["example.com/shared"]);
+    let text = story.record.as_ref().unwrap().write();
+    assert!(text.len() <= record::LIMIT, "{} bytes", text.len());
+    assert!(text.len() > record::LIMIT / 3, "{} bytes", text.len());
+}
+
+#[test]
 fn a_taint_that_a_person_set_is_never_taken_away() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
