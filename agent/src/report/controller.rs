@@ -130,11 +130,12 @@ impl Memories {
 impl Reporter {
     /// Reports until shutdown: a change of health at once, other changes together.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut memories = Memories::new(self.clock.now());
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = self.clusters.synced() => {}
         }
+        // The fleet API has answered, so that the clock is that of its server.
+        let mut memories = Memories::new(self.clock.now());
         let mut due: Option<Instant> = None;
         let mut last = Instant::now();
         // Whether values besides the sums of nodes and pods may have changed.

@@ -149,7 +149,7 @@ impl Context {
             let webhooks = InterpreterWebhooks::new(client, Arc::clone(&interpreters));
             (interpreters, Some((customizations, webhooks)))
         };
-        let clock = Arc::new(Clock::default());
+        let clock = Arc::new(Clock::of_server(Arc::clone(base.fleet.server_clock())));
         let repairs = Arc::new(Repairs::default());
         let ranks = Arc::clone(&repairs);
         let to_report = Queue::new("work-status");

@@ -44,6 +44,17 @@ pub enum News {
     In(Duration),
 }
 
+/// What becomes of a note.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Revision {
+    /// It is so still.
+    Stands,
+    /// It has come to an end, which is told in its place.
+    Over(Turn),
+    /// It is not so any more, and nobody was told that it was.
+    Forgotten,
+}
+
 impl Book {
     /// Takes a note; says whether it is news.
     pub fn take(&mut self, note: Note, now: Instant) -> News {
@@ -164,9 +175,16 @@ impl Book {
         }
     }
 
-    /// Forgets what is not so any more.
-    pub fn retain(&mut self, stands: impl Fn(&Note) -> bool) {
-        self.0.retain(|entry| stands(&entry.note));
+    /// Revises what has changed since it was noted.
+    pub fn revise(&mut self, revision: impl Fn(&Note) -> Revision) {
+        self.0.retain_mut(|entry| match revision(&entry.note) {
+            Revision::Stands => true,
+            Revision::Over(turn) => {
+                (entry.note.turn, entry.told, entry.later) = (turn, None, None);
+                true
+            }
+            Revision::Forgotten => false,
+        });
     }
 
     /// Whether nothing is known.
@@ -319,6 +337,24 @@ pub(super) mod tests {
             let wait = book.wait(known.as_ref(), later(second));
             assert_eq!(wait.map(|it| it.as_secs()), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn what_has_come_to_an_end_before_it_was_told_is_told_so_or_forgotten() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        for cluster in ["m1", "m2", "m3"] {
+            book.take(nowhere(cluster, "full"), now);
+        }
+        book.told(&book.notes(), now);
+        book.revise(|note| match note.cluster.as_str() {
+            "m1" => Revision::Stands,
+            "m2" => Revision::Over(Turn::Recovered),
+            _ => Revision::Forgotten,
+        });
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&note("m2", Turn::Recovered)]);
+        assert_eq!(book.notes().len(), 2);
     }
 
     #[test]

@@ -13,13 +13,14 @@ use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBindi
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions;
+use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Expectations;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::book::{Book, LONGEST_START, News};
+use super::book::{Book, LONGEST_START, News, Revision};
 use super::evictor::Key;
 use super::explain::{self, Note, Turn};
 use super::fleet_view::evicts;
@@ -132,17 +133,17 @@ impl ConditionWriter {
     async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         let client = fleet.status_writer.turn().await;
-        let Some(book) = self.book(fleet, &key) else {
-            return Ok(Next::Done);
-        };
-        if book.untold().next().is_none() {
-            return Ok(next(book.ripens(Instant::now())));
-        }
         let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = binding.filter(|it| it.meta().deletion_timestamp.is_none()) else {
             self.lock().remove(&key);
             return Ok(Next::Done);
         };
+        let Some(book) = self.book(fleet, &key, binding.as_ref()) else {
+            return Ok(Next::Done);
+        };
+        if book.untold().next().is_none() {
+            return Ok(next(book.ripens(Instant::now())));
+        }
         self.written.observe(&key, binding.meta());
         if let Some(pause) = self.written.pause(&key, binding.meta()) {
             return Ok(Next::After(pause));
@@ -202,12 +203,15 @@ impl ConditionWriter {
     }
 
     /// What is to be told of a binding now; nothing where there is none.
-    fn book(&self, fleet: &Fleet, key: &Key) -> Option<Book> {
+    fn book<B: Binding>(&self, fleet: &Fleet, key: &Key, binding: &B) -> Option<Book> {
+        let known = conditions::get(&binding.status().conditions, explain::CONDITION);
         let mut books = self.lock();
         let book = books.get_mut(key)?;
         book.ripen(Instant::now());
-        let cluster = |note: &Note| fleet.clusters.get(None, &note.cluster);
-        book.retain(|note| stands(note, cluster(note).as_deref()));
+        book.revise(|note| {
+            let cluster = fleet.clusters.get(None, &note.cluster);
+            revision(note, cluster.as_deref(), known)
+        });
         if book.is_empty() {
             books.remove(key);
             return None;
@@ -220,11 +224,19 @@ impl ConditionWriter {
     }
 }
 
-/// Whether what is to be told is so still, as far as the cluster shows: a workload need not be said
-/// to stay in spite of taints that have gone before that was told.
-fn stands(note: &Note, cluster: Option<&Cluster>) -> bool {
+/// What becomes of a note before it is written: a workload is not said to stay in spite of taints
+/// that have gone meanwhile. Where it was said that it has to leave, that this is over is told.
+fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
     let is_tainted = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
-    !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted)
+    if !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted) {
+        return Revision::Stands;
+    }
+    match (known, cluster) {
+        (Some(known), _) if known.status != conditions::TRUE => Revision::Forgotten,
+        (None, _) => Revision::Forgotten,
+        (Some(_), Some(_)) => Revision::Over(Turn::Recovered),
+        (Some(_), None) => Revision::Over(Turn::ClusterGone),
+    }
 }
 
 fn next(wait: Option<Duration>) -> Next {
@@ -256,6 +268,8 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::clock::calendar;
+
     use super::super::book::tests::nowhere;
     use super::super::judge::Stay;
     use super::*;
@@ -276,13 +290,19 @@ mod tests {
                 since: None,
             },
         };
-        for (note, cluster, expected) in [
-            (&stays, Some(&tainted), true),
-            (&stays, Some(&closed), false),
-            (&stays, None, false),
-            (&nowhere("m1", "full"), None, true),
+        let said = |note: &Note| explain::condition(std::slice::from_ref(note), calendar());
+        let (leaves, stayed) = (said(&nowhere("m1", "full")), said(&stays));
+        let over = |turn| Revision::Over(turn);
+        for (note, cluster, known, expected) in [
+            (&stays, Some(&tainted), &leaves, Revision::Stands),
+            (&stays, Some(&closed), &leaves, over(Turn::Recovered)),
+            (&stays, None, &leaves, over(Turn::ClusterGone)),
+            (&stays, Some(&closed), &stayed, Revision::Forgotten),
+            (&stays, None, &None, Revision::Forgotten),
+            (&nowhere("m1", "full"), None, &leaves, Revision::Stands),
         ] {
-            assert_eq!(stands(note, cluster), expected, "{note:?} {cluster:?}");
+            let revision = revision(note, cluster, known.as_ref());
+            assert_eq!(revision, expected, "{note:?} {cluster:?} {known:?}");
         }
     }
 

@@ -82,6 +82,11 @@ impl Bucket {
     }
 }
 
+/// Whether something on the way may have answered in place of the server.
+fn is_gateways(code: StatusCode) -> bool {
+    matches!(code.as_u16(), 502..=504)
+}
+
 /// How long a server that refuses wants to be left alone.
 fn retry_after(answer: &Response<Body>) -> Option<Duration> {
     let busy = [
@@ -148,7 +153,9 @@ impl Service<Request<Body>> for Switched {
             let answer = client.send(request).await;
             if let Ok(answer) = &answer {
                 let answered = Instant::now();
-                if let Some(date) = clock::date(answer.headers()) {
+                if !is_gateways(answer.status())
+                    && let Some(date) = clock::date(answer.headers())
+                {
                     server_clock.hear(date, begun, answered);
                 }
                 if let Some(pause) = retry_after(answer) {

@@ -1,6 +1,7 @@
 //! The clock of an API server, as its answers tell it.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use http::{HeaderMap, header};
 use jiff::{SignedDuration, Timestamp};
@@ -8,14 +9,29 @@ use tokio::time::Instant;
 
 /// What `Date` leaves out: it has no fractions of a second.
 const FRACTION: SignedDuration = SignedDuration::from_secs(1);
+/// An answer that differs by more contradicts what is known; what differs by less corrects it.
+const MUCH: SignedDuration = SignedDuration::from_secs(2);
+/// For how long all answers have to contradict what is known until they are believed.
+const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// The clock of an API server.
 ///
 /// Every answer has a `Date` (RFC 9110, section 6.6.1). The server wrote it between the request and
 /// the end of the answer's head, and cut off the fractions. Between answers the monotonic clock
 /// goes on from there.
+///
+/// Several servers may answer under one address, and their clocks may differ. What contradicts the
+/// clock is believed when nothing else was heard for a while, so that the one that answered first
+/// is followed and not each in its turn.
 #[derive(Debug, Default)]
-pub struct ServerClock(Mutex<Option<Heard>>);
+pub struct ServerClock(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    heard: Option<Heard>,
+    /// Since when all answers contradict that.
+    doubted_since: Option<Instant>,
+}
 
 /// What the clock said at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +53,23 @@ impl ServerClock {
     /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known
     /// is changed by no more than the answer proves wrong, so that a slow answer changes little.
     pub fn hear(&self, date: Timestamp, asked: Instant, answered: Instant) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let took = answered.saturating_duration_since(asked);
         let took = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
         let latest = date
             .saturating_add(FRACTION.saturating_add(took))
             .unwrap_or(Timestamp::MAX);
-        let wall = heard.map_or(date, |heard| heard.at(answered).clamp(date, latest));
-        *heard = Some(Heard {
+        let expected = known.heard.map(|heard| heard.at(answered));
+        let wall = expected.map_or(date, |expected| expected.clamp(date, latest));
+        let is_far = expected.is_some_and(|it| it.duration_since(wall).abs() > MUCH);
+        if is_far {
+            let since = *known.doubted_since.get_or_insert(answered);
+            if answered.saturating_duration_since(since) < CONFIRMED {
+                return;
+            }
+        }
+        known.doubted_since = None;
+        known.heard = Some(Heard {
             wall,
             tick: answered,
         });
@@ -52,8 +77,8 @@ impl ServerClock {
 
     /// What the clock says at a moment; `None` before the first answer.
     pub fn at(&self, tick: Instant) -> Option<Timestamp> {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.map(|heard| heard.at(tick))
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.heard.map(|heard| heard.at(tick))
     }
 }
 
@@ -91,19 +116,35 @@ mod tests {
             (500, 600, 1_001, 1_001_000),       // the server's second had begun
             (600, 1_900, 1_001, 1_002_300),     // slow, and agrees
             (1_900, 32_000, 1_003, 1_032_400),  // half a minute on the way: proves nothing
-            (32_000, 32_100, 4_600, 4_600_000), // set ahead by an hour
-            (32_100, 32_200, 1_000, 1_001_100), // set back
-            (32_300, 32_200, 1_001, 1_001_100), // moments out of order
+            (32_000, 32_100, 4_600, 1_032_500), // set ahead by an hour, or another server
+            (32_200, 32_300, 1_031, 1_032_100), // that one again
+            (33_000, 33_100, 4_601, 1_032_900),
+            (43_000, 43_100, 4_611, 4_611_000), // no other was heard for ten seconds
+            (43_100, 43_200, 4_611, 4_611_100),
+            (43_300, 43_200, 4_611, 4_611_100), // moments out of order
         ] {
             clock.hear(at(date * 1_000), tick(asked), tick(answered));
             assert_eq!(clock.at(tick(answered)), Some(at(expected)), "{answered}");
         }
-        assert_eq!(clock.at(tick(33_200)), Some(at(1_002_100)), "goes on");
+        assert_eq!(clock.at(tick(44_200)), Some(at(4_612_100)), "goes on");
         assert_eq!(
             clock.at(start),
-            Some(at(1_001_100)),
-            "never before it was heard"
+            Some(at(4_611_100)),
+            "not before it was heard"
         );
+    }
+
+    #[test]
+    fn of_servers_that_differ_the_first_is_followed_as_long_as_it_answers() {
+        let start = Instant::now();
+        let clock = ServerClock::default();
+        for second in 0..120 {
+            let tick = start + Duration::from_secs(second);
+            let other = if second % 3 == 0 { 0 } else { 60_000 };
+            let millis = i64::try_from(second).unwrap() * 1_000;
+            clock.hear(at(millis + other), tick, tick);
+            assert_eq!(clock.at(tick), Some(at(millis)), "{second}");
+        }
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub(super) struct Follower<K> {
     fruitless: Fruitless,
     /// When the watch was opened; `None` once it has said something.
     silent_since: Option<Instant>,
+    /// For how long the watch was asked for.
+    lasts: Duration,
     pause: Duration,
     reminder: Reminder,
     trouble: Arc<Trouble>,
@@ -93,7 +95,7 @@ impl<K: Followed> Follower<K> {
 
     fn reading(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
         let kind = api.resource_url().rsplit('/').next().unwrap_or_default();
-        let fruitless = Fruitless::new(selection.watch_timeout);
+        let lasts = selection.watch_timeout;
         Self {
             kind: kind.to_owned(),
             source: Source::new(api, selection, decode),
@@ -103,7 +105,8 @@ impl<K: Followed> Follower<K> {
             limit: FIRST_LIMIT,
             broken: 0,
             broken_streams: 0,
-            fruitless,
+            fruitless: Fruitless::new(lasts),
+            lasts,
             silent_since: None,
             pause: FIRST_PAUSE,
             reminder: Reminder::after(REFUSED_PATIENCE),
@@ -160,8 +163,9 @@ impl<K: Followed> Follower<K> {
             } => self.list(extent, listing, objects).await,
             State::Streaming { lines } => self.stream(lines).await,
             State::Listed { resource_version } => {
-                let lasts = self.fruitless.next();
-                match self.source.watch(Some(&resource_version), lasts).await {
+                self.lasts = self.fruitless.next();
+                let watch = self.source.watch(Some(&resource_version), self.lasts);
+                match watch.await {
                     Ok(lines) => {
                         self.silent_since = Some(Instant::now());
                         Ok(State::Watching {
@@ -170,12 +174,7 @@ impl<K: Followed> Follower<K> {
                         })
                     }
                     Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
-                    Err(stumble) => {
-                        if is_in_the_way(&stumble) {
-                            self.fruitless.broke(Duration::ZERO);
-                        }
-                        Err((self.after_break(resource_version), stumble))
-                    }
+                    Err(stumble) => Err((self.after_refusal(resource_version, &stumble), stumble)),
                 }
             }
             State::Watching {
@@ -190,7 +189,7 @@ impl<K: Followed> Follower<K> {
         resource_version: String,
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, WatchError)> {
-        let silence = self.source.selection.watch_timeout + IDLE_GRACE;
+        let silence = self.lasts + IDLE_GRACE;
         let line = lines.next(silence).await;
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {
@@ -199,9 +198,8 @@ impl<K: Followed> Follower<K> {
         }
         match line {
             Ok(None) if silent_for.is_some_and(|silent| silent < SHORT_WATCH) => {
-                self.fruitless.broke(Duration::ZERO);
                 let stumble = WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into());
-                Err((self.after_break(resource_version), stumble))
+                Err((self.after_break(resource_version, silent_for), stumble))
             }
             Ok(Some(Line::Applied {
                 object,
@@ -253,32 +251,35 @@ impl<K: Followed> Follower<K> {
             }
             Ok(Some(Line::Error { code, message })) => {
                 let stumble = WatchError::Ended { code, message };
-                if is_in_the_way(&stumble) {
-                    self.fruitless.broke(Duration::ZERO);
-                }
-                Err((self.after_break(resource_version), stumble))
+                Err((self.after_refusal(resource_version, &stumble), stumble))
             }
             // The agreed timeout: the normal end of a watch.
             Ok(None) => {
                 self.fruitless.ended();
                 Ok(State::Listed { resource_version })
             }
-            Err(stumble) => {
-                if let Some(silent) = silent_for {
-                    self.fruitless.broke(silent);
-                }
-                Err((self.after_break(resource_version), stumble))
-            }
+            Err(stumble) => Err((self.after_break(resource_version, silent_for), stumble)),
         }
     }
 
-    /// Where to go on when a watch broke, or was not opened.
-    fn after_break(&self, resource_version: String) -> State<K> {
-        if self.fruitless.is_list_due() {
-            State::Unlisted
+    /// Where to go on when a watch was refused, or ended in an error.
+    fn after_refusal(&mut self, resource_version: String, stumble: &WatchError) -> State<K> {
+        if is_in_the_way(stumble) {
+            self.after_break(resource_version, Some(Duration::ZERO))
         } else {
             State::Listed { resource_version }
         }
+    }
+
+    /// Where to go on when a watch broke, which had said nothing for that long.
+    fn after_break(&mut self, resource_version: String, silent_for: Option<Duration>) -> State<K> {
+        if let Some(silent) = silent_for {
+            self.fruitless.broke(silent, Instant::now());
+            if self.fruitless.is_list_due() {
+                return State::Unlisted;
+            }
+        }
+        State::Listed { resource_version }
     }
 
     /// Notes that what was told so far is up to date.

@@ -229,7 +229,7 @@ mod tests {
         );
         old.cluster_name = "old".to_owned();
         let reports = [old, report(Some(ResourceHealth::Healthy), Some(json!({})))];
-        let first = i64::try_from(FIRST_STATUS.as_secs()).unwrap();
+        let first = FIRST_STATUS.as_secs();
         // Seconds since the task began, and of its grace period.
         for (now, grace, until, end) in [
             (10, None, Some(", or 1970-01-01T00:05:00Z to pass"), None),

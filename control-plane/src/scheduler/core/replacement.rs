@@ -125,10 +125,12 @@ pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     // What is told of clusters that are left counts for more than what is told of an application
     // that fails: a copy that was deleted does not come back.
     let stays = modes[0] == Some(&PurgeMode::Never) || has(PurgeMode::Never) && !goes_first;
-    if goes_first && is_alone || fencing::asked(spec).is_some() {
+    if fencing::asked(spec).is_some() {
         None
     } else if stays {
         Some(PurgeMode::Never)
+    } else if goes_first && is_alone {
+        None
     } else {
         Some(PurgeMode::Gracefully)
     }
@@ -242,6 +244,14 @@ mod tests {
         for (what, failover, expected) in [
             ("never two", cluster("Immediately"), ""),
             ("never two of one that fails", failing, ""),
+            (
+                "it stays in spite of that",
+                json!({
+                    "cluster": {"purgeMode": "Never"},
+                    "application": {"decisionConditions": {}, "purgeMode": "Directly"},
+                }),
+                "a=Never",
+            ),
             ("graceful", none, "a=Gracefully"),
         ] {
             assert_eq!(

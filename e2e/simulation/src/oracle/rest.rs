@@ -75,7 +75,11 @@ impl Oracle for Rest {
             return Vec::new();
         }
         let after = request.after.as_deref();
-        let is_expected = || waits(after, scene) || warns_again(after, scene);
+        let is_expected = || {
+            let is_policy = after.is_some_and(|it| is_policy(&it["kind"]));
+            let is_change = !is_policy || request.outcome == Outcome::Committed;
+            is_change && waits(after, scene) || warns_again(after, scene)
+        };
         if scene.phase == Phase::Fresh && (is_expected() || self.sets_date_right(request, scene)) {
             return Vec::new();
         }
@@ -157,6 +161,10 @@ fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Ite
     })
 }
 
+fn is_policy(kind: &Value) -> bool {
+    kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy"
+}
+
 /// Whether an object is a binding that waits for an eviction, an event of such a wait or a policy
 /// whose status repeats its reason, or an event that warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
@@ -170,6 +178,15 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
         |kind: &Value| kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy";
     if is_policy(&object["kind"]) {
         let reasons = object.pointer("/status/reasons").and_then(Value::as_array);
+        let names = |binding: &Value| {
+            let of = |label: &str| {
+                let labels = binding.pointer("/metadata/labels");
+                labels.and_then(|labels| labels.get(label)).cloned()
+            };
+            let id = object.pointer("/metadata/labels");
+            let mut ids = id.and_then(Value::as_object).into_iter().flatten();
+            ids.any(|(label, id)| label.ends_with("permanent-id") && of(label).as_ref() == Some(id))
+        };
         let repeats = |binding: &Value| {
             let condition = objects::condition(binding, "EvictionPending");
             let why = condition.map(|it| &it["reason"]);
@@ -177,7 +194,7 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
             reasons.any(|it| Some(&it["reason"]) == why)
         };
         let mut bindings = scene.bindings();
-        return bindings.any(|(_, binding)| pending(binding.0) && repeats(binding.0));
+        return bindings.any(|(_, it)| pending(it.0) && names(it.0) && repeats(it.0));
     }
     if object["kind"] != "Event" {
         return pending(object);
@@ -237,21 +254,26 @@ mod tests {
 
     #[test]
     fn a_policy_may_repeat_what_is_said_anew_of_a_workload_that_waits_to_leave() {
-        for (reason, status, is_kept) in [
-            ("StoppedByThreshold", "True", true),
-            ("StoppedByThreshold", "False", false),
-            ("NoClusterFit", "True", false),
+        let id = "propagationpolicy.karmada.io/permanent-id";
+        for (reason, status, policy, is_kept) in [
+            ("StoppedByThreshold", "True", "p", true),
+            ("StoppedByThreshold", "True", "q", false),
+            ("StoppedByThreshold", "False", "p", false),
+            ("NoClusterFit", "True", "p", false),
         ] {
             let condition = json!({
                 "type": "EvictionPending", "status": status, "reason": "StoppedByThreshold",
             });
             let mut waiting = binding(&["m1"]);
             waiting["status"] = json!({"conditions": [condition]});
+            waiting["metadata"]["labels"] = json!({ id: "p" });
             let mut story = Story::new(Rest::default());
             story.write(control_plane(), &binding_key("web"), waiting);
             story.world(World::Phase(Phase::Fresh));
             let status = json!({"reasons": [{"reason": reason}]});
-            let policy = json!({"kind": "PropagationPolicy", "status": status});
+            let metadata = json!({"labels": { id: policy }});
+            let policy =
+                json!({"kind": "PropagationPolicy", "metadata": metadata, "status": status});
             let group = "policy.karmada.io";
             let key = objects::key(&Api::Fleet, group, "propagationpolicies", "default", "p");
             story.write(control_plane(), &key, policy);

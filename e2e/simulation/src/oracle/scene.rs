@@ -11,7 +11,7 @@ use super::clocks::Clocks;
 use super::objects::{self, Binding, Cluster};
 use super::wishes::Wishes;
 use super::{End, Rules, Violation};
-use crate::history::{Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
+use crate::history::{Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, World};
 
 /// The state of the world after the last entry, with what was true shortly before.
 #[derive(Debug)]
@@ -93,6 +93,12 @@ impl Scene {
                 let is_refused = matches!(request.outcome, Outcome::Refused(403 | 422));
                 if is_refused && request.api != Api::Fleet {
                     self.refused.insert(request.key(), self.now);
+                }
+                if let Actor::Process(Process::ControlPlane(number)) = request.actor
+                    && request.api == Api::Fleet
+                    && request.outcome != Outcome::Lost
+                {
+                    self.clocks.answer(number);
                 }
                 if let Some(request) = entry.commit() {
                     self.commit(request);

@@ -7,11 +7,15 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::watch::source::WatchError;
 
-/// How often in a row a watch may break before it has said anything. Then everything is listed, and
-/// again after each further break, until something is heard.
+/// How often in a row, and since when at least, a watch has to break before it has said anything.
+/// Then everything is listed, and again after each further break, until something is heard. A
+/// server that is away for some seconds makes nobody list everything.
 const BREAKS: u32 = 3;
+const LASTS: Duration = Duration::from_secs(20);
 /// How often in a row before the next watches are shorter: one cut is no rule.
 const CUTS: u32 = 2;
 /// The shortest watch that is asked for: each costs a request.
@@ -24,6 +28,10 @@ const GROWTH: u32 = 50;
 pub(super) struct Fruitless {
     /// Those that broke, one after the other.
     breaks: u32,
+    /// When the first of them broke.
+    since: Option<Instant>,
+    /// Whether everything has to be listed.
+    is_list_due: bool,
     /// For how long a watch is asked for while none is cut.
     agreed: Duration,
     /// For how long the next one is asked for.
@@ -35,6 +43,8 @@ impl Fruitless {
     pub(super) const fn new(agreed: Duration) -> Self {
         Self {
             breaks: 0,
+            since: None,
+            is_list_due: false,
             agreed,
             next: agreed,
         }
@@ -42,20 +52,23 @@ impl Fruitless {
 
     /// A watch said something.
     pub(super) const fn heard(&mut self) {
-        self.breaks = 0;
+        (self.breaks, self.since, self.is_list_due) = (0, None, false);
     }
 
     /// A watch ended as agreed, so that there was nothing more to hear.
     pub(super) fn ended(&mut self) {
-        self.breaks = 0;
+        self.heard();
         self.next = (self.next + self.next / GROWTH).min(self.agreed);
     }
 
     /// A watch broke after that time, in which it said nothing.
-    pub(super) fn broke(&mut self, lasted: Duration) {
+    pub(super) fn broke(&mut self, lasted: Duration, now: Instant) {
         self.breaks = self.breaks.saturating_add(1);
+        let since = *self.since.get_or_insert(now);
+        self.is_list_due |= self.breaks >= BREAKS && now.duration_since(since) >= LASTS;
         if self.breaks >= CUTS && lasted >= SHORTEST {
-            self.next = self.next.min(lasted * 2 / 3).max(SHORTEST.min(self.agreed));
+            let shorter = lasted.min(self.next) * 2 / 3;
+            self.next = shorter.max(SHORTEST.min(self.agreed));
         }
     }
 
@@ -66,7 +79,7 @@ impl Fruitless {
 
     /// Whether everything has to be listed, as nothing is heard of changes.
     pub(super) const fn is_list_due(&self) -> bool {
-        self.breaks >= BREAKS
+        self.is_list_due
     }
 }
 
@@ -97,11 +110,12 @@ mod tests {
             (&[6, 6, 6], 5),
             (&[0, 0, 0, 0], 50),
             (&[0, 20], 13),
+            (&[60, 60, 60, 60], 14), // nothing said that it had been cut
             (&[20, 0], 50),
         ] {
             let mut fruitless = Fruitless::new(AGREED);
             for seconds in broke {
-                fruitless.broke(Duration::from_secs(*seconds));
+                fruitless.broke(Duration::from_secs(*seconds), Instant::now());
             }
             assert_eq!(fruitless.next().as_secs(), expected, "{broke:?}");
             fruitless.ended();
@@ -115,23 +129,31 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_listed_when_three_watches_in_a_row_were_cut() {
-        let mut fruitless = Fruitless::new(AGREED);
-        let broke = |fruitless: &mut Fruitless| {
-            fruitless.broke(Duration::ZERO);
-            fruitless.is_list_due()
-        };
-        assert_eq!(
-            [(); 4].map(|()| broke(&mut fruitless)),
-            [false, false, true, true]
-        );
-        fruitless.heard();
-        assert!(!broke(&mut fruitless));
-        fruitless.ended();
-        assert_eq!(
-            [(); 3].map(|()| broke(&mut fruitless)),
-            [false, false, true]
-        );
+    fn everything_is_listed_when_three_watches_in_a_row_were_cut_and_that_lasts() {
+        let start = Instant::now();
+        // Seconds at which watches broke.
+        for (broke, expected) in [
+            (&[0][..], false),
+            (&[0, 1, 2, 5, 11], false),
+            (&[0, 1, 2, 5, 11, 24], true),
+            (&[0, 30], false),
+            (&[0, 30, 31], true),
+        ] {
+            let mut fruitless = Fruitless::new(AGREED);
+            for again in [false, true] {
+                for second in broke {
+                    let now = start + Duration::from_secs(*second);
+                    fruitless.broke(Duration::ZERO, now);
+                }
+                assert_eq!(fruitless.is_list_due(), expected, "{broke:?}");
+                if again {
+                    fruitless.ended();
+                } else {
+                    fruitless.heard();
+                }
+                assert!(!fruitless.is_list_due());
+            }
+        }
     }
 
     #[test]

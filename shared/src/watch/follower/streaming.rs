@@ -27,8 +27,8 @@ const STREAM_SILENCE: Duration = Duration::from_secs(20);
 impl<K: Followed> Follower<K> {
     /// Begins a streaming list of everything.
     pub(super) async fn stream_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
-        let lasts = self.source.selection.watch_timeout;
-        match self.source.watch(None, lasts).await {
+        self.lasts = self.source.selection.watch_timeout;
+        match self.source.watch(None, self.lasts).await {
             Ok(lines) => {
                 self.tell(Event::Init);
                 Ok(State::Streaming { lines })
@@ -69,11 +69,13 @@ impl<K: Followed> Follower<K> {
                     return Ok(State::Streaming { lines });
                 }
                 self.tell(Event::InitDone);
-                // A list in place of watches that break is repeated after each break.
-                if !self.fruitless.is_list_due() {
-                    self.pause = FIRST_PAUSE;
-                }
                 (self.broken_streams, self.silent_since) = (0, None);
+                // A list in place of watches that break: the next watch is a short one, of which
+                // it counts whether it breaks.
+                if self.fruitless.is_list_due() {
+                    return Ok(State::Listed { resource_version });
+                }
+                self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,
                     lines,

@@ -363,6 +363,58 @@ async fn quiet_watches_that_a_proxy_cuts_are_asked_for_shorter_and_nothing_is_li
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_outage_quiet_watches_behind_a_proxy_are_not_replaced_by_lists_for_ever() {
+    // Seconds of the outage, and whether a proxy that cuts a watch says so.
+    for (outage, is_told, most) in [(5, true, 1), (60, true, 4), (60, false, 12)] {
+        let begun = Instant::now();
+        let (lists, _) = asked(60, move |query| {
+            if query.contains("sendInitialEvents") {
+                let lasts = Duration::from_secs(if is_told { 35 } else { 3_600 });
+                return (200, stream(end_of_list(), lasts, true));
+            }
+            if (40..40 + outage).contains(&begun.elapsed().as_secs()) {
+                return (504, text(&"{}"));
+            }
+            let agreed = seconds_of(query);
+            let lasts = match agreed > 35 {
+                true if is_told => 35,
+                true => 3_600,
+                false => agreed,
+            };
+            let lasts = Duration::from_secs(lasts);
+            (200, stream(String::new(), lasts, agreed > 35))
+        })
+        .await;
+        assert!(lists <= most, "{outage} s, {is_told}: {lists} lists");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_not_asked_for_lists_after_an_outage_either() {
+    let begun = Instant::now();
+    let (lists, watches) = asked(10, move |query| match () {
+        () if query.contains("sendInitialEvents") => (422, text(&"{}")),
+        () if query.contains("watch=") => {
+            let code = if begun.elapsed() < Duration::from_secs(40) {
+                504
+            } else {
+                429
+            };
+            (code, text(&"{}"))
+        }
+        () => {
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
+            (200, text(&list))
+        }
+    })
+    .await;
+    assert!(
+        lists <= 4 && watches > 10,
+        "{lists} lists, {watches} watches"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_watches_are_never_opened_or_end_in_errors_everything_is_listed_now_and_then() {
     let error = || {
         let object = json!({"kind": "Status", "code": 500, "message": "no"});
