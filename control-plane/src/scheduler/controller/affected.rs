@@ -142,6 +142,7 @@ mod tests {
         let copied = placed(config_map(&only_m1), &[("m1", 0)]);
         let narrowed = placed(config_map(&only_m1), &[("m2", 0)]);
         let none = deployment(0, &only_m1);
+        let waiting = deployment(3, &only_m1);
         let no_parts = deployment(0, &dynamic());
         for (what, spec, turn, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
@@ -170,6 +171,7 @@ mod tests {
             ("another one leaves", &copied, Turn::Leaves(&m2), false),
             ("what it has stays", &copied, Turn::AdmitsLess(&m1), false),
             ("it waits anyway", &copy, Turn::AdmitsLess(&m1), false),
+            ("its replicas wait", &waiting, Turn::AdmitsLess(&m1), false),
             // Scaled to zero: no cluster has it, and each that it may choose counts.
             ("it may choose it", &none, Turn::AdmitsLess(&m1), true),
             ("it may not choose it", &none, Turn::AdmitsLess(&m2), false),

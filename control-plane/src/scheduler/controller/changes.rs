@@ -89,6 +89,8 @@ fn is_one_step((before, after): &Pair, next: Option<&Cluster>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
     use crate::scheduler::tests::fixtures::{cluster, decoded};
 
@@ -120,6 +122,29 @@ mod tests {
         let (old, new) = told.recv().await.unwrap();
         assert_eq!((old, new), (Some(state(3)), None));
         task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_take_a_fifth_of_the_time_and_pause_for_two_seconds_at_most() {
+        for (takes, expected) in [(10, 50), (10_000, 12_000)] {
+            let changes = Changes::default();
+            for number in 0..=AT_ONCE {
+                let new = Arc::new(decoded(&cluster(&format!("m{number}"), 1)));
+                changes.note(&Change::Applied { old: None, new });
+            }
+            let begun = Mutex::new(Vec::new());
+            let answering = changes.answer(|_| {
+                begun.lock().unwrap().push(Instant::now());
+                // The clock goes on at the first poll.
+                let answered = tokio::time::advance(Duration::from_millis(takes));
+                assert!(answered.now_or_never().is_none());
+            });
+            let enough = Duration::from_mins(1);
+            tokio::time::timeout(enough, answering).await.unwrap_err();
+            let begun = begun.into_inner().unwrap();
+            assert_eq!(begun.len(), 2);
+            assert_eq!((begun[1] - begun[0]).as_millis(), expected);
+        }
     }
 
     #[test]

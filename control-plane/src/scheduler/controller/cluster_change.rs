@@ -275,6 +275,14 @@ mod tests {
         roomier_in_memory["status"]["resourceSummary"]["allocatable"]["memory"] = json!("8Gi");
         let mut growing_kinds = before.clone();
         growing_kinds["status"]["apiEnablements"][1]["resources"] = json!([{ "name": "secrets", "kind": "Secret" }, { "name": "configmaps", "kind": "ConfigMap" }]);
+        let graded = |least: &str| {
+            let mut graded = before.clone();
+            let range = json!([{ "name": "cpu", "min": least, "max": "64" }]);
+            graded["spec"]["resourceModels"] = json!([{ "grade": 0, "ranges": range }]);
+            let counts = json!([{ "grade": 0, "count": 3 }]);
+            graded["status"]["resourceSummary"]["allocatableModelings"] = counts;
+            graded
+        };
         let blind = changed("/status/apiEnablements", json!([]));
         let unreported = changed("/status", json!({}));
         let no_schedule = tainted("m", 10, "x", "NoSchedule");
@@ -310,6 +318,7 @@ mod tests {
             ("more cores, not a whole replica", Some(&before), Some(&free_cpu("10500m")), &[]),
             ("more cores", Some(&before), Some(&free_cpu("11")), &["room", "any"]),
             ("more memory", Some(&before), Some(&roomier_in_memory), &["memory"]),
+            ("its grades have more cores", Some(&graded("1")), Some(&graded("2")), &["room", "any"]),
             ("fewer cores", Some(&before), Some(&free_cpu("9")), &[]),
             ("it is being deleted", Some(&before), Some(&going), &["any"]),
             ("it is first seen being deleted", None, Some(&going), &["room", "any"]),

@@ -135,6 +135,7 @@ mod tests {
             begun(Some(Need::NotDivided)).unwrap().end(false);
             Incoming::ClusterChanged.count();
             waiting(3);
+            compared(7);
         });
         let text = handle.render();
         let mut counts: Vec<&str> = text
@@ -154,6 +155,7 @@ mod tests {
             r#"karmada_scheduler_scheduling_algorithm_duration_seconds_count{schedule_step="Filter"} 2"#,
             r#"karmada_scheduler_scheduling_algorithm_duration_seconds_count{schedule_step="Select"} 2"#,
             "muster_scheduler_waiting_bindings 3",
+            "muster_scheduler_waiting_comparisons_total 7",
         ];
         assert_eq!(counts, expected);
     }

@@ -395,4 +395,6 @@ fn pause(vain: u32) -> Duration {
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod regrouping;
+#[cfg(test)]
 mod tests;

@@ -113,12 +113,21 @@ mod tests {
                 spread(json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })),
                 WaitsFor::Anything,
             ),
+            // Another choice of clusters may have the room.
+            (
+                spread(json!({ "spreadByField": "provider", "minGroups": 1 })),
+                WaitsFor::Anything,
+            ),
             // Of several groups the one counts that is helped most easily.
             (groups("none", "m1"), WaitsFor::Room),
             (unsupported.take(), WaitsFor::Nothing),
         ] {
             let spec = deployment(30, &placement);
-            let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+            let clusters = snapshot(&["m1", "m2"].map(|name| {
+                let mut cluster = cluster(name, 10);
+                cluster["spec"]["provider"] = json!("p");
+                cluster
+            }));
             let pass = Cycle::run(
                 &spec,
                 &ResourceBindingStatus::default(),

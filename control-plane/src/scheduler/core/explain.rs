@@ -260,3 +260,6 @@ impl Fate {
         remarks.join("; ")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,7 +145,24 @@ impl fmt::Display for Refusals {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::scheduler::tests::fixtures::{aggregated, cluster, decide, deployment};
+
+    #[test]
+    fn only_where_more_room_would_help_a_workload_is_called_unschedulable() {
+        let meaningless = json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
+        let nowhere = json!({ "clusterAffinity": { "clusterNames": ["none"] } });
+        for (placement, expected) in [
+            (aggregated(), "Unschedulable"),
+            (meaningless, "SchedulerError"),
+            (nowhere, "NoClusterFit"),
+        ] {
+            let refused = decide(&deployment(30, &placement), &[cluster("m", 10)]).unwrap_err();
+            assert_eq!(refused.kind().reason(), expected, "{refused}");
+        }
+    }
 
     #[test]
     fn refusals_are_counted_by_reason() {

@@ -173,6 +173,36 @@ mod tests {
     }
 
     #[test]
+    fn a_kept_copy_is_told_with_whom_it_gave_way_to_and_since_when() {
+        let spec = placed(deployment(4, &json!({})), &[("a", 2)]);
+        let chosen = placed(deployment(4, &json!({})), &[("b", 2)]).clusters;
+        let clusters = snapshot(&[cluster("a", 10), cluster("b", 10)]);
+        let now = Timestamp::from_second(60).unwrap();
+        let switched = Cause::GroupSwitched {
+            from: "home".to_owned(),
+            to: "away".to_owned(),
+        };
+        for (cause, message) in [
+            (
+                Cause::Requested,
+                "a is no target any more since a new placement was requested",
+            ),
+            (
+                switched,
+                "a is no target any more since affinity group away took the place of home",
+            ),
+        ] {
+            let told = tasks(&cause, &spec, &chosen, &clusters, now);
+            let expected = json!([{
+                "fromCluster": "a", "purgeMode": "Gracefully", "replicas": 2,
+                "reason": "PlacementChanged", "message": message, "producer": "Scheduler",
+                "creationTimestamp": "1970-01-01T00:01:00Z",
+            }]);
+            assert_eq!(json!(told), expected);
+        }
+    }
+
+    #[test]
     fn a_dropped_copy_is_kept_unless_the_policy_allows_no_two() {
         let cluster = |mode: &str| json!({"cluster": {"purgeMode": mode}});
         let failing = json!({"application": {"decisionConditions": {}, "purgeMode": "Directly"}});

@@ -293,3 +293,33 @@ impl Kinds {
         found.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ClusterInfo;
+    use crate::scheduler::tests::fixtures::{cluster, decoded, snapshot};
+
+    #[test]
+    fn each_cluster_is_found_by_its_name_in_whatever_order_they_come_and_go() {
+        let mut clusters = snapshot(&[cluster("m3", 3), cluster("m5", 5)]);
+        for (name, comes, expected) in [
+            ("m4", true, &["m3", "m4", "m5"][..]),
+            ("m1", true, &["m1", "m3", "m4", "m5"]),
+            ("m3", false, &["m1", "m4", "m5"]),
+            ("m6", true, &["m1", "m4", "m5", "m6"]),
+            ("m1", false, &["m4", "m5", "m6"]),
+        ] {
+            if comes {
+                clusters.put(decoded(&cluster(name, 1)).into());
+            } else {
+                clusters.remove(name);
+            }
+            let listed: Vec<&str> = clusters.iter().map(ClusterInfo::name).collect();
+            assert_eq!(listed, expected, "{name}");
+            for name in expected {
+                let found = clusters.get(name).map(ClusterInfo::name);
+                assert_eq!(found, Some(*name));
+            }
+        }
+    }
+}

@@ -186,10 +186,13 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("a copy on each", copies(&json!({}), &here), "m1:0 m2:0 m3:0"),
+            ("a copy that is to be divided", copies(&dynamic(), &here), "m1:0 m2:0 m3:0"),
             ("the only copy", copies(&only(&["m1"]), &here), STAYS),
             ("one of two", copies(&only(&["m1", "m2"]), &here), "m1:0 m2:0"),
             ("as many as allowed", copies(&spread(json!({}), "cluster", 1, 1), &here), STAYS),
             ("room for one more", copies(&spread(json!({}), "cluster", 2, 2), &here), "m1:0 m2:0"),
+            ("as many as there are", copies(&spread(json!({}), "cluster", 1, 0), &here), "m1:0 m2:0 m3:0"),
+            ("three and no more", copies(&spread(json!({}), "cluster", 3, 3), &here), "m1:0 m2:0 m3:0"),
             ("its region is unknown, too", copies(&spread(json!({}), "region", 1, 1), &here), STAYS),
             ("no other group is taken for it", copies(&groups, &here), STAYS),
             // The person who made the policy gives the cluster up.

@@ -56,10 +56,25 @@ fn a_workload_goes_to_the_cluster_that_has_room_for_all_its_components() {
             _ => assert_eq!(text(found), expected, "{tasks} tasks, {gate}"),
         }
     }
-    // Of several clusters nobody knows what each would get.
-    let two = json!({ "spreadByField": "cluster", "minGroups": 2, "maxGroups": 2 });
-    let found = decide(&job(5, &two), &clusters, true);
-    assert_eq!(text(found), "m1:0 m2:0");
+}
+
+#[test]
+fn where_it_is_not_exactly_one_cluster_nobody_asks_for_room() {
+    let mut clusters = [cluster("m1", 4), cluster("m2", 9)];
+    for cluster in &mut clusters {
+        cluster["spec"]["region"] = json!("r");
+    }
+    // Of several clusters nobody knows what each would get. Three tasks fit into m2 only, five
+    // nowhere.
+    for (field, tasks, min, max, expected) in [
+        ("cluster", 5, 2, 2, "m1:0 m2:0"),
+        ("cluster", 5, 1, 2, "m1:0 m2:0"),
+        ("region", 3, 1, 1, "m1:0"),
+    ] {
+        let constraint = json!({ "spreadByField": field, "minGroups": min, "maxGroups": max });
+        let found = decide(&job(tasks, &constraint), &clusters, true);
+        assert_eq!(text(found), expected, "{field} {min} {max}");
+    }
 }
 
 #[test]
@@ -74,6 +89,12 @@ fn the_cluster_has_the_numbers_of_the_components_and_keeps_what_it_has() {
         .map(|it| (it.name.as_str(), it.replicas))
         .collect();
     assert_eq!(assigned, [("manager", 1), ("task", 3)]);
+    // Of one component the number is that of the whole.
+    let mut alone = job(3, &one_cluster());
+    alone.components.truncate(1);
+    let decision = decide(&alone, &full, true).unwrap();
+    assert_eq!(decision.clusters[0].name, "m2");
+    assert!(decision.clusters[0].components.is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod components;
 pub mod conformance;
 pub mod fixtures;
+pub mod listing;
 pub mod properties;
 pub mod specification;
 pub mod spreading;

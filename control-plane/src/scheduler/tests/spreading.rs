@@ -1,8 +1,12 @@
 //! Tests of spread constraints beyond the recorded vectors.
 
-use serde_json::json;
+use muster_shared::api::binding::ResourceBindingStatus;
+use serde_json::{Value, json};
 
-use super::fixtures::{cluster, config_map, deployment, leaving, outcome, placed};
+use super::fixtures::{
+    cluster, config_map, deployment, dynamic, leaving, outcome, placed, snapshot, text,
+};
+use crate::scheduler::core::{Options, schedule};
 
 const ONLY_TWO_ZONES: &str = "failed to select clusters: \
     the clusters that meet the other spread constraints do not meet the one by zone";
@@ -103,4 +107,139 @@ fn a_lost_copy_is_replaced_in_another_region_where_its_own_has_no_cluster_left()
     assert_eq!(outcome(&failing, &clusters), "a1:2 a2:2");
     let moved = leaving(failing, "a1", "ApplicationFailure");
     assert_eq!(outcome(&moved, &clusters), "a2:2 b1:2");
+}
+
+/// Clusters of ten cores, each in the region that its name begins with.
+fn by_region(names: &[&str]) -> Vec<Value> {
+    let place = |name: &&str| {
+        let mut cluster = cluster(name, 10);
+        cluster["spec"]["region"] = json!(name[..1]);
+        cluster
+    };
+    names.iter().map(place).collect()
+}
+
+#[test]
+fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
+    let constraints = json!([
+        { "spreadByField": "region", "minGroups": 1, "maxGroups": 3 },
+        { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 9 },
+    ]);
+    let copies = config_map(&json!({ "spreadConstraints": constraints }));
+    let mut shares = dynamic();
+    shares["spreadConstraints"] = constraints;
+    let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &shares), held);
+    let status = ResourceBindingStatus::default();
+    // Chosen clusters are told, those without replicas, too.
+    let options = Options {
+        keep_empty: true,
+        ..Options::default()
+    };
+    let two = [("a1", 2), ("b1", 2)];
+    for (what, spec, clusters, expected) in [
+        (
+            "the first choice is the largest region",
+            copies.clone(),
+            &["a1", "b1", "b2"][..],
+            "b1:0 b2:0",
+        ),
+        (
+            "a larger one has come",
+            placed(copies, &[("b1", 0), ("b2", 0)]),
+            &["a1", "a2", "a3", "b1", "b2"],
+            "b1:0 b2:0",
+        ),
+        (
+            "all replicas are there",
+            divided(4, &two),
+            &["a1", "b1", "c1"],
+            "a1:2 b1:2",
+        ),
+        (
+            "some are missing",
+            divided(7, &two),
+            &["a1", "b1", "c1"],
+            "a1:3 b1:3 c1:1",
+        ),
+        (
+            "they are missing in the best region",
+            divided(6, &[("a1", 4)]),
+            &["a1", "a2", "b1"],
+            "a1:5 a2:1",
+        ),
+    ] {
+        let decided = schedule(&spec, &status, &snapshot(&by_region(clusters)), &options);
+        assert_eq!(text(decided), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_failover_leaves_as_many_copies_as_a_first_choice_would_make() {
+    let placement = json!({ "spreadConstraints": [
+        { "spreadByField": "region", "minGroups": 1, "maxGroups": 2 },
+        { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 3 },
+    ] });
+    let place = |name: &str, region: &str, cores| {
+        let mut cluster = cluster(name, cores);
+        cluster["spec"]["region"] = json!(region);
+        cluster
+    };
+    // Anew it would go to the three clusters of region b, where two have room for it, or one.
+    for (what, left, second) in [
+        ("what it has in region a makes that no better", 10, 10),
+        ("what it has in region a is no room", 1, 0),
+    ] {
+        let clusters = [
+            place("a1", "a", left),
+            place("a2", "a", left),
+            place("a3", "a", 10),
+            place("b1", "b", 10),
+            place("b2", "b", second),
+            place("b3", "b", 0),
+        ];
+        let copies = [("a1", 2), ("a2", 2), ("a3", 2)];
+        let failing = placed(deployment(2, &placement), &copies);
+        let moved = leaving(failing, "a3", "ApplicationFailure");
+        assert_eq!(outcome(&moved, &clusters), "a1:2 a2:2 b1:2", "{what}");
+    }
+}
+
+#[test]
+fn one_cluster_may_be_chosen_for_several_zones() {
+    let place = |name: &str, zones: [&str; 2]| {
+        let mut cluster = cluster(name, 10);
+        cluster["spec"]["zones"] = json!(zones);
+        cluster
+    };
+    // Zones with more clusters come first.
+    let clusters = [
+        place("m1", ["z1", "z2"]),
+        place("m2", ["z3", "z4"]),
+        place("m3", ["z3", "z4"]),
+    ];
+    let spec = config_map(&json!({ "spreadConstraints": [
+        { "spreadByField": "zone", "minGroups": 2, "maxGroups": 2 },
+        { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 },
+    ] }));
+    assert_eq!(outcome(&spec, &clusters), "m2:0");
+}
+
+#[test]
+fn a_constraint_by_label_refuses_no_cluster_where_it_is_not_supported() {
+    let by_label = json!({ "spreadConstraints": [{ "spreadByLabel": "rack", "minGroups": 1 }] });
+    for (options, expected) in [
+        (
+            Options::default(),
+            "0/1 clusters are available: 1 cluster(s) did not have the label to spread by.",
+        ),
+        (
+            Options::karmada(),
+            "failed to select clusters: just support cluster and region spread constraint",
+        ),
+    ] {
+        let status = ResourceBindingStatus::default();
+        let clusters = snapshot(&[cluster("m", 10)]);
+        let decided = schedule(&config_map(&by_label), &status, &clusters, &options);
+        assert_eq!(text(decided), expected);
+    }
 }

@@ -17,7 +17,7 @@ fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'st
 }
 
 /// Who is woken at once.
-fn hear<K: Clone + Ord + Hash>(
+pub(super) fn hear<K: Clone + Ord + Hash>(
     waiting: &Waiting<K>,
     old: &Value,
     new: &Value,
@@ -30,14 +30,14 @@ fn hear<K: Clone + Ord + Hash>(
 }
 
 /// A workload of which each replica asks for so much.
-fn asking(cpu: &str) -> ResourceBindingSpec {
+pub(super) fn asking(cpu: &str) -> ResourceBindingSpec {
     let mut spec = deployment(30, &aggregated());
     spec.replica_requirements =
         serde_json::from_value(json!({ "resourceRequest": { "cpu": cpu } })).unwrap();
     spec
 }
 
-const fn room(lacking: i64) -> Wait {
+pub(super) const fn room(lacking: i64) -> Wait {
     Wait {
         wish: WaitsFor::Room,
         lacking,
@@ -114,6 +114,38 @@ fn a_change_during_a_look_is_not_missed() {
         waiting.put(&"looking", None);
         assert!(helped(&waiting, &at(10), &at(11)).is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
+    let at = |cores| cluster("m", cores);
+    for (now, is_helped) in [(at(10), false), (at(9), false), (at(11), true)] {
+        let waiting = Waiting::default();
+        waiting.begin("looking");
+        assert!(hear(&waiting, &at(10), &now).is_empty());
+        let spec = deployment(30, &aggregated());
+        waiting.put(&"looking", Some((&spec, room(100))));
+        let woken = Mutex::new(Vec::new());
+        let wake = waiting.wake(|key, _| woken.lock().unwrap().push(key));
+        tokio::time::timeout(LONGEST_GATHER, wake)
+            .await
+            .unwrap_err();
+        assert_eq!(!woken.into_inner().unwrap().is_empty(), is_helped);
+    }
+}
+
+#[test]
+fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
+    let waiting = Waiting::default();
+    let spec = deployment(30, &aggregated());
+    for (key, lacking) in [("one", 1), ("other", 9), ("one", 5)] {
+        waiting.put(&key, Some((&spec, room(lacking))));
+        assert!(waiting.lock().turns.is_empty(), "nobody is to be woken");
+    }
+    let at = |cores| cluster("m", cores);
+    hear(&waiting, &at(10), &at(14));
+    assert!(waiting.lock().turns.is_empty(), "nobody is to be woken");
+    assert_eq!(helped(&waiting, &at(14), &at(15)), ["one"]);
 }
 
 #[test]
@@ -286,6 +318,44 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
         "one choice of clusters, one demand, one group of it"
     );
     assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
+    let ill = decoded(&tainted("m7", 2, "x", "NoSchedule"));
+    let news = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
+    let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+    assert_eq!(
+        compared, 3,
+        "its choice before and now, and one group of it"
+    );
+    // Long lists of names are tried like selectors.
+    for (names, tried) in [(50, 0), (51, 1), (52, 1)] {
+        let waiting = Waiting::default();
+        let mut placement = aggregated();
+        let names: Vec<_> = (0..names).map(|number| format!("m{number}")).collect();
+        placement["clusterAffinity"] = json!({ "clusterNames": names });
+        waiting.put(&0, Some((&deployment(30, &placement), room(1))));
+        let elsewhere = decoded(&cluster("elsewhere", 1));
+        let found = waiting.lock().choices.of(&elsewhere);
+        assert_eq!(found, (Vec::new(), tried), "{} names", names.len());
+    }
+}
+
+#[test]
+fn a_choice_is_found_by_names_only_if_each_of_its_affinities_lists_some() {
+    let named = json!({ "affinityName": "named", "clusterNames": ["m1"] });
+    let selecting = json!({
+        "affinityName": "selecting", "labelSelector": { "matchLabels": { "a": "b" } },
+    });
+    for groups in [[&named, &selecting], [&selecting, &named]] {
+        let waiting = Waiting::default();
+        let mut placement = aggregated();
+        placement["clusterAffinities"] = json!(groups);
+        waiting.put(&"it", Some((&deployment(30, &placement), room(1))));
+        let at = |cores| {
+            let mut cluster = cluster("m2", cores);
+            cluster["metadata"]["labels"] = json!({ "a": "b" });
+            cluster
+        };
+        assert_eq!(helped(&waiting, &at(10), &at(11)), ["it"], "{groups:?}");
+    }
 }
 
 #[test]

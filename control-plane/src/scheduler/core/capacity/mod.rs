@@ -192,6 +192,8 @@ mod tests {
             // The worked examples: a node may have anything below its upper ends.
             ("20Gi", GradeRule::UpperBounds, [7, 8, 10]),
             ("60Gi", GradeRule::UpperBounds, [6, 4, 4]),
+            // The upper end itself belongs to the next grade.
+            ("32Gi", GradeRule::UpperBounds, [6, 4, 8]),
             // Karmada: a node has its lower ends for certain, and no more.
             ("20Gi", GradeRule::Minimums, [6, 4, 10]),
             ("60Gi", GradeRule::Minimums, [0, 0, 4]),
@@ -234,6 +236,60 @@ mod tests {
         // Sums that contradict the grades give nothing beyond them.
         cluster["status"]["resourceSummary"]["allocated"] = json!({ "cpu": "45" });
         assert_eq!(room(&cluster, json!({ "cpu": "2" })), [4, 4, 1]);
+    }
+
+    #[test]
+    fn a_node_is_asked_for_what_is_counted_on_nodes_and_for_nothing_else() {
+        let member = graded(&[(6, 1)]);
+        for (name, expected) in [
+            ("cpu", 32),
+            ("ephemeral-storage", 0),
+            ("hugepages-2Mi", 0),
+            ("attachable-volumes-csi", 0),
+            ("a.example/gpu", 0),
+            ("requests.kubernetes.io/gpu", 0),
+            // The names of quotas are no names of resources, and pods are counted by themselves.
+            ("requests.a.example/gpu", PODS_PER_NODE),
+            ("count", PODS_PER_NODE),
+            ("pods", PODS_PER_NODE),
+        ] {
+            let demand = Demand::new(&serde_json::from_value(json!({ name: "1" })).unwrap());
+            let room = member.replicas(Some(&demand), GradeRule::Minimums);
+            assert_eq!(room, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn capacities_share_what_is_the_same_and_become_no_others() {
+        let member = |min: &str, name: &str| {
+            capacity(json!({
+                "spec": { "resourceModels": [{ "grade": 0, "ranges": [
+                    { "name": "cpu", "min": min, "max": "64" },
+                ] }] },
+                "status": { "resourceSummary": {
+                    "allocatable": { "cpu": "48", "pods": "440", name: "6" },
+                    "allocatableModelings": [{ "grade": 0, "count": 4 }],
+                } },
+            }))
+        };
+        let model = |it: &Capacity| Arc::clone(&it.grades.as_ref().unwrap().model);
+        let known = member("2", "memory");
+        for (min, name, same_model, same_names) in [
+            ("2", "memory", true, true),
+            ("2", "a.example/gpu", true, false),
+            ("4", "memory", false, true),
+            ("4", "a.example/gpu", false, false),
+        ] {
+            let alone = member(min, name);
+            let mut sharing = alone.clone();
+            sharing.share([&known].into_iter());
+            assert_eq!(sharing, alone, "{min} {name}");
+            let shared = (
+                Arc::ptr_eq(&model(&sharing), &model(&known)),
+                Arc::ptr_eq(&sharing.names, &known.names),
+            );
+            assert_eq!(shared, (same_model, same_names), "{min} {name}");
+        }
     }
 
     #[test]

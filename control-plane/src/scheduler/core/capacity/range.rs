@@ -221,3 +221,6 @@ impl Demand {
         ours.chain(theirs).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

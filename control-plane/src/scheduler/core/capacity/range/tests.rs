@@ -1,0 +1,138 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn asking(requests: &[(&str, i64)]) -> Demand {
+    let requests = requests.iter();
+    requests
+        .map(|(name, amount)| ((*name).into(), *amount))
+        .collect()
+}
+
+/// A cluster with so many cores and pod slots free.
+fn sums(cores: i64, pods: i64) -> Capacity {
+    reported(&json!({}), cores, pods, &json!([]))
+}
+
+/// The same with nodes of which each has at least `least` of the cores.
+fn nodes(least: i64, count: i64, cores: i64) -> Capacity {
+    let range = json!([{ "name": "cpu", "min": least.to_string(), "max": "64" }]);
+    let models = json!({ "resourceModels": [{ "grade": 0, "ranges": range }] });
+    let counts = json!([{ "grade": 0, "count": count }]);
+    reported(&models, cores, 1_000, &counts)
+}
+
+fn reported(spec: &Value, cores: i64, pods: i64, counts: &Value) -> Capacity {
+    let cluster = json!({
+        "spec": spec,
+        "status": { "resourceSummary": {
+            "allocatable": { "cpu": cores.to_string(), "pods": pods.to_string() },
+            "allocatableModelings": counts,
+        } },
+    });
+    Capacity::of(&serde_json::from_value(cluster).unwrap()).unwrap()
+}
+
+#[test]
+fn a_range_grows_by_no_more_than_fits_into_the_room_that_was_gained() {
+    // From a tenth of a core to a core.
+    let mut range = Range::of(Some(&asking(&[(CPU, 100)])));
+    range.include(Some(&asking(&[(CPU, 1_000)])));
+    for (what, before, now, rule, expected) in [
+        (
+            "a core more",
+            sums(10, 1_000),
+            sums(11, 1_000),
+            GradeRule::Minimums,
+            10,
+        ),
+        (
+            "cores enough, and more pods",
+            sums(100, 5),
+            sums(100, 50),
+            GradeRule::Minimums,
+            45,
+        ),
+        (
+            "a core more, whatever nodes there are",
+            nodes(1, 3, 10),
+            nodes(1, 3, 11),
+            GradeRule::Ignored,
+            10,
+        ),
+        (
+            "a node of a core more",
+            nodes(1, 3, 10),
+            nodes(1, 4, 10),
+            GradeRule::Minimums,
+            10,
+        ),
+        // Of these nobody knows what each node has gained: 108 of the least fit where 9 of the
+        // greatest did, and 60 where 3 did.
+        (
+            "a core more on the same nodes",
+            nodes(1, 3, 10),
+            nodes(1, 3, 11),
+            GradeRule::Averages,
+            99,
+        ),
+        (
+            "better nodes",
+            nodes(1, 3, 10),
+            nodes(2, 3, 10),
+            GradeRule::Minimums,
+            57,
+        ),
+    ] {
+        assert_eq!(range.growth(Some(&before), &now, rule), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_range_of_more_names_than_it_may_have_counts_as_fitting_nowhere_before() {
+    for (count, expected) in [(64, 0), (65, 10)] {
+        let names: Vec<String> = (0..count)
+            .map(|number| format!("a.example/{number}"))
+            .collect();
+        let each = |amount| -> Demand {
+            let requests = names.iter().map(|name| (name.as_str().into(), amount));
+            requests.collect()
+        };
+        let mut having = json!({ "pods": "1000" });
+        for name in &names {
+            having[name] = json!("10");
+        }
+        let cluster = json!({ "status": { "resourceSummary": { "allocatable": having } } });
+        let same = Capacity::of(&serde_json::from_value(cluster).unwrap()).unwrap();
+        let mut range = Range::of(Some(&each(1)));
+        range.include(Some(&each(2)));
+        let growth = range.growth(Some(&same), &same, GradeRule::Minimums);
+        assert_eq!(growth, expected, "{count} names");
+    }
+}
+
+#[test]
+fn demands_become_alike_the_sooner_the_nearer_they_are() {
+    let cpu = |amount| Some(asking(&[(CPU, amount)]));
+    let named = |name| Some(asking(&[(CPU, 1_000), (name, 1)]));
+    // After so many steps.
+    for (one, other, expected) in [
+        (cpu(1_000), cpu(1_000), 0),
+        // In the same eighth of an octave, in neighbouring ones, and in the same octave.
+        (cpu(960), cpu(1_023), 1),
+        (cpu(959), cpu(960), 2),
+        (cpu(8), cpu(9), 2),
+        (cpu(4), cpu(5), 3),
+        (cpu(2), cpu(3), 4),
+        (cpu(1_024), cpu(2_047), 4),
+        (cpu(1), cpu(i64::MAX), 10),
+        (named("a.example/one"), named("a.example/other"), 3),
+        (named("a.example/one"), named("memory"), 11),
+        (cpu(1_000), None, 11),
+    ] {
+        let is_alike = |it: &Coarseness| it.likeness(one.as_ref()) == it.likeness(other.as_ref());
+        let all = std::iter::successors(Some(Coarseness::EXACT), |it| it.coarser());
+        let steps = all.take_while(|it| !is_alike(it)).count();
+        assert_eq!(steps, expected, "{one:?} {other:?}");
+    }
+}

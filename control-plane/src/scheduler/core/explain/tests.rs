@@ -1,0 +1,41 @@
+use serde_json::json;
+
+use super::*;
+use crate::scheduler::tests::fixtures::{cluster, config_map, deployment, dynamic, snapshot};
+
+#[test]
+fn each_cluster_is_told_with_what_it_is_given_and_why() {
+    let one = json!({ "spreadConstraints": [
+        { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 },
+    ] });
+    let mut overflowing = dynamic();
+    overflowing["clusterAffinities"] = json!([{
+        "affinityName": "home", "clusterNames": ["m1"],
+        "overflowAffinities": [{ "clusterNames": ["m2"] }],
+    }]);
+    for (what, spec, expected) in [
+        (
+            "a copy that goes to one of two",
+            config_map(&one),
+            "\
+CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
+m1       yes   0      any       -      0
+m2       yes   0      any       -      -      not chosen under the spread constraints
+",
+        ),
+        (
+            "more replicas than there is room for at home",
+            deployment(12, &overflowing),
+            "\
+CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
+m1       yes   0      10        -      10
+m2       yes   0      10        -      2      overflow affinity 1
+",
+        ),
+    ] {
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        let status = ResourceBindingStatus::default();
+        let explained = explain(&spec, &status, &clusters, &Options::default());
+        assert_eq!(explained[0].to_string(), expected, "{what}");
+    }
+}

@@ -1,0 +1,45 @@
+//! In which order a new result names its clusters.
+
+use muster_shared::api::binding::ResourceBindingStatus;
+use serde_json::json;
+
+use super::fixtures::{cluster, deployment, placed, snapshot, static_weights, tainted};
+use crate::scheduler::core::{Options, schedule};
+
+#[test]
+fn clusters_are_listed_by_name_and_only_for_karmada_the_best_one_first() {
+    let everywhere = deployment(2, &json!({}));
+    let weights = static_weights(&[("m1", 1), ("m2", 1)]);
+    let weighted = placed(deployment(2, &weights), &[("m1", 1)]);
+    let well = [cluster("m1", 10), cluster("m2", 20)];
+    let one_is_ill = [tainted("m1", 10, "x", "NoSchedule"), cluster("m2", 20)];
+    for (what, spec, clusters, options, expected) in [
+        (
+            "copies",
+            &everywhere,
+            &well,
+            Options::default(),
+            ["m1", "m2"],
+        ),
+        (
+            "as Karmada",
+            &everywhere,
+            &well,
+            Options::karmada(),
+            ["m2", "m1"],
+        ),
+        ("shares", &weighted, &well, Options::default(), ["m1", "m2"]),
+        (
+            "one gets no more than it has",
+            &weighted,
+            &one_is_ill,
+            Options::default(),
+            ["m1", "m2"],
+        ),
+    ] {
+        let status = ResourceBindingStatus::default();
+        let decision = schedule(spec, &status, &snapshot(clusters), &options).unwrap();
+        let names: Vec<&str> = decision.clusters.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, expected, "{what}");
+    }
+}
