@@ -15,7 +15,7 @@ use crate::watch::source::WatchError;
 /// Then everything is listed, and again after each further break, until something is heard. A
 /// server that is away for some seconds makes nobody list everything.
 const BREAKS: u32 = 3;
-const LASTS: Duration = Duration::from_secs(20);
+const LASTS: Duration = Duration::from_secs(10);
 /// How often in a row before the next watches are shorter: one cut is no rule.
 const CUTS: u32 = 2;
 /// The shortest watch that is asked for: each costs a request.
@@ -134,8 +134,8 @@ mod tests {
         // Seconds at which watches broke.
         for (broke, expected) in [
             (&[0][..], false),
-            (&[0, 1, 2, 5, 11], false),
-            (&[0, 1, 2, 5, 11, 24], true),
+            (&[0, 1, 2, 5], false),
+            (&[0, 1, 2, 5, 11], true),
             (&[0, 30], false),
             (&[0, 30, 31], true),
         ] {
