@@ -243,4 +243,3 @@ async fn servers_whose_clocks_are_hours_off_change_nothing() {
         assert!(off < Duration::from_mins(2), "{off:?}");
     }
 }
-}
