@@ -3,14 +3,15 @@
 //!
 //! A workload that waits to leave its cluster is not at rest when it is started anew: it is tried
 //! once more, and what it waits for is told. What has no effect in a policy is told once by each
-//! process that looks through it. What a wrong clock dated into the future is set right.
+//! process that looks through it. What a wrong clock dated into the future is set right. A fleet in
+//! which a graceful eviction goes on is not at rest: an application may fail wherever it comes to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::objects;
+use super::objects::{self, Task};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, Request, World};
@@ -30,6 +31,8 @@ const NEARLY_AN_HOUR: SignedDuration = SignedDuration::from_mins(50);
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Rest {
+    /// Whether a graceful eviction went on when the phase began.
+    is_moving: bool,
     /// Writes of an object by a process that were refused in this phase.
     refused: BTreeMap<(Actor, Key), u32>,
     /// Objects that were dated into the future when they were changed after a fresh start, and the
@@ -65,13 +68,16 @@ impl Oracle for Rest {
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
         if matches!(entry.world(), Some(World::Phase(_))) {
             self.refused.clear();
+            self.is_moving = scene
+                .bindings()
+                .any(|(_, it)| it.tasks().any(ends_by_itself));
         }
         let Some(request) = entry.request() else {
             return Vec::new();
         };
         let by_product = matches!(request.actor, Actor::Process(_));
         let is_lease = request.resource.group == "coordination.k8s.io";
-        if scene.phase < Phase::Rest || !by_product || is_lease {
+        if scene.phase < Phase::Rest || !by_product || is_lease || self.is_moving {
             return Vec::new();
         }
         let after = request.after.as_deref();
@@ -159,6 +165,11 @@ fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Ite
             && !is_same(other, "/metadata/name")
             && fields.iter().all(|field| is_same(other, field))
     })
+}
+
+/// Whether a graceful eviction comes to an end without a person.
+fn ends_by_itself(task: Task<'_>) -> bool {
+    !task.0["suppressDeletion"].is_boolean()
 }
 
 fn is_policy(kind: &Value) -> bool {
@@ -429,6 +440,26 @@ mod tests {
                 event_is_kept,
                 "{phase:?} {since} {about} {is_skewed}"
             );
+        }
+    }
+
+    #[test]
+    fn a_fleet_in_which_a_graceful_eviction_goes_on_is_not_at_rest() {
+        for (task, is_kept) in [
+            (Some(json!({"fromCluster": "m2"})), true),
+            (
+                Some(json!({"fromCluster": "m2", "suppressDeletion": true})),
+                false,
+            ),
+            (None, false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            let mut leaving = binding(&["m1"]);
+            leaving["spec"]["gracefulEvictionTasks"] = task.into_iter().collect();
+            story.write(control_plane(), &binding_key("web"), leaving);
+            story.world(World::Phase(Phase::Rest));
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            assert_eq!(story.told().is_empty(), is_kept);
         }
     }
 
