@@ -229,6 +229,9 @@ fn naming<'a>(
 }
 
 #[cfg(test)]
+mod written;
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

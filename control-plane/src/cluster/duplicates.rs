@@ -149,3 +149,6 @@ async fn record(fleet: &Fleet, cluster: &Cluster, claims: &[Claim]) -> Result<()
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

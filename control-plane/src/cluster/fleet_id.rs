@@ -81,7 +81,10 @@ fn publication(cluster: &Namespace, system: &Namespace) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
+    use crate::fleet::testing::{Stand, pass, refusal};
 
     #[test]
     fn an_id_is_published_where_there_is_none() {
@@ -109,5 +112,32 @@ mod tests {
             found.metadata.resource_version = Some("3".into());
             assert_eq!(publication(&found, system).as_ref(), expected, "{found:?}");
         }
+    }
+
+    /// How often a fleet in which the write is answered so publishes its id in a while.
+    async fn attempts(answer: Option<(u16, &str)>) -> usize {
+        let namespace = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
+        let mut stand = Stand::new([
+            ("namespaces", namespace(CLUSTER_NAMESPACE, "c")),
+            ("namespaces", namespace(SYSTEM_NAMESPACE, "s")),
+        ]);
+        if let Some((code, reason)) = answer {
+            let (path, body) = ("/karmada-cluster", refusal(code, reason, CLUSTER_NAMESPACE));
+            stand.api.answer(Method::PATCH, path, code, body);
+        }
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        stand.api.writes().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_publication_is_tried_again_unless_the_namespace_is_gone() {
+        assert_eq!(attempts(None).await, 1);
+        assert_eq!(attempts(Some((404, "NotFound"))).await, 1);
+        let overtaken = attempts(Some((409, "Conflict"))).await;
+        assert!(overtaken > 100, "our watch tells at once: {overtaken}");
+        let refused = attempts(Some((403, "Forbidden"))).await;
+        assert!((2..100).contains(&refused), "ever more slowly: {refused}");
     }
 }

@@ -100,7 +100,11 @@ pub async fn note(
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
     #[test]
     fn whether_a_cluster_is_monitored_is_told_once_and_when_it_changes() {
@@ -133,6 +137,28 @@ mod tests {
                 None,
                 "{monitoring:?} is told once"
             );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_nobody_notices_a_silence_is_an_event_and_that_somebody_does_is_none() {
+        let push = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"}});
+        let stand = Stand::followed([("clusters", push)]).await;
+        let off = [("m1".to_owned(), "PushModeNotServed".to_owned())];
+        for (monitoring, told) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
+            stand.api.forget();
+            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            note(&stand.fleet, &cluster, monitoring).await.unwrap();
+            assert_eq!(stand.api.writes().len(), 1, "{monitoring:?}");
+            assert_eq!(stand.api.told().await, told, "{monitoring:?}");
+        }
+        for (code, reason, is_usual) in REFUSALS {
+            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            let refused = refusal(code, reason, "m1");
+            let (method, path) = (Method::PATCH, "/clusters/m1/status");
+            stand.api.answer(method, path, code, refused);
+            let noted = note(&stand.fleet, &cluster, Monitoring::Off).await;
+            assert_eq!(noted.is_ok(), is_usual, "{code}");
         }
     }
 }

@@ -60,7 +60,11 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
     #[test]
     fn a_pause_is_told_once_when_it_begins_changes_and_ends() {
@@ -86,5 +90,30 @@ mod tests {
             cluster.status.get_or_insert_default().conditions = vec![said];
             assert_eq!(judge(&cluster, pause.as_ref(), now), None, "told once");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_pause_has_ended_is_written_and_told() {
+        let paused = json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": MOVEMENT_PAUSED, "status": "True", "reason": "ClusterPaused",
+                "message": "upgrade", "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        let stand = Stand::followed([("clusters", paused)]).await;
+        let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+        for (code, reason, is_usual) in REFUSALS {
+            let refused = refusal(code, reason, "m1");
+            let (method, path) = (Method::PATCH, "/clusters/m1/status");
+            stand.api.answer(method, path, code, refused);
+            let noted = note(&stand.fleet, &cluster).await;
+            assert_eq!(noted.is_ok(), is_usual, "{code}");
+        }
+        assert_eq!(stand.api.told().await, []);
+        stand.api.answer_truly();
+        note(&stand.fleet, &cluster).await.unwrap();
+        let told = [("m1".to_owned(), "MovementResumed".to_owned())];
+        assert_eq!(stand.api.told().await, told);
     }
 }

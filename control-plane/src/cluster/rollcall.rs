@@ -373,6 +373,9 @@ impl RollCall {
 }
 
 #[cfg(test)]
+mod written;
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

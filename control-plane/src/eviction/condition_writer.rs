@@ -267,6 +267,9 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
 }
 
 #[cfg(test)]
+mod written;
+
+#[cfg(test)]
 mod tests {
     use muster_shared::clock::calendar;
 

@@ -84,3 +84,59 @@ async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Erro
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{Stand, pass, refusal};
+
+    const GONE: (u16, &str) = (404, "NotFound");
+
+    /// What comes of a look for `m1`, how often the API is asked, and whether it counts as failed.
+    async fn look(
+        stand: &Stand,
+        has_failed: bool,
+        (code, reason): (u16, &str),
+    ) -> (Option<Next>, usize, bool) {
+        let pace = Pace::of(&stand.fleet.settings);
+        pace.put("m1", has_failed, Instant::now());
+        let answer = if code == 200 {
+            json!({"metadata": {"name": "m1"}})
+        } else {
+            refusal(code, reason, "m1")
+        };
+        stand.api.answer(Method::GET, "/clusters/m1", code, answer);
+        stand.api.forget();
+        let next = look_for(&stand.fleet, &pace, "m1".to_owned()).await;
+        (next.ok(), stand.api.asked().len(), pace.has_failed("m1"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_cluster_counts_as_failed_until_the_api_says_that_there_is_none() {
+        let stand = Stand::followed([]).await;
+        let again = Some(Next::After(AGAIN));
+        for (has_failed, answer, expected) in [
+            (true, (200, ""), (again, 1, true)),
+            (true, GONE, (Some(Next::Done), 1, false)),
+            (true, (403, "Forbidden"), (None, 1, true)),
+            (false, GONE, (Some(Next::Done), 0, false)),
+        ] {
+            let found = look(&stand, has_failed, answer).await;
+            assert_eq!(found, expected, "{has_failed} {answer:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_can_be_seen_or_was_deleted_is_not_asked_for() {
+        let there = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+        let stand = Stand::followed([("clusters", there)]).await;
+        let nothing = (Some(Next::Done), 0, true);
+        assert_eq!(look(&stand, true, GONE).await, nothing, "it is there");
+        stand.api.delete("clusters", "", "m1");
+        pass(5).await;
+        assert_eq!(look(&stand, true, GONE).await, nothing, "it is gone");
+    }
+}

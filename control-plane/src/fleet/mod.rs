@@ -19,6 +19,8 @@ pub mod signs;
 pub mod template;
 pub mod template_event;
 pub mod templates;
+#[cfg(test)]
+pub mod testing;
 pub mod unheard;
 mod waiting;
 pub mod waits;

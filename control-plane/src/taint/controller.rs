@@ -317,6 +317,9 @@ fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
 }
 
 #[cfg(test)]
+mod told;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

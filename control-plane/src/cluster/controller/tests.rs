@@ -1,6 +1,8 @@
+use http::Method;
 use serde_json::json;
 
 use super::*;
+use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
 #[test]
 fn a_cluster_is_monitored_by_its_lease_by_a_connection_or_not_at_all() {
@@ -12,5 +14,63 @@ fn a_cluster_is_monitored_by_its_lease_by_a_connection_or_not_at_all() {
     ] {
         let mode = serde_json::from_value(json!(mode)).unwrap();
         assert_eq!(monitoring(&mode, connects), expected);
+    }
+}
+
+/// A fleet with a cluster that has neither finalizer nor namespace.
+async fn stand() -> (Stand, Arc<Cluster>) {
+    let new = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    let stand = Stand::followed([("clusters", new)]).await;
+    let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+    (stand, cluster)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_cluster_from_getting_its_taints_is_told_unless_it_has_changed_meanwhile() {
+    for (code, reason, _) in REFUSALS {
+        let (stand, cluster) = stand().await;
+        let refused = refusal(code, reason, "m1");
+        stand
+            .api
+            .answer(Method::PATCH, "/clusters/m1", code, refused);
+        let kept = keep(&stand.fleet, &cluster).await;
+        let is_conflict = code == 409;
+        let expected = is_conflict.then_some(Next::Again);
+        assert_eq!(kept.ok(), expected, "{code}");
+        let told = [("m1".to_owned(), "TaintClusterFailed".to_owned())];
+        let told = if is_conflict { &[][..] } else { &told };
+        assert_eq!(stand.api.told().await, told, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_namespace_is_created_with_the_label_of_the_system() {
+    let (stand, cluster) = stand().await;
+    ensure_namespace(&stand.fleet, &cluster).await.unwrap();
+    let writes = stand.api.writes();
+    let [(Method::POST, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(path, "/api/v1/namespaces");
+    let labels = json!({label::SYSTEM: "true"});
+    let (name, found) = (&body["metadata"]["name"], &body["metadata"]["labels"]);
+    assert_eq!((name, found), (&json!("karmada-es-m1"), &labels));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_namespace_that_is_there_already_is_no_failure() {
+    for (code, reason, told) in [
+        (409, "AlreadyExists", None),
+        (403, "Forbidden", Some("CreateExecutionSpaceFailed")),
+        (404, "NotFound", Some("CreateExecutionSpaceFailed")),
+    ] {
+        let (stand, cluster) = stand().await;
+        let refused = refusal(code, reason, "karmada-es-m1");
+        stand.api.answer(Method::POST, "/namespaces", code, refused);
+        let housed = ensure_namespace(&stand.fleet, &cluster).await;
+        assert_eq!(housed.is_ok(), told.is_none(), "{code}");
+        let events = stand.api.told().await;
+        let reason = events.first().map(|it| &*it.1);
+        assert_eq!(reason, told, "{code}");
     }
 }

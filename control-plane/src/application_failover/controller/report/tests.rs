@@ -1,0 +1,173 @@
+//! What is written and told of applications, and what waits in line.
+
+use http::Method;
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+
+use super::super::{Exit, Hearing, Known, Obstacle, Openings, Pace, Turns, WORTH_TELLING};
+use super::*;
+use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn key() -> BindingKey {
+    BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: "web-deployment".to_owned(),
+    }
+}
+
+/// An application of which something is written down, and something may have been told.
+fn binding(told: Option<Condition>) -> Value {
+    let history = History {
+        since: [("m1".to_owned(), at(10))].into(),
+        ..History::default()
+    };
+    json!({
+        "metadata": {
+            "namespace": "shop", "name": "web-deployment",
+            "annotations": {history::ANNOTATION: history.write()},
+        },
+        "spec": {"resource": {
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+        }},
+        "status": {"conditions": Vec::from_iter(told)},
+    })
+}
+
+/// A fleet with such an application and a controller.
+async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<ResourceBinding>) {
+    let mut stand = Stand::new([("resourcebindings", binding(told))]);
+    let fleet = &stand.fleet;
+    let pace = Pace::of(&fleet.settings);
+    let (pauses, clock) = (fleet.pauses.clone(), Arc::clone(&fleet.clock));
+    let controller = Controller {
+        fleet: Arc::clone(fleet),
+        exit: Exit::new(fleet),
+        hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
+        openings: Openings::follow(&fleet.clusters),
+        turns: Arc::new(Turns::new(pace, pauses, clock)),
+        known: Mutex::default(),
+    };
+    stand.follow().await;
+    let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+    let held: Value = serde_json::to_value(&*held.unwrap()).unwrap();
+    let held = serde_json::from_value(held).unwrap();
+    (stand, controller, Arc::new(held))
+}
+
+fn case<'a>(key: &'a BindingKey, binding: &'a ResourceBinding) -> Case<'a, ResourceBinding> {
+    let (written, now) = (History::of(binding), at(1_000));
+    Case {
+        key,
+        binding,
+        written,
+        now,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
+    let (cluster, since, until) = ("m1".to_owned(), at(10), at(20));
+    let tolerated = Turn::Tolerated {
+        cluster,
+        since,
+        until,
+    };
+    for (told, expected) in [
+        (None, false),
+        (Some(tolerated), true),
+        (Some(Turn::NotFollowed(Unfollowed::Health)), true),
+        (Some(Turn::Recovered), false),
+    ] {
+        let what = format!("{told:?}");
+        let told = told.map(|turn| turn.condition(at(30)));
+        let (stand, controller, binding) = stand(told).await;
+        let key = key();
+        let next = controller.forget(&case(&key, &binding), None).await;
+        assert_eq!(next.unwrap(), Next::Done, "{what}");
+        let events = stand.api.events().await;
+        assert_eq!(!events.is_empty(), expected, "{what}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
+    for (code, reason, _) in REFUSALS {
+        let (stand, controller, binding) = stand(None).await;
+        let refused = refusal(code, reason, "web-deployment");
+        let (method, path) = (Method::PATCH, "/web-deployment");
+        stand.api.answer(method, path, code, refused);
+        let key = key();
+        let next = controller.forget(&case(&key, &binding), None).await;
+        let expected = match code {
+            409 => Some(Next::Again),
+            404 => Some(Next::Done),
+            _ => None,
+        };
+        assert_eq!(next.ok(), expected, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_found_no_place_is_tried_again_when_a_cluster_opens() {
+    let (stand, controller, _) = stand(None).await;
+    assert_eq!(controller.held(), []);
+    let known = |attempts| Known {
+        attempts,
+        ..Known::default()
+    };
+    let other = BindingKey {
+        namespace: None,
+        name: "other".to_owned(),
+    };
+    controller
+        .known()
+        .extend([(key(), known(1)), (other, known(0))]);
+    assert_eq!(controller.held(), [key()]);
+    let before = controller.openings.count();
+    let new = json!({"metadata": {"name": "m2"}, "spec": {"syncMode": "Pull"}});
+    stand.api.put("clusters", new);
+    pass(5).await;
+    assert_ne!(controller.openings.count(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_told_already() {
+    let since = at(10);
+    let (cluster, why) = ("m1".to_owned(), Obstacle::Rate);
+    let rate = Turn::Held {
+        cluster,
+        since,
+        why,
+    }
+    .condition(at(30));
+    let mut stranded = rate.clone();
+    stranded.reason = "NowhereToGo".to_owned();
+    for (what, told, attempts, expected) in [
+        ("nothing is told", None, 0, Some(WORTH_TELLING)),
+        ("it found no place", None, 1, None),
+        ("the process before said so", Some(stranded), 0, None),
+        ("of something else", Some(rate), 0, Some(WORTH_TELLING)),
+    ] {
+        let (_stand, controller, binding) = stand(told).await;
+        let known = Known {
+            attempts,
+            ..Known::default()
+        };
+        let mut progress = Progress {
+            turn: None,
+            wait: None,
+            held: Vec::new(),
+            is_said: false,
+        };
+        let key = key();
+        let case = case(&key, &binding);
+        controller.line_up(&case, &known, "m1".to_owned(), &mut progress);
+        assert!(progress.is_said, "{what}");
+        assert_eq!(progress.wait, expected, "{what}");
+    }
+}

@@ -1,0 +1,181 @@
+//! What is written and told of a cluster that leaves.
+
+use http::Method;
+
+use super::*;
+use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+
+/// A cluster that leaves.
+fn leaving(ready: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "m1", "deletionTimestamp": "2024-01-01T00:00:00Z",
+            "finalizers": [finalizer::CLUSTER, "other"],
+        },
+        "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [{
+            "type": "Ready", "status": ready, "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]},
+    })
+}
+
+fn namespace(deletion: Option<&str>) -> Value {
+    json!({"metadata": {"name": "karmada-es-m1", "deletionTimestamp": deletion}})
+}
+
+fn work(name: &str, deletion: Option<&str>) -> Value {
+    json!({
+        "metadata": {
+            "namespace": "karmada-es-m1", "name": name, "deletionTimestamp": deletion,
+            "finalizers": [finalizer::WORK],
+        },
+        "spec": {"workload": {"manifests": []}},
+    })
+}
+
+fn binding() -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": "web-deployment"},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
+            "clusters": [{"name": "m1"}],
+        },
+    })
+}
+
+/// The next step of the cluster.
+async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
+    let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+    see_off(&stand.fleet, &cluster, told).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
+    let (space, held) = (namespace(None), work("a", None));
+    let objects = [
+        ("clusters", leaving("False")),
+        ("namespaces", space),
+        ("works", held),
+    ];
+    let stand = Stand::followed(objects).await;
+    let next = step(&stand, &Told::default()).await.unwrap();
+    assert_eq!(next, Next::Again);
+    let writes = stand.api.writes();
+    let [(Method::PATCH, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(*path, format!("{WORKS}/a"));
+    assert_eq!(body["metadata"]["finalizers"], json!(null));
+    assert!(body["metadata"]["resourceVersion"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn works_of_a_cluster_with_an_agent_are_deleted() {
+    let (space, there) = (namespace(None), work("a", None));
+    let objects = [
+        ("clusters", leaving("True")),
+        ("namespaces", space),
+        ("works", there),
+    ];
+    let stand = Stand::followed(objects).await;
+    let next = step(&stand, &Told::default()).await.unwrap();
+    assert_eq!(next, Next::After(DELETION_RETRY));
+    let writes = stand.api.writes();
+    let writes: Vec<_> = writes.iter().map(|it| (&it.0, &*it.1)).collect();
+    assert_eq!(writes, [(&Method::DELETE, &*format!("{WORKS}/a"))]);
+    assert_eq!(stand.api.told().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_works_cannot_be_removed_is_told() {
+    for (ready, method) in [("False", Method::PATCH), ("True", Method::DELETE)] {
+        for (code, reason, is_usual) in REFUSALS {
+            let (space, there) = (namespace(None), work("a", None));
+            let objects = [
+                ("clusters", leaving(ready)),
+                ("namespaces", space),
+                ("works", there),
+            ];
+            let stand = Stand::followed(objects).await;
+            let refused = refusal(code, reason, "a");
+            stand.api.answer(method.clone(), "/works/a", code, refused);
+            let next = step(&stand, &Told::default()).await;
+            assert_eq!(next.is_ok(), is_usual, "{ready} {code}");
+            let told = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
+            let expected = if is_usual { &[][..] } else { &told };
+            assert_eq!(stand.api.told().await, expected, "{ready} {code}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
+    let gone = Some("2024-01-01T00:00:00Z");
+    let (ending, there) = (work("ending", gone), work("there", None));
+    let works = vec![
+        ("namespaces", namespace(None)),
+        ("works", ending),
+        ("works", there),
+    ];
+    let space = vec![("namespaces", namespace(gone))];
+    for (objects, patience, expected) in [
+        (works, 120, "what these Works placed: ending. If"),
+        (
+            space,
+            120,
+            "until its execution namespace karmada-es-m1 is gone: kubectl",
+        ),
+        (
+            vec![("resourcebindings", binding())],
+            30,
+            "names it: Deployment shop/web. Their",
+        ),
+    ] {
+        let cluster = [("clusters", leaving("True"))];
+        let stand = Stand::followed(cluster.into_iter().chain(objects)).await;
+        // It cannot be seen that what is deleted goes.
+        stand
+            .api
+            .answer(Method::DELETE, "/works/there", 200, json!({}));
+        let told = Told::default();
+        let next = step(&stand, &told).await.unwrap();
+        assert_eq!(next, Next::After(DELETION_RETRY));
+        assert_eq!(stand.api.told().await, [], "{expected}");
+        pass(patience).await;
+        step(&stand, &told).await.unwrap();
+        let events = stand.api.events().await;
+        let [(about, reason, message)] = &events[..] else {
+            panic!("{expected}: {events:?}");
+        };
+        let named = (&**about, &**reason);
+        assert_eq!(named, ("m1", "RemoveClusterWaiting"));
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_nothing_holds_is_let_go_of() {
+    let stand = Stand::followed([("clusters", leaving("True"))]).await;
+    for (code, reason, _) in REFUSALS {
+        let refused = refusal(code, reason, "m1");
+        stand
+            .api
+            .answer(Method::PATCH, "/clusters/m1", code, refused);
+        let next = step(&stand, &Told::default()).await;
+        let expected = match code {
+            409 => Some(Next::Again),
+            404 => Some(Next::Done),
+            _ => None,
+        };
+        assert_eq!(next.ok(), expected, "{code}");
+    }
+    stand.api.answer_truly();
+    stand.api.forget();
+    let next = step(&stand, &Told::default()).await.unwrap();
+    assert_eq!(next, Next::Done);
+    let writes = stand.api.writes();
+    assert_eq!(writes[0].2["metadata"]["finalizers"], json!(["other"]));
+}

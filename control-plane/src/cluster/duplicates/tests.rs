@@ -1,0 +1,175 @@
+//! Which Cluster is told that its member has one already, and what that rests upon.
+
+use http::Method;
+use serde_json::Value;
+
+use super::*;
+use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+
+/// A Cluster with an id, created on a day of January.
+fn cluster(name: &str, id: &str, day: u8) -> Value {
+    let created = format!("2024-01-{day:02}T00:00:00Z");
+    let kept = json!(["other"]);
+    let metadata = json!({"name": name, "creationTimestamp": created, "finalizers": kept});
+    json!({"metadata": metadata, "spec": {"syncMode": "Pull", "id": id}})
+}
+
+/// An execution namespace on which an id is recorded.
+fn namespace(cluster: &str, record: Option<&str>) -> Value {
+    let annotations = record.map(|id| json!({identity::RECORD: id}));
+    let name = execution_namespace(cluster);
+    json!({"metadata": {"name": name, "annotations": annotations, "finalizers": ["other"]}})
+}
+
+/// A fleet whose identities are kept account of.
+async fn stand(objects: Vec<(&str, Value)>) -> (Stand, Arc<Identities>, Queue<String>) {
+    let mut stand = Stand::new(objects);
+    let queue = Queue::new("clusters");
+    let fleet = &stand.fleet;
+    let identities = listen(&fleet.clusters, &fleet.namespaces, &queue);
+    stand.follow().await;
+    (stand, identities, queue)
+}
+
+async fn look(stand: &Stand, identities: &Identities, name: &str) -> Result<(), kube::Error> {
+    let cluster = stand.fleet.clusters.get(None, name).unwrap();
+    tell_apart(&stand.fleet, &cluster, identities).await
+}
+
+/// The condition that was written upon a Cluster.
+fn said(stand: &Stand, name: &str) -> Option<String> {
+    let writes = stand.api.writes().into_iter();
+    let path = format!("/clusters/{name}/status");
+    let mut said = writes.filter(|it| it.1.ends_with(&path));
+    let (.., body) = said.next()?;
+    let status = body["status"]["conditions"][0]["status"].as_str()?;
+    Some(status.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cluster_that_came_later_is_told_and_the_id_of_the_first_is_recorded() {
+    let (stand, identities, _) = stand(vec![
+        ("clusters", cluster("a", "x", 1)),
+        ("clusters", cluster("b", "x", 2)),
+        ("namespaces", namespace("a", None)),
+        ("namespaces", namespace("b", None)),
+    ])
+    .await;
+    look(&stand, &identities, "a").await.unwrap();
+    let writes = stand.api.writes();
+    let [(Method::PATCH, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(path, "/api/v1/namespaces/karmada-es-a");
+    assert_eq!(
+        body["metadata"]["annotations"],
+        json!({identity::RECORD: "x"})
+    );
+    stand.api.forget();
+    look(&stand, &identities, "b").await.unwrap();
+    assert_eq!(said(&stand, "b").as_deref(), Some("False"));
+    assert_eq!(stand.api.writes().len(), 1, "nothing is recorded for it");
+    let told = [("b".to_owned(), "DuplicateRegistration".to_owned())];
+    assert_eq!(stand.api.told().await, told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_cluster_is_the_only_one_again_is_written_and_warns_nobody() {
+    let mut refused = cluster("b", "x", 2);
+    refused["status"] = json!({"conditions": [{
+        "type": "UniqueIdentity", "status": "False", "reason": "RegisteredAlready",
+        "message": "", "lastTransitionTime": "2024-01-02T00:00:00Z",
+    }]});
+    let (stand, identities, _) = stand(vec![("clusters", refused)]).await;
+    look(&stand, &identities, "b").await.unwrap();
+    assert_eq!(said(&stand, "b").as_deref(), Some("True"));
+    assert_eq!(stand.api.told().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_again() {
+    for (code, reason, is_usual) in REFUSALS {
+        for (name, path) in [
+            ("b", "/clusters/b/status"),
+            ("a", "/namespaces/karmada-es-a"),
+        ] {
+            let (stand, identities, _) = stand(vec![
+                ("clusters", cluster("a", "x", 1)),
+                ("clusters", cluster("b", "x", 2)),
+                ("namespaces", namespace("a", None)),
+            ])
+            .await;
+            let refused = refusal(code, reason, name);
+            stand.api.answer(Method::PATCH, path, code, refused);
+            let looked = look(&stand, &identities, name).await;
+            assert_eq!(looked.is_ok(), is_usual, "{path} {code}");
+            assert_eq!(stand.api.told().await, [], "{path} {code}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_recorded_counts_while_its_cluster_has_that_id_or_cannot_be_seen() {
+    let mut unreadable = cluster("a", "x", 1);
+    unreadable["spec"]["taints"] = json!("none");
+    let there = cluster("a", "x", 1);
+    let metadata = Some(json!({"metadata": {"name": "a"}}));
+    for (what, seen, answered, expected) in [
+        ("it has it", Some(there), None, Some("False")),
+        ("it has another", Some(cluster("a", "y", 1)), None, None),
+        ("it cannot be read", Some(unreadable), None, Some("False")),
+        ("only the API has it", None, metadata, Some("False")),
+        ("nobody has it", None, None, None),
+    ] {
+        let mut objects = vec![
+            ("clusters", cluster("b", "x", 2)),
+            ("namespaces", namespace("a", Some("x"))),
+            ("namespaces", namespace("b", None)),
+        ];
+        objects.extend(seen.map(|it| ("clusters", it)));
+        let (stand, identities, _) = stand(objects).await;
+        if let Some(answer) = answered {
+            stand.api.answer(Method::GET, "/clusters/a", 200, answer);
+        }
+        look(&stand, &identities, "b").await.unwrap();
+        assert_eq!(said(&stand, "b").as_deref(), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_cluster_that_takes_the_id_of_another_comes_later() {
+    let (stand, identities, queue) = stand(vec![("clusters", cluster("b", "x", 2))]).await;
+    stand.api.put("clusters", cluster("a", "x", 1));
+    pass(5).await;
+    assert_eq!(queue.len(), 1, "the other is looked at");
+    look(&stand, &identities, "b").await.unwrap();
+    assert_eq!(said(&stand, "b"), None);
+    look(&stand, &identities, "a").await.unwrap();
+    assert_eq!(said(&stand, "a").as_deref(), Some("False"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_list_lacks_keeps_its_claim_and_what_was_deleted_does_not() {
+    let record = || vec![("namespaces", namespace("a", Some("x")))];
+    let claim = || vec![("clusters", cluster("a", "x", 1))];
+    let (space, name) = (execution_namespace("a"), "a".to_owned());
+    for (objects, plural, name) in [(record(), "namespaces", space), (claim(), "clusters", name)] {
+        for (is_deleted, expected) in [(true, &["b"][..]), (false, &["a", "b"])] {
+            let rest = [("clusters", cluster("b", "x", 2))];
+            let all = objects.clone().into_iter().chain(rest).collect();
+            let (stand, identities, _) = stand(all).await;
+            pass(5).await;
+
+            if is_deleted {
+                stand.api.delete(plural, "", &name);
+            } else {
+                stand.api.lose(plural, "", &name);
+            }
+            pass(120).await;
+            let mut holders: Vec<String> =
+                identities.holders("b").into_iter().map(|it| it.0).collect();
+            holders.sort();
+            assert_eq!(holders, expected, "{plural} {is_deleted}");
+        }
+    }
+}

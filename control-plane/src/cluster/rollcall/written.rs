@@ -1,0 +1,187 @@
+//! Who is reported silent, when, and what is asked before.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::testing::{Stand, pass, refusal};
+use crate::settings::Settings;
+
+fn cluster(name: &str, mode: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name, "creationTimestamp": "2024-01-01T00:00:00Z"},
+        "spec": {"syncMode": mode},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]},
+    })
+}
+
+fn lease(name: &str, minute: u64) -> Value {
+    let renewed = format!("2024-01-02T00:{minute:02}:00.000000Z");
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": CLUSTER_NAMESPACE, "name": name},
+        "spec": {"renewTime": renewed},
+    })
+}
+
+/// A fleet whose clusters are listened to.
+async fn stand(objects: Vec<(&str, Value)>) -> Stand {
+    let mut stand = Stand::new(objects);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    stand
+}
+
+/// The clusters whose silence was written.
+fn silent(stand: &Stand) -> Vec<String> {
+    let writes = stand.api.writes().into_iter();
+    let silent = writes.filter_map(|(_, path, body)| {
+        let name = path.strip_suffix("/status")?.rsplit('/').next()?;
+        let is_ready = &body["status"]["conditions"][0];
+        (is_ready["status"] == json!("Unknown")).then(|| name.to_owned())
+    });
+    silent.collect()
+}
+
+/// How often a path was read.
+fn reads(stand: &Stand, end: &str) -> usize {
+    let asked = stand.api.asked().into_iter();
+    let reads = asked.filter(|it| it.method == Method::GET && it.path.ends_with(end));
+    reads.count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_cluster_is_reported_once_when_its_grace_is_over_and_its_lease_was_read_once() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("clusters", cluster("pushed", "Push")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    pass(38).await;
+    assert_eq!(silent(&stand), [""; 0]);
+    pass(4).await;
+    assert_eq!(silent(&stand), ["m1"]);
+    assert_eq!(reads(&stand, "/leases/m1"), 1);
+    assert!(
+        reads(&stand, "/leases") > 5,
+        "the API is asked all the time"
+    );
+    assert_eq!(stand.api.told().await.len(), 1);
+    pass(300).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
+    let settings = Settings {
+        cluster_monitor_grace_period: "8s".parse().unwrap(),
+        ..Settings::default()
+    };
+    let mut stand = Stand::with(settings, []);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    assert!(reads(&stand, "/leases") > 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_whose_renewals_are_heard_is_alive_whatever_is_read() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    let stale = lease("m1", 0);
+    stand.api.answer(Method::GET, "/leases/m1", 200, stale);
+    for minute in 1..20 {
+        pass(10).await;
+        stand.api.put("leases", lease("m1", minute));
+    }
+    assert_eq!(silent(&stand), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_comes_after_its_lease_is_given_one_grace() {
+    let stand = stand(vec![("leases", lease("m1", 0))]).await;
+    pass(10).await;
+    stand.api.put("clusters", cluster("m1", "Pull"));
+    pass(37).await;
+    assert_eq!(silent(&stand), [""; 0]);
+    pass(8).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_gone_is_not_missed() {
+    let stand = stand(vec![("clusters", cluster("m1", "Pull"))]).await;
+    pass(10).await;
+    stand.api.delete("clusters", "", "m1");
+    pass(10).await;
+    stand.api.forget();
+    pass(100).await;
+    assert_eq!(reads(&stand, "/leases/m1"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_back() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    for path in ["/leases", "/leases/m1"] {
+        let broken = refusal(500, "InternalError", "m1");
+        stand.api.answer(Method::GET, path, 500, broken);
+    }
+    pass(300).await;
+    assert_eq!(silent(&stand), [""; 0]);
+    stand.api.answer_truly();
+    pass(20).await;
+    assert_eq!(silent(&stand), [""; 0], "it has its grace again");
+    pass(40).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_many_are_read_together() {
+    let names: Vec<String> = (0..MANY).map(|it| format!("m{it}")).collect();
+    let clusters = names.iter().map(|it| ("clusters", cluster(it, "Pull")));
+    let leases = names.iter().map(|it| ("leases", lease(it, 0)));
+    let stand = stand(clusters.chain(leases).collect()).await;
+    pass(50).await;
+    assert_eq!(silent(&stand).len(), MANY);
+    let asked = stand.api.asked().into_iter();
+    let alone = asked.filter(|it| it.path.contains("/leases/"));
+    assert_eq!(alone.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_refused_is_tried_again_each_second_and_holds_no_other_up() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("clusters", cluster("m2", "Pull")),
+        ("leases", lease("m1", 0)),
+        ("leases", lease("m2", 0)),
+    ])
+    .await;
+    let refused = refusal(403, "Forbidden", "m1");
+    stand
+        .api
+        .answer(Method::PATCH, "/clusters/m1/status", 403, refused);
+    pass(30).await;
+    stand.api.put("leases", lease("m2", 1));
+    pass(38).await;
+    let tried = silent(&stand);
+    assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
+    assert!((20..40).contains(&tried.len()), "{tried:?}");
+    pass(4).await;
+    assert!(silent(&stand).contains(&"m2".to_owned()));
+    stand.api.answer_truly();
+    stand.api.forget();
+    pass(3).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}

@@ -1,0 +1,137 @@
+//! What is written and told of evictions.
+
+use http::Method;
+
+use super::super::book::tests::nowhere;
+use super::super::judge::Stay;
+use super::*;
+use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+
+fn key() -> Key {
+    Key::new(BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: "web-deployment".to_owned(),
+    })
+}
+
+/// A fleet with a cluster that has a taint, a binding with some conditions, and writers of its own.
+async fn stand(conditions: Option<Vec<Condition>>) -> (Stand, ConditionWriter) {
+    let mut stand = Stand::new([
+        (
+            "clusters",
+            json!({
+                "metadata": {"name": "m1"},
+                "spec": {"syncMode": "Pull", "taints": [{"key": "x", "effect": "NoExecute"}]},
+            }),
+        ),
+        (
+            "resourcebindings",
+            json!({
+                "metadata": {"namespace": "shop", "name": "web-deployment"},
+                "spec": {"resource": {
+                    "apiVersion": "apps/v1", "kind": "Deployment",
+                    "namespace": "shop", "name": "web",
+                }},
+                "status": {"conditions": conditions.unwrap_or_default()},
+            }),
+        ),
+    ]);
+    let writer = ConditionWriter::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    (stand, writer)
+}
+
+fn note(turn: Turn) -> Note {
+    let cluster = "m1".to_owned();
+    Note { cluster, turn }
+}
+
+fn evicted() -> Note {
+    note(Turn::Evicted {
+        cause: "taint x:NoExecute".into(),
+        to: "m2".into(),
+        mode: "Gracefully".into(),
+        at: jiff::Timestamp::from_second(1_000).unwrap(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workload() {
+    let (stand, writer) = stand(None).await;
+    writer.tell(vec![(key(), nowhere("m1", "full"))]);
+    let told = stand.api.told().await;
+    let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "NowhereToGo".to_owned()));
+    assert_eq!(told, expected);
+    let writes = stand.api.writes();
+    let [(Method::PATCH, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert!(path.ends_with("/shop/resourcebindings/web-deployment/status"));
+    let said = &body["status"]["conditions"][0];
+    assert_eq!(
+        (&said["reason"], &said["status"]),
+        (&json!("NowhereToGo"), &json!("True"))
+    );
+    assert_eq!(writer.lock().len(), 1, "it is pending still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_never_began() {
+    let (stand, writer) = stand(None).await;
+    writer.tell(vec![(key(), note(Turn::Recovered))]);
+    assert_eq!(stand.api.told().await, []);
+    assert_eq!(stand.api.writes(), []);
+    assert!(writer.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_cluster_was_left_is_an_event_although_the_condition_says_so_already() {
+    let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
+    let (stand, writer) = stand(said.map(|it| vec![it])).await;
+    writer.tell(vec![(key(), evicted())]);
+    let told = stand.api.told().await;
+    let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "Evicted".to_owned()));
+    assert_eq!(told, expected);
+    assert_eq!(stand.api.writes(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_tried_again() {
+    for (code, reason, _) in REFUSALS {
+        let (stand, writer) = stand(None).await;
+        let (method, path) = (Method::PATCH, "/web-deployment/status");
+        let refused = refusal(code, reason, "web-deployment");
+        stand.api.answer(method, path, code, refused);
+        let book = |book: &mut Book| _ = book.take(nowhere("m1", "full"), Instant::now());
+        book(writer.lock().entry(key()).or_default());
+        let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+        let expected = match code {
+            409 => Some(Next::Again),
+            404 => Some(Next::Done),
+            _ => None,
+        };
+        assert_eq!(next.ok(), expected, "{code}");
+        assert_eq!(stand.api.told().await, [], "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_process_before_told_is_told_again_only_later_than_its_start() {
+    for (seconds, expected) in [(10, 0), (60, 1), (70, 1)] {
+        let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
+        let (stand, writer) = stand(said.map(|it| vec![it])).await;
+        writer.begin();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        let stays = note(Turn::Stays {
+            rule: Stay::Tolerated,
+            taints: "x".to_owned(),
+            since: None,
+        });
+        let book = |book: &mut Book| _ = book.take(stays, Instant::now());
+        book(writer.lock().entry(key()).or_default());
+        let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+        assert_eq!(next.unwrap(), Next::Done, "{seconds}");
+        pass(1).await;
+        assert_eq!(stand.api.writes().len(), expected, "{seconds}");
+    }
+}

@@ -1,0 +1,372 @@
+//! A fleet API in memory, for tests of what controllers ask, write and tell.
+//!
+//! It keeps objects by plural, namespace and name, and answers reads, lists and watches from them.
+//! What is written changes them, and is written down; a test says what is refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::Config;
+use kube::client::Body;
+use muster_shared::client::{Gateway, Network, ResponseBody};
+use muster_shared::lease::Leadership;
+use muster_shared::merge;
+use muster_shared::tasks::Tasks;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+use super::Fleet;
+use crate::settings::Settings;
+
+/// Plural, namespace and name of an object.
+type Place = (String, String, String);
+
+/// An API in memory. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct FakeApi(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// The number of changes so far.
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeMap<Place, Value>,
+    /// What watches tell: version, plural, kind of event, object.
+    log: Vec<(u64, String, &'static str, Value)>,
+    /// Watches from versions below this one are told that their version is too old.
+    oldest: u64,
+    /// What is answered in place of the truth: method, end of the path, code, body.
+    answers: Vec<(Method, String, u16, Value)>,
+    asked: Vec<Asked>,
+}
+
+/// A request that is no watch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: String,
+    /// Its query.
+    pub query: String,
+    /// Its body; null where there is none.
+    pub body: Value,
+}
+
+/// A fleet over such an API.
+pub struct Stand {
+    /// The API.
+    pub api: FakeApi,
+    /// The fleet.
+    pub fleet: Arc<Fleet>,
+    /// Its tasks: they end with the stand.
+    pub tasks: Tasks,
+}
+
+impl Stand {
+    /// A fleet that nobody follows yet, over an API that has some objects, by their plurals.
+    pub fn new<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        Self::with(Settings::default(), objects)
+    }
+
+    /// The same with settings of its own.
+    pub fn with<'a>(
+        settings: Settings,
+        objects: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> Self {
+        let api = FakeApi::default();
+        for (plural, object) in objects {
+            api.put(plural, object);
+        }
+        let config = Config::new("http://fleet".parse().unwrap());
+        let gateway = Gateway::over(Arc::new(api.clone()), "fleet", config);
+        let mut tasks = Tasks::new(CancellationToken::new());
+        let fleet = Fleet::new(&gateway, settings, Leadership::always(), &mut tasks).unwrap();
+        Self { api, fleet, tasks }
+    }
+
+    /// Fills the caches and keeps them up to date. Listeners have to be there before.
+    pub async fn follow(&mut self) {
+        self.fleet.follow(&mut self.tasks);
+        self.fleet.synced().await;
+    }
+
+    /// A fleet whose caches are filled.
+    pub async fn followed<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let mut stand = Self::new(objects);
+        stand.follow().await;
+        stand
+    }
+}
+
+/// Lets time pass, in which everything that is to happen does.
+pub async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// The status with which a Kubernetes API refuses something about an object.
+pub fn refusal(code: u16, reason: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
+        "reason": reason, "message": reason, "details": {"name": name},
+    })
+}
+
+/// Refusals of a write, with whether one that is to be looked at again anyway.
+pub const REFUSALS: [(u16, &str, bool); 3] = [
+    (409, "Conflict", true),
+    (404, "NotFound", true),
+    (403, "Forbidden", false),
+];
+
+impl FakeApi {
+    /// Adds an object, or replaces it; watches tell of it.
+    pub fn put(&self, plural: &str, mut object: Value) {
+        let mut state = self.state();
+        let version = *self.0.version.borrow() + 1;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        let place = place(plural, &object);
+        let is_known = state.objects.insert(place, object.clone()).is_some();
+        let kind = if is_known { "MODIFIED" } else { "ADDED" };
+        state.log.push((version, plural.to_owned(), kind, object));
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
+    /// Removes an object; watches tell of it.
+    pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        let Some(mut object) = state.objects.remove(&place) else {
+            return;
+        };
+        let version = *self.0.version.borrow() + 1;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        state
+            .log
+            .push((version, plural.to_owned(), "DELETED", object));
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
+    /// Removes an object so that no watch tells of it: the next lists lack it.
+    pub fn lose(&self, plural: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        state.objects.remove(&place);
+        let version = *self.0.version.borrow() + 1;
+        state.oldest = version;
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
+    /// From now on, requests of a method whose path ends so are answered so.
+    pub fn answer(&self, method: Method, path: &str, code: u16, body: Value) {
+        let mut state = self.state();
+        state
+            .answers
+            .retain(|it| (&it.0, &*it.1) != (&method, path));
+        state.answers.push((method, path.to_owned(), code, body));
+    }
+
+    /// From now on, everything is answered with the truth.
+    pub fn answer_truly(&self) {
+        self.state().answers.clear();
+    }
+
+    /// Forgets what was asked and written before.
+    pub fn forget(&self) {
+        self.state().asked.clear();
+    }
+
+    /// All that was asked but for watches.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.state().asked.clone()
+    }
+
+    /// What was written but for events, each as method, path and body.
+    pub fn writes(&self) -> Vec<(Method, String, Value)> {
+        let asked = self.asked().into_iter();
+        let writes = asked.filter(|it| it.method != Method::GET && !it.path.contains("/events"));
+        writes.map(|it| (it.method, it.path, it.body)).collect()
+    }
+
+    /// The events that were published: the name of the object, the reason, and the message.
+    pub async fn events(&self) -> Vec<(String, String, String)> {
+        pass(1).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let asked = self.asked().into_iter();
+        let events = asked.filter(|it| it.method == Method::POST && it.path.contains("/events"));
+        let told = events.map(|it| {
+            let (about, event) = (text(&it.body["involvedObject"]["name"]), &it.body);
+            (about, text(&event["reason"]), text(&event["message"]))
+        });
+        told.collect()
+    }
+
+    /// The names of the objects with their events' reasons.
+    pub async fn told(&self) -> Vec<(String, String)> {
+        let events = self.events().await.into_iter();
+        events.map(|(about, reason, _)| (about, reason)).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn respond(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let query = head.uri.query().unwrap_or_default().to_owned();
+        let path = head.uri.path().to_owned();
+        if query.split('&').any(|it| it == "watch=true") {
+            return self.watch(&path, &query);
+        }
+        let asked = Asked {
+            method: head.method,
+            path,
+            query,
+            body,
+        };
+        self.state().asked.push(asked.clone());
+        let (code, answer) = self.answer_to(&asked);
+        let body = Full::from(answer.to_string()).map_err(BoxError::from);
+        Ok(Response::builder().status(code).body(body.boxed_unsync())?)
+    }
+
+    fn answer_to(&self, asked: &Asked) -> (u16, Value) {
+        let state = self.state();
+        let mut answers = state.answers.iter();
+        let told = |it: &&(Method, String, u16, Value)| {
+            it.0 == asked.method && asked.path.ends_with(&it.1)
+        };
+        if let Some((.., code, body)) = answers.find(told) {
+            return (*code, body.clone());
+        }
+        let (plural, namespace, name) = addressed(&asked.path);
+        let Some(name) = name else {
+            if asked.method != Method::GET {
+                drop(state);
+                self.put(&plural, asked.body.clone());
+                return (201, asked.body.clone());
+            }
+            let is_in = |it: &&Place| it.0 == plural && (namespace.is_empty() || it.1 == namespace);
+            let places = state.objects.keys().filter(is_in);
+            let items: Vec<&Value> = places.filter_map(|it| state.objects.get(it)).collect();
+            let version = self.0.version.borrow().to_string();
+            let metadata = json!({ "resourceVersion": version });
+            let list =
+                json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items});
+            return (200, list);
+        };
+        let place = (plural, namespace, name);
+        let Some(mut object) = state.objects.get(&place).cloned() else {
+            return (404, refusal(404, "NotFound", &place.2));
+        };
+        drop(state);
+        match asked.method {
+            Method::GET => {}
+            Method::DELETE => self.delete(&place.0, &place.1, &place.2),
+            _ => {
+                merge::apply(&mut object, &asked.body);
+                self.put(&place.0, object.clone());
+            }
+        }
+        (200, object)
+    }
+
+    /// A watch tells what has happened, and ends when there is more to tell.
+    fn watch(&self, path: &str, query: &str) -> Result<Response<ResponseBody>, BoxError> {
+        let (plural, namespace, _) = addressed(path);
+        let is_in = move |object: &Value| {
+            namespace.is_empty() || object["metadata"]["namespace"] == json!(namespace)
+        };
+        let now = *self.0.version.borrow();
+        let from = query
+            .split('&')
+            .find_map(|it| it.strip_prefix("resourceVersion="));
+        let from: Option<u64> = from.and_then(|it| it.parse().ok());
+        let line =
+            |kind: &str, object: &Value| format!("{}\n", json!({ "type": kind, "object": object }));
+        let state = self.state();
+        let mut text = String::new();
+        match from {
+            Some(from) if from < state.oldest => {
+                text.push_str(&line("ERROR", &refusal(410, "Expired", "")));
+            }
+            Some(from) => {
+                let news = state.log.iter();
+                let news = news.filter(|it| it.0 > from && it.1 == plural && is_in(&it.3));
+                text.extend(news.map(|(_, _, kind, object)| line(kind, object)));
+            }
+            None => {
+                let there = state.objects.iter().filter(|(it, _)| it.0 == plural);
+                let there = there.filter(|(_, object)| is_in(object));
+                text.extend(there.map(|(_, object)| line("ADDED", object)));
+                let end = json!({"k8s.io/initial-events-end": "true"});
+                let metadata = json!({"resourceVersion": now.to_string(), "annotations": end});
+                text.push_str(&line("BOOKMARK", &json!({ "metadata": metadata })));
+            }
+        }
+        drop(state);
+        let (api, mut version) = (self.clone(), self.0.version.subscribe());
+        let more = async move {
+            let is_news = |_: &u64| {
+                let state = api.state();
+                let mut log = state.log.iter();
+                state.oldest > now || log.any(|it| it.0 > now && it.1 == plural)
+            };
+            _ = version.wait_for(is_news).await;
+            None
+        };
+        let body = Full::new(Bytes::from(text)).map_err(BoxError::from);
+        Ok(Response::new(body.with_trailers(more).boxed_unsync()))
+    }
+}
+
+impl Network for FakeApi {
+    fn send(
+        &self,
+        _: &Config,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
+        Box::pin(self.clone().respond(request))
+    }
+
+    fn host(&self) -> String {
+        "pod".to_owned()
+    }
+}
+
+fn place(plural: &str, object: &Value) -> Place {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    (
+        plural.to_owned(),
+        text("namespace").to_owned(),
+        text("name").to_owned(),
+    )
+}
+
+/// Plural, namespace, and name of what a path is about.
+fn addressed(path: &str) -> (String, String, Option<String>) {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let rest = &parts[if parts[0] == "api" { 2 } else { 3 }..];
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+        _ => ("", rest),
+    };
+    let name = rest.get(1).map(|it| (*it).to_owned());
+    (rest[0].to_owned(), namespace.to_owned(), name)
+}
