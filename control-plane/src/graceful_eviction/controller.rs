@@ -283,6 +283,9 @@ fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &A
 }
 
 #[cfg(test)]
+mod followed;
+
+#[cfg(test)]
 mod tests {
     use serde_json::Value;
 

@@ -62,9 +62,9 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
     let told = stand.api.told().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "NowhereToGo".to_owned()));
     assert_eq!(told, expected);
-    let writes = stand.api.writes();
-    let [(Method::PATCH, path, body)] = &writes[..] else {
-        panic!("{writes:?}");
+    let written = stand.api.writes();
+    let [(Method::PATCH, path, body)] = &written[..] else {
+        panic!("{written:?}");
     };
     assert!(path.ends_with("/shop/resourcebindings/web-deployment/status"));
     let said = &body["status"]["conditions"][0];

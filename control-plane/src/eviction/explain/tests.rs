@@ -349,3 +349,32 @@ fn a_message_names_a_cluster_and_not_one_whose_name_begins_or_ends_with_it() {
         assert_eq!(found, expected, "{message}");
     }
 }
+
+#[test]
+fn what_is_said_of_a_workload_that_left_nowhere_is_no_older_news() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let stays = |cluster: &str| {
+        let (rule, taints) = (Stay::Tolerated, "down:NoExecute".to_owned());
+        let since = Some(at(10));
+        [note(
+            cluster,
+            Turn::Stays {
+                rule,
+                taints,
+                since,
+            },
+        )]
+    };
+    let pending = merge(
+        &[],
+        &[note("m1", Turn::Queued { cause: "x".into() })],
+        false,
+        at(100),
+    );
+    let stayed = merge(&[], &stays("m1"), false, at(100));
+    for known in [pending, stayed] {
+        let known = known.unwrap();
+        let told = merge(&known, &stays("m2"), true, at(900));
+        assert!(told.is_some(), "{known:?}");
+    }
+}
