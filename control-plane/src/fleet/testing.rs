@@ -81,6 +81,9 @@ impl Stand {
     }
 
     /// The same with settings of its own.
+    ///
+    /// # Panics
+    /// If no client can be made.
     pub fn with<'a>(
         settings: Settings,
         objects: impl IntoIterator<Item = (&'a str, Value)>,
@@ -232,7 +235,7 @@ impl FakeApi {
         let query = head.uri.query().unwrap_or_default().to_owned();
         let path = head.uri.path().to_owned();
         if query.split('&').any(|it| it == "watch=true") {
-            return self.watch(&path, &query);
+            return Ok(self.watch(&path, &query));
         }
         let asked = Asked {
             method: head.method,
@@ -288,7 +291,7 @@ impl FakeApi {
     }
 
     /// A watch tells what has happened, and ends when there is more to tell.
-    fn watch(&self, path: &str, query: &str) -> Result<Response<ResponseBody>, BoxError> {
+    fn watch(&self, path: &str, query: &str) -> Response<ResponseBody> {
         let (plural, namespace, _) = addressed(path);
         let is_in = move |object: &Value| {
             namespace.is_empty() || object["metadata"]["namespace"] == json!(namespace)
@@ -332,7 +335,7 @@ impl FakeApi {
             None
         };
         let body = Full::new(Bytes::from(text)).map_err(BoxError::from);
-        Ok(Response::new(body.with_trailers(more).boxed_unsync()))
+        Response::new(body.with_trailers(more).boxed_unsync())
     }
 }
 
