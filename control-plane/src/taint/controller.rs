@@ -360,4 +360,32 @@ mod tests {
             assert_eq!(matters(&old, &new), expected, "{path}");
         }
     }
+    #[test]
+    fn a_policy_is_another_one_when_it_says_something_else_or_is_made_anew() {
+        let old: ClusterTaintPolicy = serde_json::from_value(json!({
+            "metadata": {
+                "name": "p", "uid": "1", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
+            "status": {},
+        }))
+        .unwrap();
+        let time = "2026-01-02T00:00:00Z";
+        for (path, value, expected) in [
+            ("/metadata/uid", json!("2"), true),
+            ("/metadata/generation", json!(2), true),
+            ("/metadata/creationTimestamp", json!(time), true),
+            ("/metadata/deletionTimestamp", json!(time), true),
+            ("/spec/taints", json!([]), true),
+            ("/metadata/labels", json!({"a": "b"}), false),
+            ("/metadata/resourceVersion", json!("7"), false),
+        ] {
+            let mut new = serde_json::to_value(&old).unwrap();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let new: ClusterTaintPolicy = serde_json::from_value(new).unwrap();
+            assert_eq!(is_other_policy(&old, &new), expected, "{path}");
+        }
+    }
 }

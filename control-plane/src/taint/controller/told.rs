@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, refusal};
+use crate::fleet::testing::{Stand, pass, refusal};
 
 fn taint(key: &str, effect: &str) -> Taint {
     Taint {
@@ -61,4 +61,58 @@ async fn that_policies_are_left_out_is_told_of_the_cluster() {
         message.contains("among them one, two: use fewer"),
         "{message}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_policy_that_the_api_does_not_have_is_gone() {
+    let policy = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
+    let objects = ["listed", "left"].map(|it| ("clustertaintpolicies", policy(it)));
+    let stand = Stand::followed(objects).await;
+    stand.api.delete("clustertaintpolicies", "", "left");
+    pass(1).await;
+    // The cache does not hear of it.
+    let path = "/clustertaintpolicies/unlisted";
+    stand
+        .api
+        .answer(http::Method::GET, path, 200, policy("unlisted"));
+    let held = json!(["listed", "unlisted", "left", "absent"]);
+    let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": held}]);
+    let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
+    let found = gone(&stand.fleet, Some(&record)).await.unwrap();
+    let expected = ["left", "absent"].map(str::to_owned);
+    assert_eq!(found, HashSet::from(expected));
+    assert_eq!(gone(&stand.fleet, None).await.unwrap(), HashSet::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its_taints_are_told() {
+    let ready = json!({
+        "type": "Ready", "status": "False", "reason": "R", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    });
+    let cluster = json!({
+        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [ready]},
+    });
+    let mut stand = Stand::new([("clusters", cluster)]);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    let policy = |generation: u8, effect: &str, label: &str| {
+        let on = json!({"conditionType": "Ready", "operator": "In", "statusValues": ["False"]});
+        let taints = ["NoExecute", effect].map(|effect| json!({"key": "a", "effect": effect}));
+        json!({
+            "metadata": {"name": "p", "generation": generation, "labels": {"seen": label}},
+            "spec": {"addOnConditions": [on], "taints": taints},
+        })
+    };
+    for (generation, effect, label) in [(1, "Never", "a"), (1, "Never", "b"), (2, "Ever", "b")] {
+        stand
+            .api
+            .put("clustertaintpolicies", policy(generation, effect, label));
+        pass(5).await;
+    }
+    let events = stand.api.events().await;
+    let told = |reason: &str| events.iter().filter(|it| it.1 == reason).count();
+    assert_eq!(told("InvalidClusterTaintPolicy"), 2, "{events:?}");
+    assert_eq!(told("TaintClusterSucceed"), 1, "{events:?}");
 }
