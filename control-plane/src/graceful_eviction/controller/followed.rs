@@ -1,4 +1,5 @@
-//! Which bindings are looked at when something around them changes, and what is told of their tasks.
+//! Which bindings are looked at when something around them changes, and what is told of their
+//! tasks.
 
 use super::*;
 use crate::fleet::testing::Stand;
