@@ -118,8 +118,7 @@ pub(super) struct Memory {
     pub(super) patches: Arc<LastPatches<String>>,
     missing: Missing,
     pub(super) waits: Waits<BindingKey>,
-    /// Bindings that have Works which are not wanted any more, and of which the API does not say
-    /// that they go.
+    /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
     unremoved: Waits<BindingKey>,
     /// Bindings that are about a former object.
     pub(super) outdated: Waits<BindingKey>,
@@ -241,9 +240,9 @@ async fn sync<B: BindingKind>(
     }
 }
 
-/// Tells that Works which are not wanted any more are not deleted: at once that the API refuses to,
-/// and that it gives no answer once that lasts. What changed meanwhile is looked at again in a
-/// moment, and a busy server has nothing against it.
+/// Publishes an event that the API does not delete Works which are not wanted any more: at once
+/// where it refuses, and after several attempts where it gives no answer. Conflicts and answers of
+/// a busy server pass by themselves and are not published.
 fn tell_of_removal<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
@@ -267,12 +266,12 @@ fn tell_of_removal<B: BindingKind>(
     }
 }
 
-/// How the API says that it does not carry a request out.
+/// Kind of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// It answers so, and may go on to.
+    /// The API refuses the request, and will refuse the next one unless something changes.
     Final,
-    /// It gives no answer: it is away, or something that it asks (a webhook) does not answer it.
+    /// The API gives no answer: it is not reachable, or a webhook does not answer it.
     Unanswered,
     /// The object has changed, or the server has too much to do.
     Passing,

@@ -112,7 +112,7 @@ impl Told {
         is_long && is_new
     }
 
-    /// It was told what a cluster waits for.
+    /// Records that the event about a cluster's wait was published.
     pub(super) fn has_told(&self, cluster: &str, now: Instant) {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wait) = waits.get_mut(cluster) {

@@ -44,14 +44,14 @@ pub enum News {
     In(Duration),
 }
 
-/// What becomes of a note.
+/// Result of comparing a note with the present state, before the note is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Revision {
-    /// It is so still.
+    /// The note is still true.
     Stands,
-    /// It has come to an end, which is told in its place.
+    /// The note is not true any more; this turn is written in its place.
     Over(Turn),
-    /// It is not so any more, and nobody was told that it was.
+    /// The note is not true any more and was never written, so that it is dropped.
     Forgotten,
 }
 
@@ -175,7 +175,7 @@ impl Book {
         }
     }
 
-    /// Revises what has changed since it was noted.
+    /// Applies a revision to each note.
     pub fn revise(&mut self, revision: impl Fn(&Note) -> Revision) {
         self.0.retain_mut(|entry| match revision(&entry.note) {
             Revision::Stands => true,

@@ -202,7 +202,8 @@ impl ConditionWriter {
         Ok(next(ripens))
     }
 
-    /// What is to be told of a binding now; nothing where there is none.
+    /// Returns the notes about a binding, revised by the present state of the clusters; `None`
+    /// where no note is left.
     fn book<B: Binding>(&self, fleet: &Fleet, key: &Key, binding: &B) -> Option<Book> {
         let known = conditions::get(&binding.status().conditions, explain::CONDITION);
         let mut books = self.lock();
@@ -224,18 +225,19 @@ impl ConditionWriter {
     }
 }
 
-/// What becomes of a note before it is written: a workload is not said to stay in spite of taints
-/// that have gone meanwhile. Where it was said that it has to leave, that this is over is told.
+/// Compares a note with the cluster before the note is written. A note that the workload stays in
+/// spite of taints is dropped when the taints are gone. Where the condition `known` is True, the
+/// end of the eviction takes the note's place.
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
     let is_tainted = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
     if !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Stands;
     }
-    match (known, cluster) {
-        (Some(known), _) if known.status != conditions::TRUE => Revision::Forgotten,
-        (None, _) => Revision::Forgotten,
-        (Some(_), Some(_)) => Revision::Over(Turn::Recovered),
-        (Some(_), None) => Revision::Over(Turn::ClusterGone),
+    let has_to_leave = known.is_some_and(|known| known.status == conditions::TRUE);
+    match (has_to_leave, cluster) {
+        (false, _) => Revision::Forgotten,
+        (true, Some(_)) => Revision::Over(Turn::Recovered),
+        (true, None) => Revision::Over(Turn::ClusterGone),
     }
 }
 

@@ -322,7 +322,8 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
     }
     message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    // What it need not leave since then is told with it, and is no news for the next process.
+    // A taint in spite of which the workload stays may be newer than the eviction. The condition
+    // has the later time, so that the next process does not take the taint for news.
     let stays = notes.iter().filter_map(|note| match note.turn {
         Turn::Stays { since, .. } => since.filter(|since| *since <= now),
         _ => None,

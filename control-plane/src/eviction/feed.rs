@@ -95,7 +95,8 @@ mod tests {
 
     const GONE: (u16, &str) = (404, "NotFound");
 
-    /// What comes of a look for `m1`, how often the API is asked, and whether it counts as failed.
+    /// Looks for `m1`. Returns the next step, the number of requests, and whether the cluster
+    /// counts as failed afterwards.
     async fn look(
         stand: &Stand,
         has_failed: bool,

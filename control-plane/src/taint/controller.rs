@@ -360,6 +360,7 @@ mod tests {
             assert_eq!(matters(&old, &new), expected, "{path}");
         }
     }
+
     #[test]
     fn a_policy_is_another_one_when_it_says_something_else_or_is_made_anew() {
         let old: ClusterTaintPolicy = serde_json::from_value(json!({

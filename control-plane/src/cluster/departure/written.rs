@@ -46,6 +46,16 @@ fn binding() -> Value {
     })
 }
 
+/// A fleet with a cluster that leaves, its namespace, and a Work there that its agent holds.
+async fn stand(ready: &str) -> Stand {
+    let objects = [
+        ("clusters", leaving(ready)),
+        ("namespaces", namespace(None)),
+        ("works", work("a", None)),
+    ];
+    Stand::followed(objects).await
+}
+
 /// The next step of the cluster.
 async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
@@ -54,13 +64,7 @@ async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
 
 #[tokio::test(start_paused = true)]
 async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
-    let (space, held) = (namespace(None), work("a", None));
-    let objects = [
-        ("clusters", leaving("False")),
-        ("namespaces", space),
-        ("works", held),
-    ];
-    let stand = Stand::followed(objects).await;
+    let stand = stand("False").await;
     let next = step(&stand, &Told::default()).await.unwrap();
     assert_eq!(next, Next::Again);
     let writes = stand.api.writes();
@@ -74,13 +78,7 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
 
 #[tokio::test(start_paused = true)]
 async fn works_of_a_cluster_with_an_agent_are_deleted() {
-    let (space, there) = (namespace(None), work("a", None));
-    let objects = [
-        ("clusters", leaving("True")),
-        ("namespaces", space),
-        ("works", there),
-    ];
-    let stand = Stand::followed(objects).await;
+    let stand = stand("True").await;
     let next = step(&stand, &Told::default()).await.unwrap();
     assert_eq!(next, Next::After(DELETION_RETRY));
     let writes = stand.api.writes();
@@ -93,13 +91,7 @@ async fn works_of_a_cluster_with_an_agent_are_deleted() {
 async fn that_works_cannot_be_removed_is_told() {
     for (ready, method) in [("False", Method::PATCH), ("True", Method::DELETE)] {
         for (code, reason, is_usual) in REFUSALS {
-            let (space, there) = (namespace(None), work("a", None));
-            let objects = [
-                ("clusters", leaving(ready)),
-                ("namespaces", space),
-                ("works", there),
-            ];
-            let stand = Stand::followed(objects).await;
+            let stand = stand(ready).await;
             let refused = refusal(code, reason, "a");
             stand.api.answer(method.clone(), "/works/a", code, refused);
             let next = step(&stand, &Told::default()).await;

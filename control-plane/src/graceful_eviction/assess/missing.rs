@@ -101,7 +101,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::settings::evict_plugin::EvictPlugins;
+    use crate::graceful_eviction::assess::tests::scene;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -184,19 +184,13 @@ mod tests {
             ),
         ] {
             let scene = Scene {
-                clusters: &clusters,
-                reports: &reports,
-                carried_out: true,
                 scheduled,
                 cluster: &|name| match name {
                     "old" => Standing::Silent,
                     _ => standing,
                 },
-                plugins: EvictPlugins::default(),
-                members_scale: &|| false,
                 has_rule: true,
-                restores: true,
-                timeout: None,
+                ..scene(&clusters, &reports)
             };
             let mut task = GracefulEvictionTask {
                 from_cluster: "old".to_owned(),
@@ -242,18 +236,7 @@ mod tests {
             ),
             (first, None, None, None),
         ] {
-            let scene = Scene {
-                clusters: &clusters,
-                reports: &reports,
-                carried_out: true,
-                scheduled: true,
-                cluster: &|_| Standing::Sound,
-                plugins: EvictPlugins::default(),
-                members_scale: &|| false,
-                has_rule: false,
-                restores: true,
-                timeout: None,
-            };
+            let scene = scene(&clusters, &reports);
             let task = GracefulEvictionTask {
                 from_cluster: "old".to_owned(),
                 creation_timestamp: Some(Time(at(0))),

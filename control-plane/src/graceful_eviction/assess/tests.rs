@@ -34,6 +34,25 @@ fn report(name: &str, health: ResourceHealth, status: Option<Value>) -> Aggregat
     }
 }
 
+/// Where everything is as it is to be: the clusters are sound, and what was written is carried out.
+pub(super) fn scene<'a>(
+    clusters: &'a [TargetCluster],
+    reports: &'a [AggregatedStatusItem],
+) -> Scene<'a> {
+    Scene {
+        clusters,
+        reports,
+        carried_out: true,
+        scheduled: true,
+        cluster: &|_| Standing::Sound,
+        plugins: EvictPlugins::default(),
+        members_scale: &|| false,
+        has_rule: false,
+        restores: true,
+        timeout: None,
+    }
+}
+
 struct Case<'a> {
     clusters: &'a [TargetCluster],
     reports: &'a [AggregatedStatusItem],
@@ -45,16 +64,9 @@ struct Case<'a> {
 
 fn outcome(case: &Case<'_>) -> Option<Done> {
     let scene = Scene {
-        clusters: case.clusters,
-        reports: case.reports,
-        carried_out: true,
-        scheduled: true,
         cluster: case.standing,
-        plugins: EvictPlugins::default(),
         members_scale: &|| case.members_scale,
-        has_rule: false,
-        restores: true,
-        timeout: None,
+        ..scene(case.clusters, case.reports)
     };
     assess(&[task(case.grace)], &scene, at(case.now))
         .done
@@ -212,16 +224,8 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
     ] {
         for healthy in [true, false] {
             let scene = Scene {
-                clusters,
-                reports: if healthy { &reports } else { &[] },
-                carried_out: true,
-                scheduled: true,
-                cluster: &|_| Standing::Sound,
                 plugins: EvictPlugins::parse(&plugins.parse().unwrap()).unwrap(),
-                members_scale: &|| false,
-                has_rule: false,
-                restores: true,
-                timeout: None,
+                ..scene(clusters, if healthy { &reports } else { &[] })
             };
             let done = assess(&[task(None)], &scene, at(10)).done;
             let needs_health = plugins == "ResourceHealth" || clusters == &moved;
@@ -242,18 +246,7 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
         // The scheduler took the cluster back: there is nothing to keep any more.
         (Some(true), &[target("old", 1)], Some(Done::BackInPlace)),
     ] {
-        let scene = Scene {
-            clusters,
-            reports: &reports,
-            carried_out: true,
-            scheduled: true,
-            cluster: &|_| Standing::Sound,
-            plugins: EvictPlugins::default(),
-            members_scale: &|| false,
-            has_rule: false,
-            restores: true,
-            timeout: None,
-        };
+        let scene = scene(clusters, &reports);
         let task = GracefulEvictionTask {
             suppress_deletion: suppressed,
             ..task(None)
@@ -331,16 +324,8 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
     }];
     let look = |restores| {
         let scene = Scene {
-            clusters: &[],
-            reports: &[],
-            carried_out: true,
-            scheduled: true,
-            cluster: &|_| Standing::Sound,
-            plugins: EvictPlugins::default(),
-            members_scale: &|| false,
-            has_rule: false,
             restores,
-            timeout: None,
+            ..scene(&[], &[])
         };
         assess(&tasks, &scene, at(10))
     };
@@ -363,16 +348,9 @@ fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
         (false, &[target("old", 1)], Some(Done::BackInPlace)),
     ] {
         let scene = Scene {
-            clusters,
-            reports: &[],
             carried_out,
-            scheduled: true,
-            cluster: &|_| Standing::Sound,
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
-            members_scale: &|| false,
-            has_rule: false,
-            restores: true,
-            timeout: None,
+            ..scene(clusters, &[])
         };
         let done = assess(&[task(Some(60))], &scene, at(61)).done;
         let got = done.first().map(|(_, done)| *done);
@@ -395,16 +373,8 @@ fn stands_in(
     reports.extend(new.iter().map(healthy));
     let clusters: Vec<TargetCluster> = new.iter().map(|(name, _)| target(name, 0)).collect();
     let scene = Scene {
-        clusters: &clusters,
-        reports: &reports,
-        carried_out: true,
-        scheduled: true,
-        cluster: &|_| Standing::Sound,
-        plugins: EvictPlugins::default(),
-        members_scale: &|| false,
         has_rule,
-        restores: true,
-        timeout: None,
+        ..scene(&clusters, &reports)
     };
     assess(&[task(None)], &scene, at(now))
 }

@@ -176,6 +176,21 @@ fn is_policy(kind: &Value) -> bool {
     kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy"
 }
 
+/// Whether the status of a policy has the reason for which a binding of the policy waits.
+fn repeats_reason(policy: &Value, binding: &Value) -> bool {
+    let ids = policy
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object);
+    let mut ids = ids.into_iter().flatten();
+    let is_its = ids.any(|(label, id)| {
+        label.ends_with("permanent-id") && binding["metadata"]["labels"].get(label) == Some(id)
+    });
+    let reasons = policy.pointer("/status/reasons").and_then(Value::as_array);
+    let mut reasons = reasons.into_iter().flatten();
+    let why = objects::condition(binding, "EvictionPending").map(|it| &it["reason"]);
+    is_its && reasons.any(|it| Some(&it["reason"]) == why)
+}
+
 /// Whether an object is a binding that waits for an eviction, an event of such a wait or a policy
 /// whose status repeats its reason, or an event that warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
@@ -185,27 +200,9 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let pending = |binding: &Value| {
         objects::condition(binding, "EvictionPending").is_some_and(|it| it["status"] == "True")
     };
-    let is_policy =
-        |kind: &Value| kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy";
     if is_policy(&object["kind"]) {
-        let reasons = object.pointer("/status/reasons").and_then(Value::as_array);
-        let names = |binding: &Value| {
-            let of = |label: &str| {
-                let labels = binding.pointer("/metadata/labels");
-                labels.and_then(|labels| labels.get(label)).cloned()
-            };
-            let id = object.pointer("/metadata/labels");
-            let mut ids = id.and_then(Value::as_object).into_iter().flatten();
-            ids.any(|(label, id)| label.ends_with("permanent-id") && of(label).as_ref() == Some(id))
-        };
-        let repeats = |binding: &Value| {
-            let condition = objects::condition(binding, "EvictionPending");
-            let why = condition.map(|it| &it["reason"]);
-            let mut reasons = reasons.into_iter().flatten();
-            reasons.any(|it| Some(&it["reason"]) == why)
-        };
         let mut bindings = scene.bindings();
-        return bindings.any(|(_, it)| pending(it.0) && names(it.0) && repeats(it.0));
+        return bindings.any(|(_, it)| pending(it.0) && repeats_reason(object, it.0));
     }
     if object["kind"] != "Event" {
         return pending(object);
