@@ -283,4 +283,6 @@ pub fn producer<B: BindingKind>() -> &'static str {
 }
 
 #[cfg(test)]
+mod leaving;
+#[cfg(test)]
 mod tests;

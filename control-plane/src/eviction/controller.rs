@@ -301,6 +301,9 @@ async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
 }
 
 #[cfg(test)]
+mod written;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

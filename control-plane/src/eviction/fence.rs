@@ -261,4 +261,51 @@ mod tests {
             assert_eq!(found, until, "{what}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_work_that_tells_of_a_copy_is_that_of_its_cluster() {
+        use crate::fleet::testing::Stand;
+        for (works, expected) in [
+            (&[][..], None),
+            // The copy in another cluster is not asked about.
+            (&["m2"], None),
+            (&["m1"], Some("the cluster has no lease")),
+            (&["m2", "m1"], Some("the cluster has no lease")),
+        ] {
+            let binding = json!({
+                "metadata": {"namespace": "shop", "name": "web-deployment"},
+                "spec": {
+                    "resource": {
+                        "apiVersion": "apps/v1", "kind": "Deployment",
+                        "namespace": "shop", "name": "web",
+                    },
+                    "failover": {"cluster": {"fencing": {"afterSeconds": 100}}},
+                },
+            });
+            let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+            let work = |cluster: &&str| {
+                let annotations = json!({
+                    "resourcebinding.karmada.io/namespace": "shop",
+                    "resourcebinding.karmada.io/name": "web-deployment",
+                });
+                let namespace = names::execution_namespace(cluster);
+                json!({"metadata": {
+                    "namespace": namespace, "name": "web", "annotations": annotations,
+                }})
+            };
+            let objects = [("resourcebindings", binding), ("clusters", cluster)];
+            let works = works.iter().map(|it| ("works", work(it)));
+            let stand = Stand::followed(objects.into_iter().chain(works)).await;
+            let fence = Fence::of(&stand.fleet);
+            let binding = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            let gate = fence.ask(&cluster, &binding.unwrap().into(), Instant::now());
+            let why = match gate {
+                Gate::Open => None,
+                Gate::Shut(why) => Some(why),
+                Gate::Until(..) => panic!("{gate:?}"),
+            };
+            assert_eq!(why.as_deref(), expected);
+        }
+    }
 }

@@ -258,7 +258,9 @@ impl FakeApi {
         if let Some((.., code, body)) = answers.find(told) {
             return (*code, body.clone());
         }
-        let (plural, namespace, name) = addressed(&asked.path);
+        let Some((plural, namespace, name)) = addressed(&asked.path) else {
+            return (404, refusal(404, "NotFound", ""));
+        };
         let Some(name) = name else {
             if asked.method != Method::GET {
                 drop(state);
@@ -292,7 +294,7 @@ impl FakeApi {
 
     /// A watch tells what has happened, and ends when there is more to tell.
     fn watch(&self, path: &str, query: &str) -> Response<ResponseBody> {
-        let (plural, namespace, _) = addressed(path);
+        let (plural, namespace, _) = addressed(path).unwrap_or_default();
         let is_in = move |object: &Value| {
             namespace.is_empty() || object["metadata"]["namespace"] == json!(namespace)
         };
@@ -362,14 +364,14 @@ fn place(plural: &str, object: &Value) -> Place {
     )
 }
 
-/// Plural, namespace, and name of what a path is about.
-fn addressed(path: &str) -> (String, String, Option<String>) {
+/// Plural, namespace, and name of what a path is about; `None` for discovery, which is not answered.
+fn addressed(path: &str) -> Option<(String, String, Option<String>)> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let rest = &parts[if parts[0] == "api" { 2 } else { 3 }..];
+    let rest = parts.get(if parts[0] == "api" { 2 } else { 3 }..)?;
     let (namespace, rest) = match rest {
         ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
         _ => ("", rest),
     };
     let name = rest.get(1).map(|it| (*it).to_owned());
-    (rest[0].to_owned(), namespace.to_owned(), name)
+    Some(((*rest.first()?).to_owned(), namespace.to_owned(), name))
 }

@@ -185,3 +185,22 @@ async fn a_report_that_is_refused_is_tried_again_each_second_and_holds_no_other_
     pass(3).await;
     assert_eq!(silent(&stand), ["m1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_shorter_than_two_looks_is_given_back_as_well() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    pass(12).await;
+    let broken = refusal(500, "InternalError", "");
+    stand.api.answer(Method::GET, "/leases", 500, broken);
+    // The API is asked every five seconds: one look fails.
+    pass(5).await;
+    stand.api.answer_truly();
+    pass(28).await;
+    assert_eq!(silent(&stand), [""; 0], "45 s, of which ten do not count");
+    pass(10).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}

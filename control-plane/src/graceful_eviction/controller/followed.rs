@@ -2,7 +2,7 @@
 //! tasks.
 
 use super::*;
-use crate::fleet::testing::Stand;
+use crate::fleet::testing::{Stand, pass};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
@@ -71,4 +71,107 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
         .into_iter()
         .flat_map(|about| reasons.map(|reason| (about.to_owned(), reason.to_owned())));
     assert_eq!(told, expected.collect::<Vec<_>>());
+}
+
+/// A binding whose copy in `m1` waits for the one in `m2`.
+fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
+    let resource = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+    });
+    let task = json!({
+        "fromCluster": "m1", "replicas": 2, "reason": "r", "producer": "p",
+        "creationTimestamp": "2024-01-01T00:00:00Z",
+    });
+    json!({
+        "metadata": {"namespace": "shop", "name": "web-deployment", "generation": 1},
+        "spec": {
+            "resource": resource, "schedulerName": scheduler, "placement": {},
+            "clusters": clusters, "gracefulEvictionTasks": [task],
+        },
+        "status": {
+            "schedulerObservedGeneration": 1,
+            "aggregatedStatus": [{"clusterName": "m2", "health": "Healthy"}],
+        },
+    })
+}
+
+fn cluster(name: &str) -> serde_json::Value {
+    json!({
+        "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]},
+    })
+}
+
+/// The Work of a binding in `m2`, whose agent reports some health.
+fn work(health: &str) -> serde_json::Value {
+    json!({
+        "metadata": {
+            "namespace": "karmada-es-m2", "name": "web",
+            "annotations": {
+                "resourcebinding.karmada.io/namespace": "shop",
+                "resourcebinding.karmada.io/name": "web-deployment",
+            },
+        },
+        "status": {
+            "conditions": [{
+                "type": "Applied", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "manifestStatuses": [{
+                "identifier": {
+                    "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",
+                    "resource": "", "namespace": "shop", "name": "web",
+                },
+                "health": health,
+                "status": {"replicas": 2, "readyReplicas": 2},
+            }],
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
+    let targets = json!([{"name": "m2", "replicas": 2}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", leaving("", &targets)),
+        ("works", work("Unhealthy")),
+    ]);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    stand.api.put("works", work("Healthy"));
+    pass(1).await;
+    let writes = stand.api.writes();
+    let [(_, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert!(path.ends_with("/resourcebindings/web-deployment"), "{path}");
+    assert_eq!(body["spec"], json!({"gracefulEvictionTasks": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cluster_again() {
+    for (scheduler, expected) in [
+        ("other", Some(json!([{"name": "m1", "replicas": 2}]))),
+        // Our own scheduler takes care of its workloads.
+        ("", None),
+        ("default-scheduler", None),
+    ] {
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("resourcebindings", leaving(scheduler, &json!([]))),
+        ]);
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let writes = stand.api.writes();
+        let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
+        assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler}");
+    }
 }

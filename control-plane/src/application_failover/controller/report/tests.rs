@@ -4,8 +4,9 @@ use http::Method;
 use muster_shared::api::binding::ResourceBinding;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::super::{Exit, Hearing, Known, Obstacle, Openings, Pace, Turns, WORTH_TELLING};
+use super::super::{Exit, Hearing, Known, Move, Obstacle, Openings, Pace, Turns, WORTH_TELLING};
 use super::*;
 use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
 
@@ -169,5 +170,110 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
         controller.line_up(&case, &known, "m1".to_owned(), &mut progress);
         assert!(progress.is_said, "{what}");
         assert_eq!(progress.wait, expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
+    let held = || Turn::Held {
+        cluster: "m1".to_owned(),
+        since: at(10),
+        why: Obstacle::Rate,
+    };
+    let moved = Move {
+        from: "m1".to_owned(),
+        since: at(10),
+        to: "m2".to_owned(),
+        mode: "Gracefully".to_owned(),
+        without_state: false,
+    };
+    let health = Turn::NotFollowed(Unfollowed::Health);
+    for (what, told, last, is_said, expected) in [
+        ("nothing was told", None, None, false, None),
+        (
+            "it was held",
+            Some(held()),
+            None,
+            false,
+            Some("ApplicationRecovered"),
+        ),
+        ("it is held still", Some(held()), None, true, None),
+        (
+            "it was not followed",
+            Some(health),
+            None,
+            false,
+            Some("Followed"),
+        ),
+        ("it has recovered", Some(Turn::Recovered), None, false, None),
+        (
+            "it was moved, and nobody told so",
+            Some(held()),
+            Some(moved),
+            false,
+            Some("ApplicationMoved"),
+        ),
+    ] {
+        let told = told.map(|turn| turn.condition(at(30)));
+        let (stand, controller, binding) = stand(told).await;
+        let key = key();
+        let case = case(&key, &binding);
+        let history = History {
+            last_move: last.is_some().then(|| at(40)),
+            last,
+            ..case.written.clone()
+        };
+        let progress = Progress {
+            turn: None,
+            wait: None,
+            held: Vec::new(),
+            is_said,
+        };
+        let next = controller.conclude(&case, &history, progress).await;
+        next.unwrap();
+        let mut reasons: Vec<String> = stand.api.told().await.into_iter().map(|it| it.1).collect();
+        reasons.dedup();
+        assert_eq!(reasons, Vec::from_iter(expected), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a_while() {
+    let settling = SETTLING.as_secs().cast_signed();
+    for (since, expected) in [
+        (1_000 - settling, None),
+        (1_001 - settling, Some(Duration::from_secs(1))),
+    ] {
+        let (stand, controller, binding) = stand(None).await;
+        let key = key();
+        let case = case(&key, &binding);
+        let mut history = case.written.clone();
+        history.since.insert("m2".to_owned(), at(since));
+        let next = controller.settle(&case, &history).await.unwrap();
+        let wait = match next {
+            Next::After(wait) => Some(Duration::from_secs(wait.as_secs())),
+            _ => None,
+        };
+        assert_eq!(wait, expected, "{since}");
+        assert_eq!(stand.api.writes().is_empty(), expected.is_some(), "{since}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_more() {
+    for (code, reason, tries, is_done) in [
+        (409, "Conflict", ATTEMPTS + 1, false),
+        (404, "NotFound", 1, true),
+        (403, "Forbidden", 1, false),
+    ] {
+        let (stand, controller, binding) = stand(None).await;
+        let refused = refusal(code, reason, "web-deployment");
+        let (method, path) = (Method::PATCH, "/web-deployment/status");
+        stand.api.answer(method, path, code, refused);
+        let turn = Turn::NotFollowed(Unfollowed::Health);
+        let told = controller.tell(&key(), &*binding, &turn, at(1_000)).await;
+        assert_eq!(told.is_ok(), is_done, "{code}");
+        assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
+        assert_eq!(stand.api.told().await, [], "{code}");
     }
 }

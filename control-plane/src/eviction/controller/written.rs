@@ -1,0 +1,57 @@
+//! What a failed cluster leads to: what is told of it and of its workloads.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::testing::{Stand, pass};
+
+fn binding(name: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
+        "spec": {
+            "resource": {
+                "apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name,
+            },
+            "clusters": [{"name": "m1"}],
+            "placement": {},
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() {
+    let cluster = json!({
+        "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull", "taints": [{"key": "down", "effect": "NoExecute"}]},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster),
+        ("resourcebindings", binding("a")),
+        ("resourcebindings", binding("gone")),
+    ]);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand
+        .api
+        .delete("resourcebindings", "shop", "gone-configmap");
+    stand.follow().await;
+    pass(10).await;
+    let told = stand.api.told().await;
+    let is_told = |about: &str, reason: &str| told.contains(&(about.to_owned(), reason.to_owned()));
+    assert!(is_told("m1", "EvictionOff"), "{told:?}");
+    assert!(is_told("a-configmap", "FailoverOff"), "{told:?}");
+    assert!(
+        told.iter().all(|(about, _)| !about.contains("gone")),
+        "{told:?}"
+    );
+    let writes = stand.api.writes();
+    let [(Method::PATCH, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert!(
+        path.ends_with("/resourcebindings/a-configmap/status"),
+        "{path}"
+    );
+    assert_eq!(body["status"]["conditions"][0]["reason"], "FailoverOff");
+}
