@@ -475,4 +475,6 @@ fn after(moment: Timestamp, now: Timestamp) -> Duration {
     until(moment, now) + Duration::from_millis(1)
 }
 #[cfg(test)]
+mod moved;
+#[cfg(test)]
 mod tests;

@@ -133,6 +133,49 @@ pub const REFUSALS: [(u16, &str, bool); 3] = [
     (403, "Forbidden", false),
 ];
 
+/// A cluster that is ready, takes Deployments, and has room.
+pub fn cluster(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"syncMode": "Pull"},
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "apiEnablements": [{
+                "groupVersion": "apps/v1",
+                "resources": [{"name": "deployments", "kind": "Deployment"}],
+            }],
+            "resourceSummary": {
+                "allocatable": {"cpu": "100", "memory": "100Gi", "pods": "100"},
+            },
+        },
+    })
+}
+
+/// The binding `shop/web-deployment` of a Deployment with two replicas in `m1`, which may be in
+/// `m1` or in `m2`.
+pub fn binding() -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": "web-deployment"},
+        "spec": {
+            "resource": {
+                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+            },
+            "replicas": 2,
+            "replicaRequirements": {},
+            "clusters": [{"name": "m1", "replicas": 2}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+                "spreadConstraints": [{
+                    "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1,
+                }],
+            },
+        },
+    })
+}
+
 impl FakeApi {
     /// Adds an object, or replaces it; watches tell of it.
     pub fn put(&self, plural: &str, mut object: Value) {

@@ -8,60 +8,21 @@ use super::*;
 use crate::application_failover::turns::Turns;
 use crate::eviction::backlog::Rank;
 use crate::eviction::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, refusal};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
-fn cluster(name: &str) -> Value {
-    json!({
-        "metadata": {"name": name},
-        "spec": {"syncMode": "Pull"},
-        "status": {
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
-            "apiEnablements": [{
-                "groupVersion": "apps/v1",
-                "resources": [{"name": "deployments", "kind": "Deployment"}],
-            }],
-            "resourceSummary": {
-                "allocatable": {"cpu": "100", "memory": "100Gi", "pods": "100"},
-            },
-        },
-    })
-}
-
-fn binding(scheduler: &str) -> Value {
-    json!({
-        "metadata": {"namespace": "shop", "name": "web-deployment"},
-        "spec": {
-            "resource": {
-                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
-            },
-            "schedulerName": scheduler,
-            "replicas": 2,
-            "replicaRequirements": {},
-            "clusters": [{"name": "m1", "replicas": 2}],
-            "placement": {
-                "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-                "spreadConstraints": [{
-                    "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1,
-                }],
-            },
-        },
-    })
-}
-
 /// An application leaves `m1`, where it has been unhealthy for ten seconds, while the API answers
 /// writes so.
 async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<ResourceBinding>) {
+    let mut binding = binding();
+    binding["spec"]["schedulerName"] = json!(scheduler);
     let mut stand = Stand::new([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
-        ("resourcebindings", binding(scheduler)),
+        ("resourcebindings", binding),
     ]);
     let exit = Exit::new(&stand.fleet);
     stand.follow().await;

@@ -4,7 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, pass};
+use crate::fleet::testing::{self, Stand, pass};
+use crate::settings::Settings;
 
 fn binding(name: &str) -> Value {
     json!({
@@ -54,4 +55,44 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
         "{path}"
     );
     assert_eq!(body["status"]["conditions"][0]["reason"], "FailoverOff");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told() {
+    let settings = Settings {
+        feature_gates: "Failover=true".parse().unwrap(),
+        ..Settings::default()
+    };
+    let mut failed = testing::cluster("m1");
+    failed["spec"]["taints"] = json!([{
+        "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
+    }]);
+    let mut stand = Stand::with(
+        settings,
+        [
+            ("clusters", failed),
+            ("clusters", testing::cluster("m2")),
+            ("resourcebindings", testing::binding()),
+        ],
+    );
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let writes = stand.api.writes();
+    let evictions: Vec<&Value> = writes
+        .iter()
+        .filter(|it| it.1.ends_with("/web-deployment"))
+        .map(|it| &it.2["spec"])
+        .collect();
+    let [spec] = &evictions[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(spec["clusters"], json!([{"name": "m2", "replicas": 2}]));
+    assert_eq!(spec["gracefulEvictionTasks"][0]["fromCluster"], "m1");
+    let told = stand.api.told().await;
+    for about in ["m1", "web-deployment", "web"] {
+        let evicted = (about.to_owned(), "Evicted".to_owned());
+        assert!(told.contains(&evicted), "{about}: {told:?}");
+    }
 }

@@ -2,7 +2,7 @@
 //! tasks.
 
 use super::*;
-use crate::fleet::testing::{Stand, pass};
+use crate::fleet::testing::{Stand, binding, cluster, pass};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
@@ -75,34 +75,19 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
 
 /// A binding whose copy in `m1` waits for the one in `m2`.
 fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
-    let resource = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
-    });
-    let task = json!({
+    let mut binding = binding();
+    binding["metadata"]["generation"] = json!(1);
+    binding["spec"]["schedulerName"] = json!(scheduler);
+    binding["spec"]["clusters"] = clusters.clone();
+    binding["spec"]["gracefulEvictionTasks"] = json!([{
         "fromCluster": "m1", "replicas": 2, "reason": "r", "producer": "p",
         "creationTimestamp": "2024-01-01T00:00:00Z",
+    }]);
+    binding["status"] = json!({
+        "schedulerObservedGeneration": 1,
+        "aggregatedStatus": [{"clusterName": "m2", "health": "Healthy"}],
     });
-    json!({
-        "metadata": {"namespace": "shop", "name": "web-deployment", "generation": 1},
-        "spec": {
-            "resource": resource, "schedulerName": scheduler, "placement": {},
-            "clusters": clusters, "gracefulEvictionTasks": [task],
-        },
-        "status": {
-            "schedulerObservedGeneration": 1,
-            "aggregatedStatus": [{"clusterName": "m2", "health": "Healthy"}],
-        },
-    })
-}
-
-fn cluster(name: &str) -> serde_json::Value {
-    json!({
-        "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
-        "status": {"conditions": [{
-            "type": "Ready", "status": "True", "reason": "R", "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }]},
-    })
+    binding
 }
 
 /// The Work of a binding in `m2`, whose agent reports some health.

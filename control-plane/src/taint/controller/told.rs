@@ -116,3 +116,89 @@ async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its
     assert_eq!(told("InvalidClusterTaintPolicy"), 2, "{events:?}");
     assert_eq!(told("TaintClusterSucceed"), 1, "{events:?}");
 }
+
+/// A cluster whose condition Ready has a status since a minute.
+fn conditioned(status: &str, minute: u8) -> Value {
+    let ready = json!({
+        "type": "Ready", "status": status, "reason": "R", "message": "",
+        "lastTransitionTime": format!("2024-01-01T00:{minute:02}:00Z"),
+    });
+    json!({
+        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+        "status": {"conditions": [ready]},
+    })
+}
+
+/// A fleet with such a cluster, and a policy that taints clusters which have not been ready for so
+/// long.
+async fn tainting(seconds: u8) -> Stand {
+    let on = json!({
+        "conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"],
+    });
+    let taint = json!({
+        "key": "a", "effect": "NoExecute",
+        "addOnMatchSeconds": seconds, "removeOnMismatchSeconds": seconds,
+    });
+    let policy = json!({
+        "metadata": {"name": "p"}, "spec": {"matchConditions": [on], "taintsToAdd": [taint]},
+    });
+    let mut stand = Stand::new([
+        ("clusters", conditioned("False", 0)),
+        ("clustertaintpolicies", policy),
+    ]);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    stand
+}
+
+/// The taints that the API has.
+async fn taints(stand: &Stand) -> Vec<Taint> {
+    let api = Api::<Cluster>::all(stand.fleet.client.clone());
+    api.get("m1").await.unwrap().spec.taints
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditions() {
+    let stand = tainting(30).await;
+    pass(20).await;
+    assert_eq!(taints(&stand).await, []);
+    // From False to Unknown, under the eyes of this process.
+    let mut cluster = conditioned("Unknown", 1);
+    let held = stand.fleet.clusters.get(None, "m1").unwrap();
+    cluster["metadata"]["annotations"] = json!(held.annotations());
+    stand.api.put("clusters", cluster);
+    pass(15).await;
+    let found = taints(&stand).await;
+    assert_eq!(found.len(), 1, "not ready for 35 s: {found:?}");
+    let mut cluster = conditioned("True", 2);
+    let held = stand.fleet.clusters.get(None, "m1").unwrap();
+    cluster["metadata"]["annotations"] = json!(held.annotations());
+    cluster["spec"]["taints"] = json!(found);
+    stand.api.put("clusters", cluster);
+    pass(25).await;
+    assert_eq!(taints(&stand).await, found);
+    pass(10).await;
+    assert_eq!(taints(&stand).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again() {
+    for (code, reason, expected) in [
+        (403, "Forbidden", "TaintClusterFailed"),
+        // Nothing says that it is the taint which the API does not take.
+        (422, "Invalid", "TaintClusterFailed"),
+    ] {
+        let stand = tainting(30).await;
+        let refused = refusal(code, reason, "m1");
+        let method = http::Method::PATCH;
+        stand.api.answer(method, "/clusters/m1", code, refused);
+        pass(60).await;
+        let told = stand.api.told().await;
+        assert!(!told.is_empty(), "{code}");
+        let expected = ("m1".to_owned(), expected.to_owned());
+        assert!(told.iter().all(|it| *it == expected), "{code} {told:?}");
+        stand.api.answer_truly();
+        pass(600).await;
+        assert_eq!(taints(&stand).await.len(), 1, "{code}");
+    }
+}

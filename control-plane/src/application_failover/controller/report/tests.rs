@@ -207,6 +207,13 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         ),
         ("it has recovered", Some(Turn::Recovered), None, false, None),
         (
+            "its move was told",
+            Some(Turn::from(moved.clone())),
+            None,
+            false,
+            None,
+        ),
+        (
             "it was moved, and nobody told so",
             Some(held()),
             Some(moved),
