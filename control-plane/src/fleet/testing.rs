@@ -407,7 +407,8 @@ fn place(plural: &str, object: &Value) -> Place {
     )
 }
 
-/// Plural, namespace, and name of what a path is about; `None` for discovery, which is not answered.
+/// Plural, namespace, and name of what a path is about; `None` for discovery, which is not
+/// answered.
 fn addressed(path: &str) -> Option<(String, String, Option<String>)> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let rest = parts.get(if parts[0] == "api" { 2 } else { 3 }..)?;

@@ -37,6 +37,8 @@ async fn stand(binding: Value) -> Stand {
 
 #[tokio::test(start_paused = true)]
 async fn an_application_that_is_unhealthy_for_longer_than_tolerated_moves_once() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _recording = metrics::set_default_local_recorder(&recorder);
     let stand = stand(unhealthy()).await;
     pass(28).await;
     assert_eq!(placements(&stand), [Value::Null; 0]);
@@ -50,6 +52,9 @@ async fn an_application_that_is_unhealthy_for_longer_than_tolerated_moves_once()
     }
     pass(120).await;
     assert_eq!(placements(&stand).len(), 1);
+    let figures = recorder.handle().render();
+    let counted = r#"muster_application_failovers_total{result="moved"} 1"#;
+    assert!(figures.lines().any(|it| it == counted), "{figures}");
 }
 
 #[tokio::test(start_paused = true)]

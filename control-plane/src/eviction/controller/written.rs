@@ -58,7 +58,9 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told() {
+async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _recording = metrics::set_default_local_recorder(&recorder);
     let settings = Settings {
         feature_gates: "Failover=true".parse().unwrap(),
         ..Settings::default()
@@ -94,5 +96,10 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told() {
     for about in ["m1", "web-deployment", "web"] {
         let evicted = (about.to_owned(), "Evicted".to_owned());
         assert!(told.contains(&evicted), "{about}: {told:?}");
+    }
+    let figures = recorder.handle().render();
+    let counted = r#"eviction_processing_total{name="binding-eviction",result="success"} 1"#;
+    for line in ["cluster_fault_num 1", counted] {
+        assert!(figures.lines().any(|it| it == line), "{line}: {figures}");
     }
 }
