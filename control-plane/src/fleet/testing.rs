@@ -28,6 +28,9 @@ use crate::settings::Settings;
 /// Plural, namespace and name of an object.
 type Place = (String, String, String);
 
+/// Code and body of an answer.
+type Answer = (u16, Value);
+
 /// An API in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Inner>);
@@ -46,8 +49,9 @@ struct State {
     log: Vec<(u64, String, &'static str, Value)>,
     /// Watches from versions below this one are told that their version is too old.
     oldest: u64,
-    /// What is answered in place of the truth: method, end of the path, code, body.
-    answers: Vec<(Method, String, u16, Value)>,
+    /// What is answered in place of the truth, by method and end of the path; `None`: nothing, the
+    /// connection breaks.
+    answers: Vec<(Method, String, Option<Answer>)>,
     asked: Vec<Asked>,
 }
 
@@ -219,11 +223,21 @@ impl FakeApi {
 
     /// From now on, requests of a method whose path ends so are answered so.
     pub fn answer(&self, method: Method, path: &str, code: u16, body: Value) {
+        self.answer_with(method, path, Some((code, body)));
+    }
+
+    /// From now on, the connection breaks over requests of a method whose path ends so, and nothing
+    /// comes of them.
+    pub fn cut(&self, method: Method, path: &str) {
+        self.answer_with(method, path, None);
+    }
+
+    fn answer_with(&self, method: Method, path: &str, answer: Option<Answer>) {
         let mut state = self.state();
         state
             .answers
             .retain(|it| (&it.0, &*it.1) != (&method, path));
-        state.answers.push((method, path.to_owned(), code, body));
+        state.answers.push((method, path.to_owned(), answer));
     }
 
     /// From now on, everything is answered with the truth.
@@ -287,20 +301,30 @@ impl FakeApi {
             body,
         };
         self.state().asked.push(asked.clone());
-        let (code, answer) = self.answer_to(&asked);
+        let Some((code, answer)) = self.answer_to(&asked) else {
+            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
+        };
         let body = Full::from(answer.to_string()).map_err(BoxError::from);
         Ok(Response::builder().status(code).body(body.boxed_unsync())?)
     }
 
-    fn answer_to(&self, asked: &Asked) -> (u16, Value) {
+    /// What is answered; `None` where the connection breaks.
+    fn answer_to(&self, asked: &Asked) -> Option<Answer> {
         let state = self.state();
         let mut answers = state.answers.iter();
-        let told = |it: &&(Method, String, u16, Value)| {
+        let is_meant = |it: &&(Method, String, Option<Answer>)| {
             it.0 == asked.method && asked.path.ends_with(&it.1)
         };
-        if let Some((.., code, body)) = answers.find(told) {
-            return (*code, body.clone());
+        if let Some((.., answer)) = answers.find(is_meant) {
+            return answer.clone();
         }
+        drop(state);
+        Some(self.truth(asked))
+    }
+
+    /// What is answered by the objects that there are.
+    fn truth(&self, asked: &Asked) -> Answer {
+        let state = self.state();
         let Some((plural, namespace, name)) = addressed(&asked.path) else {
             return (404, refusal(404, "NotFound", ""));
         };

@@ -204,3 +204,25 @@ async fn an_outage_shorter_than_two_looks_is_given_back_as_well() {
     pass(10).await;
     assert_eq!(silent(&stand), ["m1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn while_a_report_breaks_off_nobody_else_is_judged_for_it_may_be_us_who_are_not_heard() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("clusters", cluster("m2", "Pull")),
+        ("leases", lease("m1", 0)),
+        ("leases", lease("m2", 0)),
+    ])
+    .await;
+    stand.api.cut(Method::PATCH, "/clusters/m1/status");
+    pass(10).await;
+    stand.api.put("leases", lease("m2", 1));
+    pass(60).await;
+    let tried = silent(&stand);
+    assert!(!tried.is_empty());
+    assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
+    stand.api.answer_truly();
+    stand.api.forget();
+    pass(60).await;
+    assert_eq!(silent(&stand), ["m1", "m2"]);
+}
