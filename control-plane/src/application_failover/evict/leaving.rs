@@ -59,7 +59,7 @@ fn paid(stand: &Stand, key: &BindingKey) -> Paid {
     let now = tokio::time::Instant::now();
     turns.pace().begin(now);
     turns.wait(key, "m1", Rank::new(0, at(0)));
-    let next = turns.next(now + Duration::from_secs(60));
+    let next = turns.next(now + Duration::from_mins(1));
     assert_eq!(next.as_ref(), Ok(key));
     turns.take(key).unwrap()
 }
