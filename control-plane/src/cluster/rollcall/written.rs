@@ -160,69 +160,33 @@ async fn leases_of_many_are_read_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_is_refused_is_tried_again_each_second_and_holds_no_other_up() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("clusters", cluster("m2", "Pull")),
-        ("leases", lease("m1", 0)),
-        ("leases", lease("m2", 0)),
-    ])
-    .await;
-    let refused = refusal(403, "Forbidden", "m1");
-    stand
-        .api
-        .answer(Method::PATCH, "/clusters/m1/status", 403, refused);
-    pass(30).await;
-    stand.api.put("leases", lease("m2", 1));
-    pass(38).await;
-    let tried = silent(&stand);
-    assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
-    assert!((20..40).contains(&tried.len()), "{tried:?}");
-    pass(4).await;
-    assert!(silent(&stand).contains(&"m2".to_owned()));
-    stand.api.answer_truly();
-    stand.api.forget();
-    pass(3).await;
-    assert_eq!(silent(&stand), ["m1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_shorter_than_two_looks_is_given_back_as_well() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
-    pass(12).await;
-    let broken = refusal(500, "InternalError", "");
-    stand.api.answer(Method::GET, "/leases", 500, broken);
-    // The API is asked every five seconds: one look fails.
-    pass(5).await;
-    stand.api.answer_truly();
-    pass(28).await;
-    assert_eq!(silent(&stand), [""; 0], "45 s, of which ten do not count");
-    pass(10).await;
-    assert_eq!(silent(&stand), ["m1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_a_report_breaks_off_nobody_else_is_judged_for_it_may_be_us_who_are_not_heard() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("clusters", cluster("m2", "Pull")),
-        ("leases", lease("m1", 0)),
-        ("leases", lease("m2", 0)),
-    ])
-    .await;
-    stand.api.cut(Method::PATCH, "/clusters/m1/status");
-    pass(10).await;
-    stand.api.put("leases", lease("m2", 1));
-    pass(60).await;
-    let tried = silent(&stand);
-    assert!(!tried.is_empty());
-    assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
-    stand.api.answer_truly();
-    stand.api.forget();
-    pass(60).await;
-    assert_eq!(silent(&stand), ["m1", "m2"]);
+async fn a_report_that_cannot_be_written_is_tried_again_each_second_and_holds_no_other_up() {
+    for breaks in [false, true] {
+        let stand = stand(vec![
+            ("clusters", cluster("m1", "Pull")),
+            ("clusters", cluster("m2", "Pull")),
+            ("leases", lease("m1", 0)),
+            ("leases", lease("m2", 0)),
+        ])
+        .await;
+        let path = "/clusters/m1/status";
+        if breaks {
+            stand.api.cut(Method::PATCH, path);
+        } else {
+            let refused = refusal(403, "Forbidden", "m1");
+            stand.api.answer(Method::PATCH, path, 403, refused);
+        }
+        pass(30).await;
+        stand.api.put("leases", lease("m2", 1));
+        pass(38).await;
+        let tried = silent(&stand);
+        assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
+        assert!((20..40).contains(&tried.len()), "{tried:?}");
+        pass(4).await;
+        assert!(silent(&stand).contains(&"m2".to_owned()), "{breaks}");
+        stand.api.answer_truly();
+        stand.api.forget();
+        pass(3).await;
+        assert_eq!(silent(&stand), ["m1"], "{breaks}");
+    }
 }
