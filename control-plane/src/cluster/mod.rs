@@ -13,6 +13,7 @@ mod measure;
 pub mod monitor;
 pub mod monitored;
 mod paused;
+mod renewal;
 mod rollcall;
 mod waiting;
 

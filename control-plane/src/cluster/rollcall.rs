@@ -24,6 +24,7 @@ use super::api_call::write_condition;
 use super::monitor::{Graces, Silence};
 use crate::cluster::api_contact::Contact;
 use crate::cluster::liveness::{Due, LivenessTracker};
+use crate::cluster::renewal::Renewal;
 use crate::fleet::Fleet;
 
 /// Deadline of the reads that test our own contact.
@@ -163,7 +164,7 @@ impl RollCall {
             self.see(&cluster);
         }
         for lease in self.fleet.leases.list() {
-            self.renewed(&lease);
+            self.renewed(&Renewal::from(&*lease));
         }
     }
 
@@ -197,7 +198,7 @@ impl RollCall {
         if is_new == Some(true)
             && let Some(lease) = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), &name)
         {
-            self.renewed(&lease);
+            self.renewed(&Renewal::from(&*lease));
         }
     }
 
@@ -205,7 +206,7 @@ impl RollCall {
         match change {
             Change::Applied { new, .. } => {
                 self.reached();
-                self.renewed(new);
+                self.renewed(&Renewal::from(&**new));
             }
             Change::Deleted { old } => {
                 self.with(|state, now| state.tracker.lease(&old.name_any(), None, now));
@@ -213,13 +214,8 @@ impl RollCall {
         }
     }
 
-    fn renewed(&self, lease: &Lease) {
-        let renewed = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.renew_time.as_ref())
-            .map(|at| at.0);
-        self.with(|state, now| state.tracker.lease(&lease.name_any(), renewed, now));
+    fn renewed(&self, lease: &Renewal) {
+        self.with(|state, now| state.tracker.lease(&lease.name_any(), lease.renewed, now));
     }
 
     /// The API was reached: time in which it was not is given back to everyone.
@@ -248,10 +244,14 @@ impl RollCall {
         });
     }
 
+    fn leases(&self) -> Api<Renewal> {
+        Api::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE)
+    }
+
     /// Reads something that the API has to fetch from its store, so that a cache in front of a dead
     /// store does not count.
     async fn probe(&self) {
-        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
+        let leases = self.leases();
         match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
             Ok(Ok(_)) => self.reached(),
             Ok(Err(error)) => self.unreached(&client::brief(&error)),
@@ -262,7 +262,7 @@ impl RollCall {
     /// Asks the API itself for the lease of one cluster. Says whether it answered.
     async fn ask_about(&self, name: &str) -> bool {
         let asked = Instant::now();
-        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
+        let leases = self.leases();
         match timeout(READ, leases.get_opt(name)).await {
             Ok(Ok(lease)) => {
                 self.reached();
@@ -281,7 +281,7 @@ impl RollCall {
     /// The same for many clusters at once.
     async fn ask_about_all(&self, names: Vec<String>) {
         let asked = Instant::now();
-        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
+        let leases = self.leases();
         let mut page = ListParams::default().limit(500);
         loop {
             match timeout(READ, leases.list(&page)).await {

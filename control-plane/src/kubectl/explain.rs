@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::Context;
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::interpreter::{Interpreters, Operation};
@@ -26,6 +24,7 @@ use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use self::subject::{Found, Subject};
+use super::list;
 use super::output::Format;
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::{Switches, placement};
@@ -60,22 +59,17 @@ async fn asked<B: Binding>(
     settings: &Settings,
     options: &Options,
 ) -> anyhow::Result<Answer> {
-    let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
-    let clusters: Api<Cluster> = Api::all(client.clone());
-    let clusters = clusters
-        .list(&ListParams::default())
-        .await
-        .map_err(said)
-        .context("cannot list clusters")?;
+    let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
+    let clusters = clusters.map_err(anyhow::Error::msg)?;
     let records: Api<ConfigMap> = Api::namespaced(client, SYSTEM_NAMESPACE);
     // Whoever may not read it is told of all else.
     let record = records.get_opt(pause::NAME).await.ok().flatten();
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
-    let paused = Pause::all(record.as_ref(), clusters.items.iter().filter(on), now)
+    let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
         .next()
         .map(|pause| pause.to_string());
-    let snapshot = Snapshot::new(clusters.items.into_iter().map(Arc::new));
+    let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
     let answer = Answer::about(binding, &snapshot, options);
     let returns = failback::told(binding, &snapshot, settings, now);
     let answer = Answer {

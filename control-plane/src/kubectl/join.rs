@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Config;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
 use muster_shared::client::{self, Profile};
@@ -24,6 +24,7 @@ use muster_shared::names::{CLUSTER_NAMESPACE, is_cluster_name};
 use muster_shared::settings::Words;
 use serde_json::{Value, json};
 
+use super::list;
 use super::register::call;
 use super::unregister;
 use crate::push::TOKEN_LIFETIME;
@@ -179,8 +180,8 @@ async fn refuse(
         own != id,
         "--member-kubeconfig leads to the fleet API itself: templates would be started where they are stored"
     );
-    let all = call("list the Clusters", clusters.list(&ListParams::default())).await?;
-    for cluster in &all.items {
+    let all = list::all(clusters.clone()).await;
+    for cluster in all.map_err(anyhow::Error::msg)? {
         let other = cluster.name_any();
         ensure!(
             other != name,

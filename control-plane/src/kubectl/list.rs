@@ -4,18 +4,21 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::join;
-use kube::api::ListParams;
+use kube::api::{ListParams, Request};
+use kube::core::ObjectList;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::eviction::any_binding::AnyBinding;
 
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
 
-/// Every object of an API. The error says which list failed and why.
+/// Every object of an API that can be read; of the others people are told. The error says which
+/// list failed and why.
 ///
 /// A server forgets a list that is read in pages after some minutes (410); the list is then read
 /// anew in one page, as client-go's pager does it.
@@ -23,23 +26,61 @@ pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
+    let (found, unreadable) = readable(api).await?;
+    for told in unreadable {
+        eprintln!("warning: {told}");
+    }
+    Ok(found)
+}
+
+/// Every object of an API that can be read, and a sentence about each of the others. A member
+/// writes some objects itself, and what it writes must not keep the state of the fleet from people.
+async fn readable<K>(api: Api<K>) -> Result<(Vec<K>, Vec<String>), String>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
     let failed = |error: kube::Error| format!("list {}: {}", K::plural(&()), client::brief(&error));
     let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     loop {
-        let list = match api.list(&page).await {
-            Err(kube::Error::Api(status)) if status.code == 410 && !found.is_empty() => {
-                let whole = api.list(&ListParams::default()).await;
-                return Ok(whole.map_err(failed)?.items);
+        let list = match request(&api, &page).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
+                let whole = request(&api, &ListParams::default()).await;
+                objects = whole.map_err(failed)?.items;
+                break;
             }
             list => list.map_err(failed)?,
         };
-        found.extend(list.items);
+        objects.extend(list.items);
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(found),
+            _ => break,
         }
     }
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for object in objects {
+        match K::deserialize(&object) {
+            Ok(object) => found.push(object),
+            Err(error) => unreadable.push(left_out(&K::kind(&()), &object, &error)),
+        }
+    }
+    Ok((found, unreadable))
+}
+
+async fn request<K: Resource + Clone>(
+    api: &Api<K>,
+    page: &ListParams,
+) -> Result<ObjectList<Value>, kube::Error> {
+    let request = Request::new(api.resource_url()).list(page);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    api.clone().into_client().request(request).await
+}
+
+fn left_out(kind: &str, object: &Value, error: &serde_json::Error) -> String {
+    let text = |field: &str| object["metadata"][field].as_str();
+    let place = text("namespace").map_or_else(String::new, |it| format!("{it}/"));
+    let name = text("name").unwrap_or_default();
+    format!("{kind} {place}{name} cannot be read and is left out here: {error}")
 }
 
 /// The binding of every workload.

@@ -190,3 +190,23 @@ async fn a_report_that_cannot_be_written_is_tried_again_each_second_and_holds_no
         assert_eq!(silent(&stand), ["m1"], "{breaks}");
     }
 }
+
+/// Times that the API takes, and that the type for times does not hold: it ends a day before the
+/// year 9999 does.
+const UNREADABLE: &str = "9999-12-31T23:59:59.000000Z";
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_read_is_no_sign_of_life_and_holds_no_other_up() {
+    for many in [false, true] {
+        let others = if many { MANY } else { 1 };
+        let names: Vec<String> = (0..others).map(|it| format!("m{it}")).collect();
+        let mut odd = lease("a", 0);
+        odd["spec"]["renewTime"] = json!(UNREADABLE);
+        let clusters = names.iter().map(|it| ("clusters", cluster(it, "Pull")));
+        let leases = names.iter().map(|it| ("leases", lease(it, 0)));
+        let odd = [("leases", odd), ("clusters", cluster("a", "Pull"))];
+        let stand = stand(clusters.chain(leases).chain(odd).collect()).await;
+        pass(60).await;
+        assert_eq!(silent(&stand).len(), others + 1, "{many}");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail, ensure};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
 };
@@ -12,6 +12,7 @@ use muster_shared::client;
 use muster_shared::k8s::Client;
 
 use crate::kubectl::hands::instead;
+use crate::kubectl::list::all;
 
 /// Short names of kinds, as kubectl has them.
 const SHORT: [(&str, &str); 13] = [
@@ -139,11 +140,7 @@ async fn get<B: Binding>(api: &Api<B>, name: &str) -> anyhow::Result<B> {
 }
 
 async fn list<B: Binding>(api: &Api<B>) -> anyhow::Result<Vec<B>> {
-    let list = api.list(&ListParams::default()).await;
-    let list = list.map_err(|error| anyhow::anyhow!(client::brief(&error)));
-    Ok(list
-        .with_context(|| format!("cannot list {}", B::plural(&())))?
-        .items)
+    all(api.clone()).await.map_err(anyhow::Error::msg)
 }
 
 /// Names of the templates of a kind.

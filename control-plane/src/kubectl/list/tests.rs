@@ -81,3 +81,20 @@ async fn a_refused_list_is_told_by_its_name() {
     let error = all(api).await.unwrap_err();
     assert!(error.starts_with("list clusters: "), "{error}");
 }
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_told_and_the_others_are_there() {
+    let (code, mut list) = page(&["a", "b"], "");
+    list["items"][0]["status"] = json!({"conditions": [{
+        "type": "Ready", "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": "9999-12-31T23:59:59Z",
+    }]});
+    let (api, _) = api(vec![(code, list)]);
+    let (found, unreadable) = readable(api).await.unwrap();
+    assert_eq!(names(&found), ["b"]);
+    let [told] = &unreadable[..] else {
+        panic!("{unreadable:?}");
+    };
+    let begins = "Cluster a cannot be read and is left out here: ";
+    assert!(told.starts_with(begins), "{told}");
+}
