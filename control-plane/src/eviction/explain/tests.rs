@@ -1,3 +1,6 @@
+use muster_shared::k8s::Condition;
+
+use super::condition::is_older_news;
 use super::*;
 use crate::eviction::record::Record;
 

@@ -1,0 +1,143 @@
+//! The condition on a binding that tells of its evictions, and when it is written anew.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, Time};
+
+use super::{CONDITION, LEFT, Note, Turn};
+
+/// Clusters that a condition speaks of at most.
+const LONGEST_LIST: usize = 5;
+/// A condition's message may not be longer, in bytes (the schema's rule).
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// The condition on a binding, from what is known of each cluster that its workload has to leave,
+/// and of each that it left or need not leave any more. While there is one to leave, those are what
+/// the condition is about.
+pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
+    let pending = || notes.iter().filter(|note| note.is_pending());
+    // Of several clusters the one that says most about what somebody has to do.
+    let lead = pending().max_by_key(|note| note.turn.weight());
+    let last = notes
+        .iter()
+        .max_by_key(|note| (note.is_pending(), note.turn.weight()));
+    let (status, lead) = match lead {
+        Some(lead) => (conditions::TRUE, lead),
+        None => (conditions::FALSE, last?),
+    };
+    // An eviction is told only where nothing is pending: its story names the clusters that the
+    // workload went to, and a process that starts does not tell it again.
+    let is_pending = status == conditions::TRUE;
+    let done = notes
+        .iter()
+        .filter(|note| !is_pending && note.is_eviction());
+    let others = done
+        .chain(pending())
+        .filter(|note| note.cluster != lead.cluster);
+    let all: Vec<String> = [lead]
+        .into_iter()
+        .chain(others)
+        .map(Note::message)
+        .collect();
+    let mut message = all[..all.len().min(LONGEST_LIST)].join("; ");
+    if all.len() > LONGEST_LIST {
+        message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
+    }
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    // A taint in spite of which the workload stays may be newer than the eviction. The condition
+    // has the later time, so that the next process does not take the taint for news.
+    let stays = notes.iter().filter_map(|note| match note.turn {
+        Turn::Stays { since, .. } => since.filter(|since| *since <= now),
+        _ => None,
+    });
+    let at = evicted_at(notes).map_or(now, |at| match stays.max() {
+        _ if is_pending => later(at),
+        Some(stays) => at.max(stays),
+        None => at,
+    });
+    Some(conditions::new(
+        CONDITION,
+        status,
+        lead.reason(),
+        &message,
+        at,
+    ))
+}
+
+/// The conditions of a binding with the one that these notes make of it, or nothing when that is
+/// known. Each eviction is a change, although the status may be the same before and after it: its
+/// time is the condition's. So is what is said after it: by its later time the next process knows
+/// that the eviction was told.
+///
+/// `is_start`: the process has just begun to act, and finds at once what the one before it found
+/// one after the other.
+pub fn merge(
+    before: &[Condition],
+    notes: &[Note],
+    is_start: bool,
+    now: Timestamp,
+) -> Option<Vec<Condition>> {
+    let observation = condition(notes, now)?;
+    let known = conditions::get(before, CONDITION);
+    if is_start && known.is_some_and(|known| is_older_news(known, notes)) {
+        return None;
+    }
+    // That nothing has to be done needs no condition where nothing was ever pending.
+    let is_over =
+        |note: &Note| matches!(note.turn, Turn::Recovered | Turn::Moved | Turn::ClusterGone);
+    if known.is_none() && notes.iter().all(is_over) {
+        return None;
+    }
+    let date = evicted_at(notes).map(|_| observation.last_transition_time.0);
+    let is_older = |known: &Condition| date.is_some_and(|at| known.last_transition_time.0 < at);
+    if known.is_some_and(is_older) {
+        let others = before.iter().filter(|known| known.type_ != CONDITION);
+        return Some(others.cloned().chain([observation]).collect());
+    }
+    if let Some(known) = known.filter(|known| tells_of_eviction(known))
+        && !tells_of_eviction(&observation)
+    {
+        let at = now.max(later(known.last_transition_time.0));
+        let observation = Condition {
+            last_transition_time: Time(at),
+            ..observation
+        };
+        let others = before.iter().filter(|known| known.type_ != CONDITION);
+        return Some(others.cloned().chain([observation]).collect());
+    }
+    conditions::merge(before, [observation])
+}
+
+/// Whether all that the notes say was so before the workload left a cluster, which is what the
+/// condition tells: that it stays elsewhere in spite of taints. Where a taint has no time, that is
+/// taken for granted.
+pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
+    let told = known.last_transition_time.0;
+    let is_older = |note: &Note| match note.turn {
+        Turn::Stays { since, .. } => since.is_none_or(|since| since <= told),
+        _ => false,
+    };
+    known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
+}
+
+/// Whether a condition tells that the workload left a cluster, beside what else it says.
+fn tells_of_eviction(condition: &Condition) -> bool {
+    let mut stories = condition.message.split("; ");
+    stories.any(|story| story.starts_with(LEFT))
+}
+
+/// The second after another: conditions have whole seconds.
+fn later(time: Timestamp) -> Timestamp {
+    let later = time.saturating_add(SignedDuration::from_secs(1));
+    later.unwrap_or(time)
+}
+
+fn evicted_at(notes: &[Note]) -> Option<Timestamp> {
+    notes
+        .iter()
+        .filter_map(|note| match note.turn {
+            Turn::Evicted { at, .. } => Some(at),
+            _ => None,
+        })
+        .max()
+}
