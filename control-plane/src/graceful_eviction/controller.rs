@@ -19,6 +19,7 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::assess::{Assessment, Scene, assess, retains_replicas};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
@@ -35,7 +36,7 @@ use crate::settings::evict_plugin::EvictPlugins;
 use muster_shared::queue::until;
 
 /// Time in which reports are gathered before a binding is looked at, which reads the Works of all
-/// its targets.
+/// its targets; and changes of clusters before all bindings are.
 const GATHERING: Duration = Duration::from_millis(100);
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
@@ -55,18 +56,37 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<BindingKey>::new("graceful eviction");
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
+    let around = Arc::new(Notify::new());
     fleet.clusters.on_change({
-        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
+        let around = Arc::clone(&around);
         move |change| {
             let concerns_us = match change {
                 Change::Applied {
                     old: Some(old),
                     new,
                 } => matters(old, new),
-                Change::Applied { old: None, .. } => false,
-                Change::Deleted { .. } => true,
+                // A list may have lacked it, or it could not be read.
+                Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
             };
-            if let Some(fleet) = fleet.upgrade().filter(|_| concerns_us) {
+            if concerns_us {
+                around.notify_one();
+            }
+        }
+    });
+    fleet.pauses.on_change({
+        let around = Arc::clone(&around);
+        move || around.notify_one()
+    });
+    tasks.spawn("graceful eviction changes", {
+        let (fleet, queue) = (Arc::clone(fleet), queue.clone());
+        async move {
+            loop {
+                tokio::select! {
+                    () = fleet.shutdown.cancelled() => return,
+                    () = around.notified() => {}
+                }
+                // A failure of many clusters is one look at all bindings.
+                tokio::time::sleep(GATHERING).await;
                 enqueue_all::<ResourceBinding>(&fleet, &queue);
                 enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
             }
@@ -85,15 +105,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 && waits(&fleet, &key)
             {
                 queue.add_after(key, GATHERING);
-            }
-        }
-    });
-    fleet.pauses.on_change({
-        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
-        move || {
-            if let Some(fleet) = fleet.upgrade() {
-                enqueue_all::<ResourceBinding>(&fleet, &queue);
-                enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
             }
         }
     });

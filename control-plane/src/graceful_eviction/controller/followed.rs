@@ -160,3 +160,20 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
         assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_left_out() {
+    let targets = json!([{"name": "m2", "replicas": 2}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("resourcebindings", leaving("", &targets)),
+        ("works", work("Healthy")),
+    ]);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    stand.api.put("clusters", cluster("m2"));
+    pass(1).await;
+    assert_eq!(stand.api.writes().len(), 1);
+}
