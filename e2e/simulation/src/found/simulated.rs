@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::scenarios::quiet;
 
 /// Their plans.
-pub(super) fn all() -> [Found; 11] {
+pub(super) fn all() -> [Found; 12] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
         found("job", "rest", restarted_job()),
@@ -25,6 +25,7 @@ pub(super) fn all() -> [Found; 11] {
         found("ended", "", job_that_ended()),
         found("readable", "settled", readable_again()),
         found("clock", "rest", started_with_a_wrong_calendar()),
+        found("sight", "orphans", started_with_short_lists()),
     ]
 }
 
@@ -313,5 +314,23 @@ fn started_with_a_wrong_calendar() -> Plan {
             2,
             &json!({ "placement": { "clusterTolerations": tolerations } }),
         )
+    }
+}
+
+/// The control plane is started while lists lack some clusters, and one that they have is drained:
+/// the old copies go once the clusters with the others are in sight.
+fn started_with_short_lists() -> Plan {
+    let leader = Process::ControlPlane(0);
+    let kind = FaultKind::Short {
+        actor: Actor::Process(leader.clone()),
+        api: Api::Fleet,
+        share: 277,
+    };
+    let placement = json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
+    Plan {
+        steps: vec![drain(1, 60, "m1")],
+        faults: vec![fault(1, 15, 80, kind), crash(2, 20, leader)],
+        phases: phases(90, 120),
+        ..fleet(6, &json!({ "placement": placement }))
     }
 }
