@@ -16,6 +16,7 @@ use kube::client::Body;
 use muster_shared::client::{Gateway, Network, ResponseBody};
 use muster_shared::lease::Leadership;
 use muster_shared::merge;
+use muster_shared::names::execution_namespace;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -180,6 +181,33 @@ pub fn binding() -> Value {
     })
 }
 
+/// The Work of that binding in a cluster, whose agent reports some health, and two ready replicas.
+pub fn work(cluster: &str, health: &str) -> Value {
+    json!({
+        "metadata": {
+            "namespace": execution_namespace(cluster), "name": "web",
+            "annotations": {
+                "resourcebinding.karmada.io/namespace": "shop",
+                "resourcebinding.karmada.io/name": "web-deployment",
+            },
+        },
+        "status": {
+            "conditions": [{
+                "type": "Applied", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "manifestStatuses": [{
+                "identifier": {
+                    "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",
+                    "resource": "", "namespace": "shop", "name": "web",
+                },
+                "health": health,
+                "status": {"replicas": 2, "readyReplicas": 2},
+            }],
+        },
+    })
+}
+
 impl FakeApi {
     /// Adds an object, or replaces it; watches tell of it.
     pub fn put(&self, plural: &str, mut object: Value) {
@@ -238,6 +266,20 @@ impl FakeApi {
             .answers
             .retain(|it| (&it.0, &*it.1) != (&method, path));
         state.answers.push((method, path.to_owned(), answer));
+    }
+
+    /// Deployments are found among the kinds that there are.
+    pub fn serve_deployments(&self) {
+        let resource = json!({
+            "name": "deployments", "singularName": "deployment", "namespaced": true,
+            "kind": "Deployment",
+            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+        });
+        let resources = json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1",
+            "resources": [resource],
+        });
+        self.answer(Method::GET, "/apis/apps/v1", 200, resources);
     }
 
     /// From now on, everything is answered with the truth.

@@ -210,8 +210,8 @@ fn look<B: Binding>(
     let retry = Cell::new(None);
     let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
         Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
-        Lookup::Absent => false,
-        Lookup::Unknown => {
+        // A list may have lacked it.
+        Lookup::Absent | Lookup::Unknown => {
             retry.set(Some(UNLISTED));
             false
         }

@@ -91,12 +91,24 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             reports.add_after(key, GATHERING);
         }
     });
-    let marked = queue.clone();
-    fleet.templates.on_change(move |news| {
-        // A claim on a template, or its end, is a new generation of many kinds, which the status
-        // has to have observed. Other changes are changes of the binding as well.
-        if news.event == TemplateEvent::Marked {
-            marked.add_after(BindingKey::for_template(&news.key), GATHERING);
+    fleet.templates.on_change({
+        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
+        move |news| {
+            let concerns_us = match news.event {
+                // A claim on a template, or its end, is a new generation of many kinds, which the
+                // status has to have observed.
+                TemplateEvent::Marked => true,
+                // The list before may have lacked it. Whoever needs the first list waits for it.
+                TemplateEvent::Appeared => {
+                    let fleet = fleet.upgrade();
+                    fleet.is_some_and(|fleet| fleet.templates.is_known(&news.key.kind))
+                }
+                // That is a change of the binding as well.
+                TemplateEvent::Changed | TemplateEvent::Gone => false,
+            };
+            if concerns_us {
+                queue.add_after(BindingKey::for_template(&news.key), GATHERING);
+            }
         }
     });
     follow_silence(fleet, &queue);
@@ -388,6 +400,9 @@ fn taken(
 fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
     owner_id(work).is_none_or(|made_for| Some(made_for) == id)
 }
+
+#[cfg(test)]
+mod shown;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! tasks.
 
 use super::*;
-use crate::fleet::testing::{Stand, binding, cluster, pass};
+use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
@@ -90,33 +90,6 @@ fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
     binding
 }
 
-/// The Work of a binding in `m2`, whose agent reports some health.
-fn work(health: &str) -> serde_json::Value {
-    json!({
-        "metadata": {
-            "namespace": "karmada-es-m2", "name": "web",
-            "annotations": {
-                "resourcebinding.karmada.io/namespace": "shop",
-                "resourcebinding.karmada.io/name": "web-deployment",
-            },
-        },
-        "status": {
-            "conditions": [{
-                "type": "Applied", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
-            "manifestStatuses": [{
-                "identifier": {
-                    "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",
-                    "resource": "", "namespace": "shop", "name": "web",
-                },
-                "health": health,
-                "status": {"replicas": 2, "readyReplicas": 2},
-            }],
-        },
-    })
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
@@ -124,13 +97,13 @@ async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_hea
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("resourcebindings", leaving("", &targets)),
-        ("works", work("Unhealthy")),
+        ("works", work("m2", "Unhealthy")),
     ]);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
-    stand.api.put("works", work("Healthy"));
+    stand.api.put("works", work("m2", "Healthy"));
     pass(1).await;
     let writes = stand.api.writes();
     let [(_, path, body)] = &writes[..] else {
@@ -167,7 +140,7 @@ async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_
     let mut stand = Stand::new([
         ("clusters", cluster("m1")),
         ("resourcebindings", leaving("", &targets)),
-        ("works", work("Healthy")),
+        ("works", work("m2", "Healthy")),
     ]);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
@@ -175,5 +148,32 @@ async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_
     assert_eq!(stand.api.writes(), []);
     stand.api.put("clusters", cluster("m2"));
     pass(1).await;
+    assert_eq!(stand.api.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template_out() {
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        // One replica more than are ready.
+        (
+            "resourcebindings",
+            leaving("", &json!([{"name": "m2", "replicas": 3}])),
+        ),
+        ("works", work("m2", "Healthy")),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    let labels = json!({ label::RETAIN_REPLICAS: "true" });
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web", "labels": labels},
+    });
+    stand.api.put("deployments", template);
+    pass(10).await;
     assert_eq!(stand.api.writes().len(), 1);
 }

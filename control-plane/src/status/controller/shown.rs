@@ -1,0 +1,61 @@
+//! What the template shows of what its members report.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::testing::{self, Stand, pass};
+
+/// The template `shop/web`, by name and namespace.
+fn template() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web", "uid": "u", "generation": 1},
+        "spec": {"replicas": 2},
+    })
+}
+
+/// A fleet with the workload in `m1`, whose agent says that two replicas are ready, and with some
+/// more objects.
+async fn stand<const N: usize>(more: [(&'static str, Value); N]) -> Stand {
+    let mut binding = testing::binding();
+    let id = "resourcebinding.karmada.io/permanent-id";
+    binding["metadata"]["labels"] = json!({ id: "id" });
+    binding["spec"]["resource"]["uid"] = json!("u");
+    let mut work = testing::work("m1", "Healthy");
+    work["metadata"]["labels"] = json!({ id: "id" });
+    let objects = [
+        ("clusters", testing::cluster("m1")),
+        ("resourcebindings", binding),
+        ("works", work),
+    ];
+    let mut stand = Stand::new(objects.into_iter().chain(more));
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    stand
+}
+
+/// The ready replicas that a template was said to have.
+fn shown(stand: &Stand) -> Vec<Value> {
+    let writes = stand.api.writes().into_iter();
+    let shown = writes.filter(|it| it.1.ends_with("/deployments/web/status"));
+    shown
+        .map(|(.., body)| body["status"]["readyReplicas"].clone())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_shows_what_its_members_report() {
+    let stand = stand([("deployments", template())]).await;
+    assert_eq!(shown(&stand), [json!(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight() {
+    let stand = stand([]).await;
+    assert_eq!(shown(&stand), [Value::Null; 0]);
+    stand.api.put("deployments", template());
+    pass(5).await;
+    assert_eq!(shown(&stand), [json!(2)]);
+}
