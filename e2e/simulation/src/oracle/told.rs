@@ -44,7 +44,8 @@ impl Oracle for Told {
         if request.after.as_deref().is_some_and(objects::is_deleting) {
             self.untold.remove(&key);
         }
-        if says(after, entry.at, scene.clock_error()) {
+        let is_told = |at: &Timestamp| says(after, *at, scene.clock_error());
+        if self.untold.get(&key).is_some_and(is_told) {
             self.untold.remove(&key);
         }
         if !matches!(request.actor, Actor::Process(_)) {
@@ -124,12 +125,14 @@ fn binding_name(template: &Key, reference: &Value) -> String {
     format!("{}-{kind}", template.name)
 }
 
-/// Whether a condition tells of an eviction no older than a time.
-fn says(binding: Binding<'_>, now: Timestamp, error: SignedDuration) -> bool {
-    // Conditions have whole seconds, and the writer's clock.
+/// Whether a condition tells of the eviction that was written at a moment, however much later it
+/// says so.
+fn says(binding: Binding<'_>, written: Timestamp, error: SignedDuration) -> bool {
+    // Conditions have whole seconds, and the writer's clock. An eviction has the date of its
+    // decision, and may be written some time after it.
     let recent = |condition: &Value| {
         objects::time(condition, "/lastTransitionTime")
-            .is_none_or(|at| now.duration_since(at) <= SignedDuration::from_secs(60) + error)
+            .is_none_or(|at| written.duration_since(at) <= SignedDuration::from_secs(60) + error)
     };
     ["EvictionPending", "ApplicationFailoverPending"]
         .iter()
@@ -218,6 +221,26 @@ mod tests {
             }
             let told = story.wait(600).end();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_tells_of_an_eviction_by_its_date_however_late_it_is_written() {
+        // Seconds before the eviction, and seconds after it until the condition is written.
+        for (before, after, is_kept) in [(2, 0, true), (2, 300, true), (300, 0, false)] {
+            let mut story = Story::new(Told::default());
+            let dated = story.time();
+            story.wait(before);
+            let task = json!({
+                "fromCluster": "m1", "reason": "TaintUntolerated", "producer": "x", "message": "x",
+            });
+            evict(&mut story, &task);
+            story.wait(after);
+            let condition = json!({"type": "EvictionPending", "reason": "Evicted", "lastTransitionTime": dated});
+            let patch = json!({"status": {"conditions": [condition]}});
+            story.patch(control_plane(), &binding_key("web-deployment"), &patch);
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{before} {after}: {told:?}");
         }
     }
 
