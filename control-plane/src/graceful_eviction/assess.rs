@@ -29,8 +29,8 @@ pub struct Scene<'a> {
     pub clusters: &'a [TargetCluster],
     /// What they report.
     pub reports: &'a [AggregatedStatusItem],
-    /// Whether one of these clusters at least has a Work of the binding.
-    pub carried_out: bool,
+    /// Whether a cluster has a Work of the binding, which stays there.
+    pub has_work: &'a dyn Fn(&str) -> bool,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// What is known of a cluster by its name.
@@ -70,8 +70,7 @@ pub struct Age<'a> {
 pub enum Done {
     /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period has passed, and at least one chosen cluster is available and one has a
-    /// Work.
+    /// The grace period has passed, and at least one chosen cluster is available and has a Work.
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
@@ -311,14 +310,17 @@ impl<'a> Situation<'a> {
             return restores.then_some(Done::Recovered);
         }
         let ended = scene.end(task, created).is_some_and(|end| now > end);
-        // The policy gives up health for time, not the replacement: that has to be on a cluster
-        // that lives, and to have been sent there.
+        // The policy gives up health for time, not the replacement: that has to have been sent to a
+        // cluster that lives.
         if !ended || !self.available {
             None
         } else if self.is_target(&task.from_cluster) {
             Some(Done::BackInPlace)
         } else {
-            scene.carried_out.then_some(Done::Expired)
+            let mut targets = scene.clusters.iter();
+            let lives = |name: &str| (scene.cluster)(name) == Standing::Sound;
+            let is_sent = |it: &TargetCluster| lives(&it.name) && (scene.has_work)(&it.name);
+            targets.any(is_sent).then_some(Done::Expired)
         }
     }
 }

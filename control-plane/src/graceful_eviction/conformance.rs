@@ -36,7 +36,7 @@ fn replay(input: &Value) -> Value {
     let scene = Scene {
         clusters: &clusters,
         reports: &reports,
-        carried_out: true,
+        has_work: &|_| true,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &standing,
         plugins: EvictPlugins::default(),

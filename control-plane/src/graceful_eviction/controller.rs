@@ -222,7 +222,7 @@ fn look<B: Binding>(
         retry.set(Some(UNLISTED));
     }
     let works = carrying_out(&works, &fleet.deleted_works);
-    let has_work = |target: &TargetCluster| works.contains_key(&*target.name);
+    let has_work = |cluster: &str| works.contains_key(cluster);
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
         standing_reports(spec, &status.aggregated_status, |cluster| {
             works.get(cluster).map(|work| work.status())
@@ -232,7 +232,7 @@ fn look<B: Binding>(
     };
     let scene = Scene {
         clusters: &spec.clusters,
-        carried_out: spec.clusters.iter().any(has_work),
+        has_work: &has_work,
         reports: &reports,
         scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),

@@ -42,7 +42,7 @@ pub(super) fn scene<'a>(
     Scene {
         clusters,
         reports,
-        carried_out: true,
+        has_work: &|_| true,
         scheduled: true,
         cluster: &|_| Standing::Sound,
         plugins: EvictPlugins::default(),
@@ -341,20 +341,37 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
 }
 
 #[test]
-fn time_ends_no_task_while_nothing_was_sent_to_a_chosen_cluster() {
-    for (carried_out, clusters, expected) in [
-        (true, &[target("new", 1)][..], Some(Done::Expired)),
-        (false, &[target("new", 1)], None),
-        (false, &[target("old", 1)], Some(Done::BackInPlace)),
+fn time_ends_no_task_before_something_was_sent_to_a_chosen_cluster_that_lives() {
+    let two = [target("dead", 1), target("new", 1)];
+    for (what, works, clusters, expected) in [
+        (
+            "it was sent",
+            &["new"][..],
+            &[target("new", 1)][..],
+            Some(Done::Expired),
+        ),
+        ("nothing was sent", &[], &[target("new", 1)], None),
+        (
+            "in place",
+            &[],
+            &[target("old", 1)],
+            Some(Done::BackInPlace),
+        ),
+        ("to one that lives", &["new"], &two, Some(Done::Expired)),
+        ("to one that is silent", &["dead"], &two, None),
     ] {
         let scene = Scene {
-            carried_out,
+            has_work: &|cluster| works.contains(&cluster),
+            cluster: &|cluster| match cluster {
+                "dead" => Standing::Silent,
+                _ => Standing::Sound,
+            },
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
             ..scene(clusters, &[])
         };
         let done = assess(&[task(Some(60))], &scene, at(61)).done;
         let got = done.first().map(|(_, done)| *done);
-        assert_eq!(got, expected, "{carried_out} {clusters:?}");
+        assert_eq!(got, expected, "{what}");
     }
 }
 
