@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
+use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
 use muster_shared::names::{self, CLUSTER_NAMESPACE};
@@ -119,8 +120,8 @@ async fn judge(
         Verdict::Stopped if goes => {
             // The Work was deleted before the lease is read. An agent that returns renews the lease
             // before it reads its Works, so that one of the two sees the other.
-            let leases: Api<Lease> = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
-            let lease = leases.get_metadata_opt(cluster).await;
+            let leases = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
+            let lease = Head::<Lease>::get_opt(&leases, cluster).await;
             let lease = lease.map_err(ApiError::of("read the lease of", &cluster))?;
             let version = lease.and_then(|lease| lease.metadata.resource_version);
             if version == sign.and_then(|sign| sign.version) {

@@ -6,6 +6,7 @@ use futures::future::join_all;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use muster_shared::api::work::Work;
+use muster_shared::client::Head;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names;
 use muster_shared::watch::{Doubt, Presence};
@@ -96,7 +97,7 @@ pub async fn ensure(
     lead(fleet)?;
     let mut guarded = patch.clone();
     guarded["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
-    let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
+    let api: Api<Head<Work>> = Api::namespaced(client.clone(), &rendered.namespace);
     match api
         .patch(&rendered.name, &patch_params(), &Patch::Merge(&guarded))
         .await
@@ -127,8 +128,8 @@ async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool
         return Ok(false);
     }
     let namespace = work.namespace().unwrap_or_default();
-    let api: Api<Work> = Api::namespaced(client.clone(), &namespace);
-    let held = api.get_metadata_opt(&work.name_any()).await;
+    let api = Api::namespaced(client.clone(), &namespace);
+    let held = Head::<Work>::get_opt(&api, &work.name_any()).await;
     let held = held.map_err(ApiError::of("read work", &work.name_any()))?;
     let stays = held.is_some_and(|held| {
         held.metadata.uid == work.metadata.uid && held.metadata.deletion_timestamp.is_none()
@@ -166,12 +167,13 @@ async fn create(
         Err(error) => return Err(ApiError::of("create", &subject())(error).into()),
     }
     // Made a moment ago and not in the cache yet; or made by somebody else.
-    let held = match api.get_metadata_opt(&rendered.name).await {
-        Ok(held) => held.unwrap_or_default(),
+    let api = Api::namespaced(client.clone(), &rendered.namespace);
+    let held = match Head::<Work>::get_opt(&api, &rendered.name).await {
+        Ok(held) => held.map(|held| held.metadata).unwrap_or_default(),
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
     let key = origin.key();
-    match named(&held.metadata).filter(|_| is_of_another(&held.metadata, &key)) {
+    match named(&held).filter(|_| is_of_another(&held, &key)) {
         Some(other) => Err(Error::Foreign {
             work: subject(),
             owner: format!("belongs to {other}"),
@@ -222,7 +224,7 @@ pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) ->
     let in_members =
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
     let removals = works.into_iter().filter(in_members).map(|work| async move {
-        let api: Api<Work> = Api::namespaced(client.clone(), &work.namespace);
+        let api: Api<Head<Work>> = Api::namespaced(client.clone(), &work.namespace);
         let this_one = DeleteParams::default().preconditions(Preconditions {
             uid: work.uid,
             resource_version: None,
@@ -251,10 +253,9 @@ pub async fn listed(
     label: &str,
     id: &str,
 ) -> Result<Vec<Doomed>, Error> {
-    let api: Api<Work> = Api::all(fleet.client.clone());
+    let api = Api::all(fleet.client.clone());
     let parameters = kube::api::ListParams::default().labels(&format!("{label}={id}"));
-    let listed = api
-        .list_metadata(&parameters)
+    let listed = Head::<Work>::list(&api, &parameters)
         .await
         .map_err(ApiError::of("list the works of", key))?;
     let mut works: Vec<Doomed> = listed
@@ -308,5 +309,36 @@ mod tests {
             let work = serde_json::from_value(json!({ "annotations": annotations })).unwrap();
             assert_eq!(is_of_another(&work, &key), expected, "{annotations}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_member_wrote_into_one_work_keeps_none_from_being_removed() {
+        use crate::fleet::testing::{Stand, work};
+        let id = "resourcebinding.karmada.io/permanent-id";
+        let works = ["m1", "m2"].map(|cluster| {
+            let mut work = work(cluster, "Healthy");
+            work["metadata"]["labels"] = json!({ id: "id" });
+            ("works", work)
+        });
+        let stand = Stand::followed(works).await;
+        let time = "9999-12-31T23:59:59Z";
+        let mut odd = work("m1", "Healthy");
+        odd["metadata"]["labels"] = json!({ id: "id" });
+        odd["metadata"]["managedFields"] = json!([{"operation": "Update", "time": time}]);
+        odd["status"]["conditions"][0]["lastTransitionTime"] = json!(time);
+        stand.api.put("works", odd);
+        let key = BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: "web-deployment".to_owned(),
+        };
+        let found = listed(&stand.fleet, &key, id, "id").await.unwrap();
+        let places: Vec<_> = found.iter().map(|it| &*it.namespace).collect();
+        assert_eq!(places, ["karmada-es-m1", "karmada-es-m2"]);
+        let removed = remove_named(&stand.fleet, &stand.fleet.client, found).await;
+        assert!(removed.is_ok(), "{removed:?}");
+        let found = listed(&stand.fleet, &key, id, "id").await.unwrap();
+        let known = found.iter().filter(|it| it.uid.is_some());
+        assert_eq!(known.count(), 0);
+        assert_eq!(stand.api.writes().len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::Head;
 use muster_shared::k8s::Condition;
 use muster_shared::{client, conditions};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ pub(super) async fn write(
     cluster: &Cluster,
     patch: &Value,
 ) -> Result<(), kube::Error> {
-    let api = Api::<Cluster>::all(fleet.client.clone());
+    let api = Api::<Head<Cluster>>::all(fleet.client.clone());
     api.patch(
         &cluster.name_any(),
         &PatchParams::default(),
@@ -52,7 +53,7 @@ pub(super) async fn write_condition(
         "status": {"conditions": list},
     });
     let (name, params) = (cluster.name_any(), PatchParams::default());
-    let api = Api::<Cluster>::all(client.clone());
+    let api = Api::<Head<Cluster>>::all(client.clone());
     api.patch_status(&name, &params, &Patch::Merge(patch))
         .await?;
     Ok(written)

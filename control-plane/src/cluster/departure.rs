@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
-use muster_shared::client;
+use muster_shared::client::{self, Head};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
@@ -197,7 +197,7 @@ async fn delete_works(
     Ok(())
 }
 
-fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Work> {
+fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     Api::namespaced(
         fleet.client.clone(),
         &execution_namespace(&cluster.name_any()),

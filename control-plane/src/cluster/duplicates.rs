@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::Head;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
@@ -82,10 +83,7 @@ pub async fn tell_apart(
     cluster: &Cluster,
     identities: &Identities,
 ) -> Result<(), kube::Error> {
-    let (name, api) = (
-        cluster.name_any(),
-        Api::<Cluster>::all(fleet.client.clone()),
-    );
+    let (name, api) = (cluster.name_any(), Api::all(fleet.client.clone()));
     let mut claims = Vec::new();
     for (name, since) in identities.holders(&name) {
         let namespace = fleet.namespaces.get(None, &execution_namespace(&name));
@@ -97,7 +95,7 @@ pub async fn tell_apart(
             Presence::There(_) | Presence::Gone => {}
             Presence::Unknown(doubt) => {
                 let is_there = matches!(doubt, Doubt::Unreadable { .. })
-                    || api.get_metadata_opt(&name).await?.is_some();
+                    || Head::<Cluster>::get_opt(&api, &name).await?.is_some();
                 if is_there {
                     let id = cluster.spec.id.as_deref();
                     claims.push(identity::unread_claim(&name, id, namespace, since));

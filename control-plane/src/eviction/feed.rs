@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, says_absent};
+use muster_shared::client::{self, Head, says_absent};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Presence};
@@ -67,8 +67,8 @@ async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Erro
     if !is_lost || !pace.has_failed(&name) {
         return Ok(Next::Done);
     }
-    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
-    match clusters.get_metadata(&name).await {
+    let clusters: Api<Head<Cluster>> = Api::all(fleet.client.clone());
+    match clusters.get(&name).await {
         Ok(_) => Ok(Next::After(AGAIN)),
         Err(error) if says_absent(&error, &name) => {
             tracing::info!(

@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use http::header::DATE;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use kube::Config;
 use kube::client::Body;
 use muster_shared::client::{Gateway, Network, ResponseBody};
+use muster_shared::clock::calendar;
 use muster_shared::lease::Leadership;
 use muster_shared::merge;
 use muster_shared::names::execution_namespace;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
@@ -36,11 +41,23 @@ type Answer = (u16, Value);
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
     /// The number of changes so far.
     version: watch::Sender<u64>,
+    /// The server's date at a moment.
+    begun: (Timestamp, Instant),
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            version: watch::Sender::default(),
+            begun: (calendar(), Instant::now()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -210,16 +227,28 @@ pub fn work(cluster: &str, health: &str) -> Value {
 
 impl FakeApi {
     /// Adds an object, or replaces it; watches tell of it.
-    pub fn put(&self, plural: &str, mut object: Value) {
+    pub fn put(&self, plural: &str, object: Value) {
+        self.store(plural, object);
+    }
+
+    /// The same; gives the object as it is stored.
+    fn store(&self, plural: &str, mut object: Value) -> Value {
         let mut state = self.state();
         let version = *self.0.version.borrow() + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         let place = place(plural, &object);
         let is_known = state.objects.insert(place, object.clone()).is_some();
         let kind = if is_known { "MODIFIED" } else { "ADDED" };
+        let stored = object.clone();
         state.log.push((version, plural.to_owned(), kind, object));
         drop(state);
         self.0.version.send_replace(version);
+        stored
+    }
+
+    /// The date by the server's clock, which goes with the time of the test.
+    fn date(&self) -> Timestamp {
+        self.0.begun.0 + self.0.begun.1.elapsed()
     }
 
     /// Removes an object; watches tell of it.
@@ -347,7 +376,9 @@ impl FakeApi {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
         };
         let body = Full::from(answer.to_string()).map_err(BoxError::from);
-        Ok(Response::builder().status(code).body(body.boxed_unsync())?)
+        let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&self.date())?;
+        let response = Response::builder().status(code).header(DATE, date);
+        Ok(response.body(body.boxed_unsync())?)
     }
 
     /// What is answered; `None` where the connection breaks.
@@ -366,39 +397,103 @@ impl FakeApi {
 
     /// What is answered by the objects that there are.
     fn truth(&self, asked: &Asked) -> Answer {
-        let state = self.state();
         let Some((plural, namespace, name)) = addressed(&asked.path) else {
             return (404, refusal(404, "NotFound", ""));
         };
         let Some(name) = name else {
-            if asked.method != Method::GET {
-                drop(state);
-                self.put(&plural, asked.body.clone());
-                return (201, asked.body.clone());
-            }
-            let is_in = |it: &&Place| it.0 == plural && (namespace.is_empty() || it.1 == namespace);
-            let places = state.objects.keys().filter(is_in);
-            let items: Vec<&Value> = places.filter_map(|it| state.objects.get(it)).collect();
-            let version = self.0.version.borrow().to_string();
-            let metadata = json!({ "resourceVersion": version });
-            let list =
-                json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items});
-            return (200, list);
+            return match asked.method {
+                Method::GET => (200, self.list(&plural, &namespace, &asked.query)),
+                _ => self.create(&plural, &asked.body),
+            };
         };
         let place = (plural, namespace, name);
-        let Some(mut object) = state.objects.get(&place).cloned() else {
+        let Some(held) = self.state().objects.get(&place).cloned() else {
             return (404, refusal(404, "NotFound", &place.2));
         };
-        drop(state);
+        let conflicts = |wanted: &Value, field: &str| {
+            !wanted[field].is_null() && wanted[field] != held["metadata"][field]
+        };
         match asked.method {
-            Method::GET => {}
-            Method::DELETE => self.delete(&place.0, &place.1, &place.2),
-            _ => {
-                merge::apply(&mut object, &asked.body);
-                self.put(&place.0, object.clone());
+            Method::GET => (200, held),
+            Method::DELETE if conflicts(&asked.body["preconditions"], "uid") => {
+                (409, refusal(409, "Conflict", &place.2))
             }
+            Method::DELETE => (200, self.remove(&place, held)),
+            _ if ["resourceVersion", "uid"].map(|it| conflicts(&asked.body["metadata"], it))
+                != [false; 2] =>
+            {
+                (409, refusal(409, "Conflict", &place.2))
+            }
+            _ => (200, self.change(&place, held, asked)),
         }
-        (200, object)
+    }
+
+    /// Objects in the order of their names, in pages where a limit is given.
+    fn list(&self, plural: &str, namespace: &str, query: &str) -> Value {
+        let parameter = |name: &str| {
+            let mut parts = query.split('&');
+            let value = parts.find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+            value.and_then(|it| it.parse::<usize>().ok())
+        };
+        let state = self.state();
+        let is_in = |it: &&Place| it.0 == plural && (namespace.is_empty() || it.1 == namespace);
+        let places: Vec<&Place> = state.objects.keys().filter(is_in).collect();
+        let from = parameter("continue").unwrap_or(0);
+        let limit = parameter("limit").unwrap_or(usize::MAX);
+        let page = places.iter().skip(from).take(limit);
+        let items: Vec<&Value> = page.filter_map(|it| state.objects.get(*it)).collect();
+        let rest = places.len() > from + items.len();
+        let version = self.0.version.borrow().to_string();
+        let more = rest.then(|| (from + items.len()).to_string());
+        let metadata = json!({ "resourceVersion": version, "continue": more });
+        json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items})
+    }
+
+    fn create(&self, plural: &str, object: &Value) -> Answer {
+        let (place, mut object) = (place(plural, object), object.clone());
+        if self.state().objects.contains_key(&place) {
+            return (409, refusal(409, "AlreadyExists", &place.2));
+        }
+        let metadata = &mut object["metadata"];
+        metadata["uid"] = json!(format!("uid-{}", *self.0.version.borrow()));
+        metadata["generation"] = json!(1);
+        metadata["creationTimestamp"] = json!(self.date());
+        (201, self.store(plural, object))
+    }
+
+    /// A merge patch of the status, or of all else.
+    fn change(&self, place: &Place, held: Value, asked: &Asked) -> Value {
+        let mut patch = asked.body.clone();
+        let is_status = asked.path.ends_with("/status");
+        if is_status {
+            patch = json!({ "status": patch["status"] });
+        } else if let Some(fields) = patch.as_object_mut() {
+            fields.remove("status");
+        }
+        let mut object = held.clone();
+        merge::apply(&mut object, &patch);
+        if object["spec"] != held["spec"] {
+            let generation = held["metadata"]["generation"].as_i64().unwrap_or(0);
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
+        let metadata = &object["metadata"];
+        if !metadata["deletionTimestamp"].is_null() && !has_finalizers(metadata) {
+            return self.remove(place, object);
+        }
+        self.store(&place.0, object)
+    }
+
+    /// Removes an object, or marks it where finalizers hold it.
+    fn remove(&self, place: &Place, mut object: Value) -> Value {
+        if !has_finalizers(&object["metadata"]) {
+            self.delete(&place.0, &place.1, &place.2);
+            return object;
+        }
+        if !object["metadata"]["deletionTimestamp"].is_null() {
+            return object;
+        }
+        object["metadata"]["deletionTimestamp"] = json!(self.date());
+        self.store(&place.0, object)
     }
 
     /// A watch tells what has happened, and ends when there is more to tell.
@@ -462,6 +557,12 @@ impl Network for FakeApi {
     fn host(&self) -> String {
         "pod".to_owned()
     }
+}
+
+fn has_finalizers(metadata: &Value) -> bool {
+    metadata["finalizers"]
+        .as_array()
+        .is_some_and(|it| !it.is_empty())
 }
 
 fn place(plural: &str, object: &Value) -> Place {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster,
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;

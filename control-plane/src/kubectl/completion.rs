@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Profile};
+use muster_shared::client::{self, Head, Profile};
 use muster_shared::k8s::Client;
 
 use super::CommandLine;
@@ -181,8 +181,8 @@ pub(super) async fn candidates(
     let words = match (wanted, fleet) {
         (Wanted::Words(words), _) => words,
         (Wanted::Clusters, Some((client, _))) => {
-            let api: Api<Cluster> = Api::all(client);
-            let found = api.list_metadata(&ListParams::default()).await;
+            let api = Api::all(client);
+            let found = Head::<Cluster>::list(&api, &ListParams::default()).await;
             let names = found.map(|it| it.items).unwrap_or_default();
             let before = &last[..last.rfind([',', '=']).map_or(0, |at| at + 1)];
             let names = names.iter().map(|it| format!("{before}{}", it.name_any()));

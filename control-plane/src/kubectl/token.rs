@@ -13,7 +13,7 @@ use kube::Config;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::kubeconfig::Way;
-use muster_shared::client;
+use muster_shared::client::{self, Head};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
 use muster_shared::names::condition::READY;
@@ -203,9 +203,9 @@ fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str)
 
 /// Refuses a name whose Secrets would have the names of another cluster's.
 async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
-    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    let clusters = Api::all(fleet.clone());
     for rival in rivals(name) {
-        let found = clusters.get_metadata_opt(&rival).await;
+        let found = Head::<Cluster>::get_opt(&clusters, &rival).await;
         let found = found.map_err(|it| anyhow::anyhow!(client::brief(&it)));
         ensure!(
             found

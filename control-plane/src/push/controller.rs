@@ -12,7 +12,7 @@ use kube::{Config, ResourceExt};
 use muster_agent::Hosted;
 use muster_agent::settings::Settings as AgentSettings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
-use muster_shared::client::{self, Gateway, Limits, Profile};
+use muster_shared::client::{self, Gateway, Head, Limits, Profile};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Secret, ServiceAccount};
@@ -308,7 +308,7 @@ async fn unconnected(
             "metadata": { "resourceVersion": cluster.resource_version() },
             "status": { "conditions": list },
         });
-        let api = Api::<Cluster>::all(fleet.client.clone());
+        let api = Api::<Head<Cluster>>::all(fleet.client.clone());
         match api
             .patch_status(&name, &patch_params(), &Patch::Merge(patch))
             .await

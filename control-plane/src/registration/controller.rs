@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
+use muster_shared::client::{self, Head};
 use muster_shared::events::EventType;
 use muster_shared::k8s::CertificateSigningRequest;
 use muster_shared::queue::{Next, Queue};
@@ -179,8 +179,8 @@ async fn answer(
 /// Whether there is a Cluster of this name, whatever its state and whether it can be read or not:
 /// asked at the decision, because a cache has only what it could read.
 async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
-    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
-    let found = clusters.get_metadata_opt(name).await;
+    let clusters = Api::all(fleet.client.clone());
+    let found = Head::<Cluster>::get_opt(&clusters, name).await;
     let found = found.map_err(|error| Error::Look {
         cluster: name.to_owned(),
         error: Box::new(error),

@@ -283,7 +283,7 @@ async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<()
     if let Some(taints) = &outcome.taints {
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
-    let api = Api::<Cluster>::all(fleet.client.clone());
+    let api = Api::<client::Head<Cluster>>::all(fleet.client.clone());
     api.patch(
         &cluster.name_any(),
         &PatchParams::default(),

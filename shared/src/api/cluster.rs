@@ -256,7 +256,10 @@ pub struct ClusterStatus {
     ///   them.
     /// - `UniqueIdentity`: no other Cluster is the same member. Set if there was a doubt.
     /// - `Monitored`: the control plane watches the cluster's lease. Set if it does not.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(
+        skip_serializing_if = "absent",
+        deserialize_with = "super::conditions::told"
+    )]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 

@@ -26,6 +26,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+mod conditions;
 mod macros;
 
 pub mod binding;

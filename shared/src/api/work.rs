@@ -90,7 +90,10 @@ pub struct WorkStatus {
     /// - `Fenced`: the agent stops the objects when the member is cut off. The reason has the
     ///   seconds after which it does, and those that their pods may take (`After60Grace30`). Set if
     ///   `failover.cluster.fencing` asks for that.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(
+        skip_serializing_if = "absent",
+        deserialize_with = "super::conditions::told"
+    )]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 

@@ -6,6 +6,7 @@
 //! decides what a failure means.
 
 mod connection;
+mod head;
 mod network;
 mod reload;
 mod service;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::service::Limits;

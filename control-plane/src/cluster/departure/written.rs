@@ -131,7 +131,7 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
         // It cannot be seen that what is deleted goes.
         stand
             .api
-            .answer(Method::DELETE, "/works/there", 200, json!({}));
+            .answer(Method::DELETE, "/works/there", 200, work("there", None));
         let told = Told::default();
         let next = step(&stand, &told).await.unwrap();
         assert_eq!(next, Next::After(DELETION_RETRY));

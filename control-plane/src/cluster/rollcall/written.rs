@@ -210,3 +210,24 @@ async fn a_lease_that_cannot_be_read_is_no_sign_of_life_and_holds_no_other_up() 
         assert_eq!(silent(&stand).len(), others + 1, "{many}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_which_its_member_wrote_what_cannot_be_read_is_reported_all_the_same() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    let mut odd = cluster("m1", "Pull");
+    let conditions = &mut odd["status"]["conditions"];
+    conditions.as_array_mut().unwrap().push(json!({
+        "type": "Odd", "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": UNREADABLE,
+    }));
+    odd["metadata"]["managedFields"] = json!([{
+        "manager": "x", "operation": "Update", "time": UNREADABLE, "fieldsType": "FieldsV1",
+    }]);
+    stand.api.put("clusters", odd);
+    pass(60).await;
+    assert_eq!(silent(&stand), ["m1"], "once");
+}

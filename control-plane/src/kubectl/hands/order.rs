@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
+use muster_shared::client::{self, Head};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
 use muster_shared::names::annotation::PAUSED;
@@ -209,7 +209,9 @@ pub(in crate::kubectl) async fn find(client: &Client, name: &str) -> anyhow::Res
     if let Some(cluster) = call("read the Cluster", api.get_opt(name)).await? {
         return Ok(cluster);
     }
-    let all = call("list clusters", api.list_metadata(&ListParams::default())).await?;
+    let api = Api::all(client.clone());
+    let whole = ListParams::default();
+    let all = call("list clusters", Head::<Cluster>::list(&api, &whole)).await?;
     let names: Vec<String> = all.items.iter().map(ResourceExt::name_any).collect();
     bail!("there is no Cluster {name:?}{}", instead(name, &names))
 }

@@ -85,10 +85,9 @@ async fn a_refused_list_is_told_by_its_name() {
 #[tokio::test]
 async fn an_object_that_cannot_be_read_is_told_and_the_others_are_there() {
     let (code, mut list) = page(&["a", "b"], "");
-    list["items"][0]["status"] = json!({"conditions": [{
-        "type": "Ready", "status": "True", "reason": "R", "message": "",
-        "lastTransitionTime": "9999-12-31T23:59:59Z",
-    }]});
+    list["items"][0]["spec"]["taints"] = json!([
+        {"key": "a", "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59Z"},
+    ]);
     let (api, _) = api(vec![(code, list)]);
     let (found, unreadable) = readable(api).await.unwrap();
     assert_eq!(names(&found), ["b"]);

@@ -12,6 +12,7 @@ use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
 };
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::Head;
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
 use muster_shared::queue::{Next, Queue, until};
@@ -217,7 +218,7 @@ impl Controller {
             "resourceVersion": cluster.resource_version(),
             "annotations": { HEALTHY_SINCE: since },
         } });
-        let api: Api<Cluster> = Api::all(fleet.client.clone());
+        let api: Api<Head<Cluster>> = Api::all(fleet.client.clone());
         let written = api
             .patch(&name, &patch_params(), &Patch::Merge(patch))
             .await;

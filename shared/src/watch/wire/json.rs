@@ -65,7 +65,22 @@ struct RawStatus {
 
 /// An element of a list.
 pub(in crate::watch) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Rejected> {
-    serde_json::from_slice(text).map_err(|error| reject(text, &error))
+    decode(text).map_err(|error| reject(text, &error))
+}
+
+/// Reads an object. Where that fails it is read without `managedFields`, whose times whoever writes
+/// the object may choose, and the API takes more of them than can be read; nobody here needs them.
+fn decode<K: DeserializeOwned>(text: &[u8]) -> Result<K, serde_json::Error> {
+    serde_json::from_slice(text).or_else(|error| {
+        let Ok(mut object) = serde_json::from_slice::<Value>(text) else {
+            return Err(error);
+        };
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+        if metadata.and_then(|it| it.remove("managedFields")).is_none() {
+            return Err(error);
+        }
+        serde_json::from_value(object)
+    })
 }
 
 /// What the text of a list's metadata says.
@@ -97,7 +112,7 @@ pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(
             let (code, message) = status(raw.object.get().as_bytes());
             Line::Error { code, message }
         }
-        kind => match serde_json::from_str::<K>(raw.object.get()) {
+        kind => match decode::<K>(raw.object.get().as_bytes()) {
             Ok(object) => {
                 let resource_version = object.meta().resource_version.clone().unwrap_or_default();
                 if kind == "DELETED" {
