@@ -121,7 +121,7 @@ fn figures(cluster: &Cluster, lease: Option<&Lease>, now: Timestamp) -> Vec<(Ser
         return figures;
     };
     if let Some(nodes) = status.node_summary {
-        let other = nodes.total_num - nodes.ready_num;
+        let other = nodes.total_num.saturating_sub(nodes.ready_num);
         for (state, count) in [("ready", nodes.ready_num), ("other", other)] {
             add("muster_cluster_nodes", Some(("state", state)), count.into());
         }

@@ -424,7 +424,7 @@ impl FakeApi {
             {
                 (409, refusal(409, "Conflict", &place.2))
             }
-            _ => (200, self.change(&place, held, asked)),
+            _ => (200, self.change(&place, &held, asked)),
         }
     }
 
@@ -462,7 +462,7 @@ impl FakeApi {
     }
 
     /// A merge patch of the status, or of all else.
-    fn change(&self, place: &Place, held: Value, asked: &Asked) -> Value {
+    fn change(&self, place: &Place, held: &Value, asked: &Asked) -> Value {
         let mut patch = asked.body.clone();
         let is_status = asked.path.ends_with("/status");
         if is_status {

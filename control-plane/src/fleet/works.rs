@@ -1,5 +1,7 @@
 //! Cached Works, and the index of Works by binding.
 
+mod report;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,9 +14,11 @@ use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::{Change, Informer};
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use muster_shared::work_status::Excess;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use self::report::Report;
 use super::binding::BindingKey;
 use super::compact_map::CompactMap;
 
@@ -37,27 +41,30 @@ pub struct CachedWork {
     pub suspend_dispatching: Option<bool>,
     /// Whether the objects stay in the member when the Work is deleted.
     pub preserve_resources_on_deletion: Option<bool>,
-    /// What the agent reports, as text: as a tree it takes about five times the memory.
-    status: Option<Box<str>>,
+    /// What the agent reports.
+    report: Option<Report>,
 }
 
 impl CachedWork {
     /// Whether an agent has reported.
     pub fn is_reported(&self) -> bool {
-        self.status.is_some()
+        self.report.is_some()
     }
 
     /// Whether the agent reports the same as it did.
     pub fn reports_as(&self, former: &Self) -> bool {
-        self.status == former.status
+        self.report == former.report
     }
 
     /// What the agent reports; parsed anew at each call.
     pub fn status(&self) -> WorkStatus {
-        let status = self.status.as_deref();
-        status
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        let report = self.report.as_ref();
+        report.map(Report::read).unwrap_or_default()
+    }
+
+    /// Why the status of an object is left out of what the agent reports, if one is.
+    pub fn excess(&self) -> Option<&Excess> {
+        self.report.as_ref()?.excess()
     }
 }
 
@@ -75,13 +82,11 @@ impl<'de> Deserialize<'de> for CachedWork {
             #[serde(default)]
             metadata: ObjectMeta,
             #[serde(default)]
-            status: Option<WorkStatus>,
+            status: Option<Report>,
             #[serde(default)]
             spec: Value,
         }
         let mut whole = Whole::deserialize(deserializer)?;
-        let status = whole.status.map(|status| serde_json::to_string(&status));
-        let status = status.transpose().map_err(D::Error::custom)?;
         Ok(Self {
             labels: whole.metadata.labels.take().unwrap_or_default().into(),
             annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
@@ -90,7 +95,7 @@ impl<'de> Deserialize<'de> for CachedWork {
             replicas: whole.spec["workload"]["manifests"][0]["spec"]["replicas"].as_i64(),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
-            status: status.map(String::into_boxed_str),
+            report: whole.status,
         })
     }
 }

@@ -133,7 +133,8 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
                 .status
                 .as_ref()
                 .map(|status| work_status::check(&status.0));
-            let excess = excess.and_then(Result::err);
+            let left_out = work.excess().filter(|_| reported.status.is_none());
+            let excess = excess.and_then(Result::err).or_else(|| left_out.cloned());
             AggregatedStatusItem {
                 applied: true,
                 status: reported.status.filter(|_| excess.is_none()),

@@ -37,7 +37,10 @@ impl From<Told> for Condition {
 /// Deserialises conditions, whatever their times are. The API takes times that [`Timestamp`] does
 /// not hold: the last day of the year 9999, or an offset of 99 hours. Such a time counts as that of
 /// long ago, so that no member can make its own Cluster or Works unreadable.
-pub(super) fn told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+///
+/// # Errors
+/// They are no list, or have fields of other types.
+pub fn told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let told: Vec<Told> = nullable(deserializer)?;
     Ok(told.into_iter().map(Condition::from).collect())
 }

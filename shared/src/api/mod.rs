@@ -26,11 +26,11 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-mod conditions;
 mod macros;
 
 pub mod binding;
 pub mod cluster;
+pub mod conditions;
 pub mod definition;
 mod eviction_task;
 pub mod failback;

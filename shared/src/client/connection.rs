@@ -4,6 +4,9 @@
 //! carried a long list keeps that buffer. Each program has a dozen connections, one for each
 //! collection that it watches.
 
+use http::Response;
+use http_body_util::Limited;
+use hyper::body::Incoming;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -18,7 +21,9 @@ const READ_BUFFER: usize = 64 * 1024;
 
 /// Prepares a client; nothing is sent yet. What asks for a proxy is left to kube, which says what
 /// it can do about that.
-pub(super) fn client(config: Config) -> Result<Client, kube::Error> {
+///
+/// `longest`: the most bytes of an answer that are read, if there is a limit.
+pub(super) fn client(config: Config, longest: Option<usize>) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
     }
@@ -36,6 +41,9 @@ pub(super) fn client(config: Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .map_response(move |answer: Response<Incoming>| {
+            answer.map(|body| Limited::new(body, longest.unwrap_or(usize::MAX)))
+        })
         .map_err(BoxError::from)
         .service(connection);
     Ok(Client::new(service, config.default_namespace))

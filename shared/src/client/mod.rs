@@ -47,6 +47,17 @@ impl Profile {
             Self::Watch => None,
         }
     }
+
+    /// Most bytes of an answer that a program reads, which are in memory at once, several times;
+    /// `None` where they are read one object at a time, each of which is limited. An API server may
+    /// be anybody's: that of a member answers to the control plane in push mode.
+    const fn longest_answer(self) -> Option<usize> {
+        match self {
+            Self::Write => Some(32 * 1024 * 1024),
+            Self::Probe => Some(4 * 1024 * 1024),
+            Self::Watch => None,
+        }
+    }
 }
 
 /// Error while a client is prepared.
@@ -162,6 +173,15 @@ pub fn place(error: &serde_saphyr::Error) -> String {
 
 /// Prepares a client with the deadlines of a profile. Nothing is sent yet.
 pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
+    connect_within(config, profile, None)
+}
+
+/// Prepares a client that reads no more of an answer than some bytes.
+fn connect_within(
+    config: &Config,
+    profile: Profile,
+    longest: Option<usize>,
+) -> Result<Client, Error> {
     let mut config = config.clone();
     config.default_retry = false;
     config.connect_timeout = Some(match profile {
@@ -173,7 +193,7 @@ pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
     // Otherwise the time that a pooled connection sat idle counts against the next answer.
     config.reset_reader_on_write = true;
     let server = config.cluster_url.to_string();
-    connection::client(config).map_err(|source| Error::Connect {
+    connection::client(config, longest).map_err(|source| Error::Connect {
         server,
         source: Box::new(source),
     })

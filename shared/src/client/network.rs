@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body_util::Limited;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use kube::{Client, Config};
@@ -41,10 +42,12 @@ pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile
     let service = service_fn(move |request| {
         let response = network.send(&config, request);
         async move {
-            match profile.response_deadline() {
-                Some(deadline) => tokio::time::timeout(deadline, response).await?,
-                None => response.await,
-            }
+            let answer = match profile.response_deadline() {
+                Some(deadline) => tokio::time::timeout(deadline, response).await??,
+                None => response.await?,
+            };
+            let longest = profile.longest_answer().unwrap_or(usize::MAX);
+            Ok::<_, BoxError>(answer.map(|body| Limited::new(body, longest)))
         }
     });
     Client::new(service, namespace)
@@ -54,13 +57,16 @@ pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile
 mod tests {
     use std::time::Duration;
 
-    use http_body_util::{BodyExt as _, Full};
+    use futures::stream;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+    use hyper::body::Frame;
     use tokio::time::Instant;
 
     use super::*;
     use crate::client::{Gateway, Limits};
 
-    /// Answers with the host of the configuration, or never where that is `silent`.
+    /// Answers with the host of the configuration; never where that is `silent`, and without end
+    /// where it is `endless`.
     #[derive(Debug)]
     struct Echo;
 
@@ -75,7 +81,12 @@ mod tests {
                 if host == "silent" {
                     std::future::pending::<()>().await;
                 }
-                let body = Full::from(host).map_err(BoxError::from).boxed_unsync();
+                let body = if host == "endless" {
+                    let piece = || Ok(Frame::data(Bytes::from_static(&[b' '; 1 << 20])));
+                    StreamBody::new(stream::repeat_with(piece)).boxed_unsync()
+                } else {
+                    Full::from(host).map_err(BoxError::from).boxed_unsync()
+                };
                 let date = "Sun, 06 Nov 1994 08:49:37 GMT";
                 Ok(Response::builder().header("date", date).body(body)?)
             })
@@ -117,6 +128,21 @@ mod tests {
             let begun = Instant::now();
             assert!(ask(&gateway, profile).await.is_err(), "{profile:?}");
             assert_eq!(begun.elapsed(), Duration::from_secs(seconds), "{profile:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_end_is_given_up_and_is_not_kept() {
+        let gateway = Gateway::over(Arc::new(Echo), "member", config("endless"));
+        for profile in [Profile::Write, Profile::Probe] {
+            let answer = ask(&gateway, profile).await;
+            assert!(
+                matches!(
+                    answer,
+                    Err(kube::Error::HyperError(_) | kube::Error::Service(_))
+                ),
+                "{answer:?}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use super::network::{Network, over};
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
-use super::{Error, Limits, Profile, connect, kubeconfig};
+use super::{Error, Limits, Profile, connect_within, kubeconfig};
 use crate::clock::{ServerClock, calendar};
 use crate::remind::Reminder;
 
@@ -221,7 +221,7 @@ impl Gateway {
         let network = self.network.clone();
         let connect = move |config: &Config| match &network {
             Some(network) => Ok(over(network, config, profile)),
-            None => connect(config, profile),
+            None => connect_within(config, profile, profile.longest_answer()),
         };
         let current = watch::Sender::new(connect(&config)?);
         let service = Switched {
