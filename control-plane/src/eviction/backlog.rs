@@ -30,9 +30,11 @@ pub enum Slot {
     Stranded(Rank),
 }
 
-/// What comes first within a lane: the higher priority, then the older.
+/// What comes first within a lane: what has not failed, then the higher priority, then the older.
+/// What fails again and again must not keep the others waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    has_failed: bool,
     priority: Reverse<i32>,
     since: Timestamp,
 }
@@ -41,8 +43,18 @@ impl Rank {
     /// The rank of an item that was to be evicted since a moment.
     pub fn new(priority: i32, since: Timestamp) -> Self {
         Self {
+            has_failed: false,
             priority: Reverse(priority),
             since,
+        }
+    }
+
+    /// The same for an item that could not be evicted when it was its turn.
+    #[must_use]
+    pub fn failed(self) -> Self {
+        Self {
+            has_failed: true,
+            ..self
         }
     }
 

@@ -39,6 +39,16 @@ mod outcome;
 /// One key for each binding, however many places mention it.
 pub type Key = Arc<BindingKey>;
 
+/// Attempts of one workload that came to nothing, one after the other.
+#[derive(Debug, Default)]
+struct Failures {
+    /// How many.
+    count: u32,
+    /// The version of the binding for which a write was paid whose end nobody knows, and how many
+    /// evictions had succeeded then. Of all writes upon one version one at most is carried out.
+    paid_for: Option<(String, u64)>,
+}
+
 /// The evictor.
 #[derive(Debug)]
 pub struct Evictor {
@@ -54,7 +64,9 @@ pub struct Evictor {
     in_hand: HashMap<Key, Arc<str>>,
     /// What changed while it was being evicted, so that it is judged again afterwards.
     missed: HashSet<Key>,
-    failures: HashMap<Key, u32>,
+    failures: HashMap<Key, Failures>,
+    /// Evictions that succeeded.
+    successes: u64,
     pace: Pace,
     /// The band that was told last.
     band: Band,
@@ -102,6 +114,7 @@ impl Evictor {
             in_hand: HashMap::new(),
             missed: HashSet::new(),
             failures: HashMap::new(),
+            successes: 0,
             band: Band::Primary,
             wake: None,
             retry: None,

@@ -14,9 +14,9 @@ use serde_json::Value;
 /// An object of a kind, of which only the metadata is read, without `managedFields`.
 ///
 /// It can be read whatever else its writers have put in: the API takes times that cannot be decoded
-/// here, in the status of a custom resource and in `managedFields`. An answer that cannot be decoded
-/// would pass for a write that failed, and a list would fail for one odd object in it. `Api<Head<K>>`
-/// patches and deletes objects whose answers do not matter.
+/// here, in the status of a custom resource and in `managedFields`. An answer that cannot be
+/// decoded would pass for a write that failed, and a list would fail for one odd object in it.
+/// `Api<Head<K>>` patches and deletes objects whose answers do not matter.
 #[derive(Clone)]
 pub struct Head<K> {
     /// The metadata.

@@ -82,7 +82,8 @@ mod tests {
                     std::future::pending::<()>().await;
                 }
                 let body = if host == "endless" {
-                    let piece = || Ok(Frame::data(Bytes::from_static(&[b' '; 1 << 20])));
+                    let bytes = Bytes::from(vec![b' '; 1 << 20]);
+                    let piece = move || Ok(Frame::data(bytes.clone()));
                     StreamBody::new(stream::repeat_with(piece)).boxed_unsync()
                 } else {
                     Full::from(host).map_err(BoxError::from).boxed_unsync()

@@ -2,7 +2,7 @@
 
 use muster_shared::queue::again;
 
-use super::{BACKOFF, Evictor, Key};
+use super::{BACKOFF, Evictor, Failures, Key};
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::Slot;
 use crate::eviction::evictor::eviction::{Eviction, Now, Outcome};
@@ -43,12 +43,30 @@ impl Evictor {
         let key = self.key_of(&eviction.binding);
         let (cluster, rank) = (&eviction.cluster, eviction.rank);
         self.in_hand.remove(&key);
-        if !matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_)) {
+        let Failures {
+            count: before,
+            mut paid_for,
+        } = self.failures.remove(&key).unwrap_or_default();
+        let version = eviction.binding.meta().resource_version.as_ref();
+        // A write upon the same version was paid before: it was this one, or none. As long as none
+        // succeeds at all the API is in trouble, and has to be spared.
+        let is_paid_already = paid_for
+            .as_ref()
+            .is_some_and(|(paid, then)| Some(paid) == version && *then < self.successes);
+        let may_be_written = matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_));
+        if is_paid_already || !may_be_written {
             self.pace.refund();
             self.limits.refund(cluster);
+        } else {
+            paid_for = version.map(|version| (version.clone(), self.successes));
         }
-        let before = self.failures.remove(&key).unwrap_or_default();
-        let failures = before.saturating_add(1);
+        self.successes += u64::from(matches!(outcome, Outcome::Evicted { .. }));
+        let failures = Failures {
+            count: before.saturating_add(1),
+            paid_for,
+        };
+        let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_));
+        let rank = if has_failed { rank.failed() } else { rank };
         let pause = match outcome {
             Outcome::Evicted { binding, to } => {
                 let turn = Turn::Evicted {
