@@ -171,12 +171,22 @@ pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
     taints.len() != before
 }
 
+/// How far ahead of our clock the time of a taint may be: what is written at the same moment by
+/// other processes is so by a second or two.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
+
 /// Sets the time of taints that evict and have none, as Karmada's API server does on every write,
-/// and returns whether there were any. Without a time, no toleration would end.
+/// and of all taints with a time to come; returns whether there were any. Without a time, no
+/// toleration would end, and with one that a clock wrote which was ahead, it would end late.
 pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
     let mut changed = false;
-    for taint in taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
-        if [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str()) {
+    for taint in taints {
+        let evicts = [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str());
+        let is_undated = match &taint.time_added {
+            None => evicts,
+            Some(added) => added.0.duration_since(now) > AHEAD,
+        };
+        if is_undated {
             taint.time_added = Some(Time(now));
             changed = true;
         }
@@ -336,6 +346,17 @@ mod tests {
         assert_eq!(taints[0].time_added, None);
         assert_eq!(taints[1].time_added, Some(Time(NOW)));
         assert!(!date(&mut taints, NOW));
+    }
+
+    #[test]
+    fn a_taint_that_is_dated_far_ahead_is_one_of_now() {
+        let ahead = |seconds| Some(Time(NOW + SignedDuration::from_secs(seconds)));
+        for (seconds, expected) in [(61, 0), (60, 60), (-5, -5)] {
+            let mut taints = [taint("a", NO_SCHEDULE, None)];
+            taints[0].time_added = ahead(seconds);
+            assert_eq!(date(&mut taints, NOW), seconds == 61);
+            assert_eq!(taints[0].time_added, ahead(expected));
+        }
     }
 
     #[test]

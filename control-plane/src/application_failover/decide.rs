@@ -65,7 +65,8 @@ pub fn decide(
                 continue;
             }
         }
-        let since = known.get(cluster).copied().unwrap_or(now);
+        // A time to come is that of another clock.
+        let since = known.get(cluster).map_or(now, |since| (*since).min(now));
         let due = since.saturating_add(toleration).unwrap_or(Timestamp::MAX);
         if now <= due {
             verdict.next = Some(verdict.next.map_or(due, |next| next.min(due)));

@@ -22,6 +22,9 @@ pub const ANNOTATION: &str = "failover.muster.io/record";
 /// Pause after a move before the next one; doubled by each further move, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+/// How far ahead of our clock the date of a move may be: another process may have written it at the
+/// same moment.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,13 +115,24 @@ impl History {
         )
     }
 
+    /// Whether the last move has a date that no clock which is right has written. The move counts
+    /// as one of now, and that has to be written down: else it would be one of now at each look.
+    pub fn is_ahead(&self, now: Timestamp) -> bool {
+        self.last_move
+            .is_some_and(|last| last.duration_since(now) > AHEAD)
+    }
+
     /// The same with what is known of its health now. Moves are forgotten after the longest pause
     /// without another.
     #[must_use]
     pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
         let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
         let recent = |last: &Timestamp| now.duration_since(*last) < rest;
-        let last_move = self.last_move.filter(recent);
+        let last_move = if self.is_ahead(now) {
+            Some(now)
+        } else {
+            self.last_move.filter(recent)
+        };
         Self {
             since,
             moves: if last_move.is_some() { self.moves } else { 0 },
@@ -184,6 +198,19 @@ mod tests {
     fn a_move_that_another_clock_dates_in_the_future_holds_no_longer_than_one_of_now() {
         let moved = History::default().after_move("m1", at(1_000));
         assert_eq!(moved.rested_at(at(5)), Some(at(6)));
+    }
+
+    #[test]
+    fn a_move_that_was_dated_far_ahead_is_one_of_the_moment_in_which_that_was_seen() {
+        let moved = History::default().after_move("m1", at(1_000));
+        assert!(moved.is_ahead(at(5)));
+        let seen = moved.with_health(Since::new(), at(5));
+        assert!(!seen.is_ahead(at(5)));
+        assert_eq!(seen.rested_at(at(5)), Some(at(6)));
+        let later = seen.with_health(Since::new(), at(6));
+        assert_eq!(later.rested_at(at(6)), Some(at(6)), "it is not put off");
+        // Another process wrote it at the same moment.
+        assert!(!History::default().after_move("m1", at(6)).is_ahead(at(5)));
     }
 
     #[test]

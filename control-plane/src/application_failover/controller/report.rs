@@ -109,7 +109,8 @@ impl Controller {
         } = *case;
         // That a move is long ago is no news: it would be written for each application at the first
         // start an hour later.
-        if written.with_health(written.since.clone(), now) == *history {
+        let is_known = written.with_health(written.since.clone(), now) == *history;
+        if is_known && !written.is_ahead(now) {
             return Ok(Next::Done);
         }
         let newest = history
