@@ -20,7 +20,7 @@ use super::preserve;
 use super::record::Record;
 use crate::eviction::reason::EvictionReason;
 use crate::fencing;
-use crate::fleet::availability::{Workload, can_stand_in, can_take};
+use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, schedule};
 
@@ -126,7 +126,7 @@ pub fn plan(
         return Err(Nowhere::Again);
     }
     let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
-    require_available(spec, &decision.clusters, snapshot, asks_for_kind)?;
+    require_available((spec, status), &decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
         // The task was for the scheduler's eyes: the old copy goes in the same write as the new one
         // is placed, so there is nothing to protect. Karmada keeps a task, which blocks every write
@@ -173,9 +173,9 @@ fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
 
 /// One of the new targets at least has to be available now: a target that holds the workload
 /// already counts as one whatever its state, so that the only copies left might be on clusters that
-/// are dying.
+/// are dying. One that has not reported a copy has to be able to get it yet.
 fn require_available(
-    spec: &ResourceBindingSpec,
+    (spec, status): (&ResourceBindingSpec, &ResourceBindingStatus),
     targets: &[TargetCluster],
     snapshot: &Snapshot,
     asks_for_kind: bool,
@@ -185,10 +185,12 @@ fn require_available(
     for target in targets {
         let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
         let has_it = spec.target(&target.name).is_some();
-        let available = if has_it || !asks_for_kind {
-            can_stand_in(cluster, &workload)
-        } else {
-            can_take(cluster, &workload)
+        let mut reports = status.aggregated_status.iter();
+        let is_reported = has_it && reports.any(|it| it.cluster_name == target.name);
+        let available = match cluster {
+            Some(deaf) if !is_reported && !reads_works(deaf) => Err(Unavailable::WorksUnread),
+            _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
+            _ => can_take(cluster, &workload),
         };
         let Err(reason) = available else {
             return Ok(());

@@ -307,7 +307,18 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
     let preferred = json!([{"key": "down", "effect": "PreferNoExecute"}]);
     let mut leaving = (*cluster("member2", &json!([]))).clone();
     leaving.metadata.deletion_timestamp = Some(Time(at(1)));
+    let mut deaf = (*cluster("member2", &json!([]))).clone();
+    let conditions = &mut deaf.status.as_mut().unwrap().conditions;
+    let reads = muster_shared::names::condition::WORKS_UP_TO_DATE;
+    conditions.push(muster_shared::conditions::new(
+        reads,
+        "False",
+        "R",
+        "",
+        at(1),
+    ));
     for (what, second, goes) in [
+        ("it never got its copy, and cannot", Arc::new(deaf), false),
         ("sound", cluster("member2", &json!([])), true),
         ("tainted as silent", cluster("member2", &lost), false),
         (

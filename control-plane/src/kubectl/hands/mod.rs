@@ -10,6 +10,7 @@ mod order;
 mod pause;
 mod preview;
 mod progress;
+mod server_time;
 mod taint;
 
 use std::fmt::Write as _;

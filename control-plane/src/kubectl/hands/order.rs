@@ -8,12 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{self, Head};
-use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
 use muster_shared::names::annotation::PAUSED;
 use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
 use serde_json::{Value, json};
 
+use super::server_time::ServerTime;
 use crate::kubectl::register::call;
 use crate::pause::Pause;
 
@@ -147,16 +147,17 @@ pub(super) async fn give(
     for name in &names {
         find(client, name).await?;
     }
-    let held = held(&names, calendar());
+    let time = ServerTime::ask(client).await;
+    let held = held(&names, time.now());
     if names.len() > 1 {
         for name in &names {
-            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, calendar()));
+            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, time.now()));
             change(client, name, first).await?;
         }
     }
     let mut told = String::new();
     for name in &names {
-        let last = |cluster: &Cluster| Ok(order.last(cluster, &held, calendar()));
+        let last = |cluster: &Cluster| Ok(order.last(cluster, &held, time.now()));
         let changed = change(client, name, last).await;
         let is_changed = changed.with_context(|| half(&told))?;
         let what = if is_changed {

@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::client;
-use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::names::annotation::PAUSED;
@@ -16,6 +15,7 @@ use muster_shared::settings::Duration;
 use serde_json::json;
 
 use super::order::{change, find, once};
+use super::server_time::ServerTime;
 use crate::kubectl::register::call;
 use crate::pause::{NAME, Pause};
 
@@ -47,7 +47,7 @@ pub(in crate::kubectl) struct Resuming {
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let now = calendar();
+    let now = ServerTime::ask(client).await.now();
     let time = options.time.map(|it| SignedDuration::try_from(it.0));
     let time = time.transpose()?;
     let pause = Pause {

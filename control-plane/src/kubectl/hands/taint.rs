@@ -6,7 +6,6 @@ use std::str::FromStr;
 use anyhow::{bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
-use muster_shared::clock::calendar;
 use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
@@ -16,6 +15,7 @@ use muster_shared::taints::{
 use serde_json::json;
 
 use super::order::change;
+use super::server_time::ServerTime;
 
 /// Effects that a taint of a cluster may have.
 const EFFECTS: [&str; 3] = [NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE];
@@ -172,10 +172,11 @@ fn apply(
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let name = &options.cluster;
+    let time = ServerTime::ask(client).await;
     let lines = std::cell::RefCell::new(Vec::new());
     change(client, name, |cluster| {
         let present = &cluster.spec.taints;
-        let (taints, told) = apply(present, &options.taints, options.overwrite, calendar())
+        let (taints, told) = apply(present, &options.taints, options.overwrite, time.now())
             .map_err(|error| error.context(format!("Cluster {name}")))?;
         *lines.borrow_mut() = told;
         let changes = taints != *present && !options.dry_run;

@@ -1,3 +1,4 @@
+use muster_shared::clock::calendar;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
@@ -82,6 +83,9 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
         let (clusters, seen) = (Arc::clone(&clusters), Arc::clone(&seen));
         async move {
             let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            if name == "version" {
+                return Ok::<_, std::convert::Infallible>(Response::new(Body::empty()));
+            }
             let is_write = request.method() == http::Method::PATCH;
             let body = request.into_body().collect_bytes().await.unwrap();
             let mut clusters = clusters.lock().unwrap();
@@ -97,7 +101,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
                 seen.lock().unwrap().push(all.collect());
             }
             let answer = Response::new(Body::from(answer.into_bytes()));
-            Ok::<_, std::convert::Infallible>(answer)
+            Ok(answer)
         }
     });
     (Client::new(service, "default"), states)

@@ -1,0 +1,78 @@
+//! The time by the clock of the fleet API's server, which pauses, holds and taints are judged by.
+
+use http::Request;
+use jiff::{SignedDuration, Timestamp};
+use kube::client::Body;
+use muster_shared::clock::{calendar, date};
+use muster_shared::k8s::Client;
+
+/// Differences that whole seconds and the time of an answer explain.
+const USUAL: SignedDuration = SignedDuration::from_secs(2);
+/// Differences that people are told of.
+const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(30);
+
+/// The server's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServerTime {
+    /// How far its clock is ahead of that of this machine.
+    ahead: SignedDuration,
+}
+
+impl ServerTime {
+    /// Asks the server. One that does not tell has the clock of this machine.
+    pub(super) async fn ask(client: &Client) -> Self {
+        let told = async {
+            let request = Request::get("/version").body(Body::empty()).ok()?;
+            date(client.send(request).await.ok()?.headers())
+        };
+        let ahead = told.await.map(|date| date.duration_since(calendar()));
+        let ahead = ahead
+            .filter(|ahead| ahead.abs() > USUAL)
+            .unwrap_or_default();
+        if ahead.abs() > WORTH_TELLING {
+            let relation = if ahead.is_positive() {
+                "behind"
+            } else {
+                "ahead of"
+            };
+            eprintln!(
+                "warning: the clock of this machine is {} s {relation} that of the fleet API, which counts",
+                ahead.abs().as_secs()
+            );
+        }
+        Self { ahead }
+    }
+
+    /// What time it is.
+    pub(super) fn now(self) -> Timestamp {
+        let now = calendar();
+        now.saturating_add(self.ahead).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_dated_is_dated_by_the_server() {
+        for ahead in [3_600, -3_600, 0] {
+            let date = calendar() + SignedDuration::from_secs(ahead);
+            let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+            let date = printer.timestamp_to_rfc9110_string(&date).unwrap();
+            let service = tower::service_fn(move |_: Request<Body>| {
+                let response = Response::builder().header("date", date.clone());
+                async move { Ok::<_, std::io::Error>(response.body(Body::empty()).unwrap()) }
+            });
+            let time = ServerTime::ask(&Client::new(service, "default")).await;
+            let found = time.now().duration_since(calendar());
+            let expected = SignedDuration::from_secs(ahead);
+            assert!(
+                (found - expected).abs() < SignedDuration::from_secs(5),
+                "{found:?}"
+            );
+        }
+    }
+}
