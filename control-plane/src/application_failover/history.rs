@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
+use super::explain::Turn;
 use super::hearing::Heard;
 
 /// Where the history is kept, as JSON.
@@ -163,12 +163,13 @@ impl History {
         self
     }
 
-    /// The last move, if the condition is one of before it.
+    /// The last move, if the condition is one of before it. Of two moves without anything between,
+    /// the condition keeps the time of the first, and tells which it is about.
     pub fn untold(&self, told: Option<&Condition>) -> Option<&Move> {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {
-            told.status == conditions::TRUE
-                && told.last_transition_time.0.as_second() < at.as_second()
+            told.last_transition_time.0.as_second() < at.as_second()
+                && told.message != Turn::from(last.clone()).message()
         };
         told.is_none_or(is_before).then_some(last)
     }
@@ -177,6 +178,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::ResourceBinding;
+    use muster_shared::conditions;
 
     use super::*;
 
@@ -269,14 +271,15 @@ mod tests {
 
     #[test]
     fn a_move_that_a_process_did_not_tell_any_more_is_told_by_the_next() {
+        let last = Move {
+            from: "m1".to_owned(),
+            since: at(0),
+            to: "m2".to_owned(),
+            mode: "Directly".to_owned(),
+            without_state: false,
+        };
         let moved = History {
-            last: Some(Move {
-                from: "m1".to_owned(),
-                since: at(0),
-                to: "m2".to_owned(),
-                mode: "Directly".to_owned(),
-                without_state: false,
-            }),
+            last: Some(last.clone()),
             ..History::default().after_move("m1", at(10))
         };
         let moved = History::read(moved.write().as_deref());
@@ -284,6 +287,9 @@ mod tests {
         for (told, is_untold) in [
             (None, true),
             (Some(condition("True", 9)), true),
+            // The story of a former move, whose status was the same.
+            (Some(condition("False", 9)), true),
+            (Some(Turn::from(last.clone()).condition(at(9))), false),
             // That is the story of the move, or a later one.
             (Some(condition("False", 10)), false),
             (Some(condition("True", 10)), false),

@@ -13,6 +13,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
+use muster_shared::watch::Presence;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -37,10 +38,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     let holders: Vec<_> = naming(specs, &name).collect();
     let deletion = DeletionState {
         cluster,
-        namespace: fleet
-            .namespaces
-            .get(None, &namespace)
-            .map(|it| it.metadata.deletion_timestamp.is_some()),
+        namespace: is_deleting(fleet, cluster, &namespace).await?,
         has_works: !works.is_empty(),
         has_held_works: !held.is_empty(),
         is_named: !holders.is_empty(),
@@ -127,6 +125,26 @@ fn tell_of_waiting(
         fleet
             .events
             .publish(cluster, EventType::Warning, "RemoveClusterWaiting", note);
+    }
+}
+
+/// Whether the namespace of a cluster is being deleted; `None` if it is gone. One that was not seen
+/// leaving may have been left out by a list, or made a moment ago: the API itself is asked.
+async fn is_deleting(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Option<bool>, Error> {
+    let is_deleting = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
+    match fleet.namespaces.presence(None, namespace) {
+        Presence::There(it) => Ok(Some(is_deleting(&it.metadata))),
+        Presence::Gone => Ok(None),
+        Presence::Unknown(_) => {
+            let api = Api::all(fleet.client.clone());
+            let found = Head::<Namespace>::get_opt(&api, namespace).await;
+            let found = found.map_err(failed("look for the namespace", cluster))?;
+            Ok(found.map(|it| is_deleting(&it.metadata)))
+        }
     }
 }
 

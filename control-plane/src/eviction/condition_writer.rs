@@ -138,15 +138,16 @@ impl ConditionWriter {
             self.lock().remove(&key);
             return Ok(Next::Done);
         };
+        // A condition of before our own last write would decide what there is to tell.
+        self.written.observe(&key, binding.meta());
+        if let Some(pause) = self.written.pause(&key, binding.meta()) {
+            return Ok(Next::After(pause));
+        }
         let Some(book) = self.book(fleet, &key, binding.as_ref()) else {
             return Ok(Next::Done);
         };
         if book.untold().next().is_none() {
             return Ok(next(book.ripens(Instant::now())));
-        }
-        self.written.observe(&key, binding.meta());
-        if let Some(pause) = self.written.pause(&key, binding.meta()) {
-            return Ok(Next::After(pause));
         }
         let notes = book.notes();
         let before = &binding.status().conditions;
@@ -233,7 +234,9 @@ fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -
     if !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Stands;
     }
-    let has_to_leave = known.is_some_and(|known| known.status == conditions::TRUE);
+    let has_to_leave = known.is_some_and(|known| {
+        known.status == conditions::TRUE && explain::names_cluster(&known.message, &note.cluster)
+    });
     match (has_to_leave, cluster) {
         (false, _) => Revision::Forgotten,
         (true, Some(_)) => Revision::Over(Turn::Recovered),

@@ -16,7 +16,7 @@ use kube::Config;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
-use muster_shared::client::{self, Profile};
+use muster_shared::client::{self, Head, Profile};
 use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, Namespace, ResourceExt, Secret, ServiceAccount,
 };
@@ -180,13 +180,20 @@ async fn refuse(
         own != id,
         "--member-kubeconfig leads to the fleet API itself: templates would be started where they are stored"
     );
+    // One that cannot be read has the name as well.
+    let heads = Api::all(fleet.clone());
+    let taken = call(
+        "look for the Cluster",
+        Head::<Cluster>::get_opt(&heads, name),
+    )
+    .await?;
+    ensure!(
+        taken.is_none(),
+        "the fleet has a Cluster {name:?} already; `kubectl muster unjoin {name}` or `unregister {name}` removes it"
+    );
     let all = list::all(clusters.clone()).await;
     for cluster in all.map_err(anyhow::Error::msg)? {
         let other = cluster.name_any();
-        ensure!(
-            other != name,
-            "the fleet has a Cluster {name:?} already; `kubectl muster unjoin {name}` or `unregister {name}` removes it"
-        );
         ensure!(
             cluster.spec.id.as_deref() != Some(id),
             "this member is in the fleet already, as Cluster {other:?}"

@@ -171,3 +171,22 @@ async fn a_cluster_that_nothing_holds_is_let_go_of() {
     let writes = stand.api.writes();
     assert_eq!(writes[0].2["metadata"]["finalizers"], json!(["other"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
+    let path = "/namespaces/karmada-es-m1";
+    for (deletion, expected) in [
+        (None, Some((Method::DELETE, format!("{WORKS}/a")))),
+        (Some("2024-01-01T00:00:00Z"), None),
+    ] {
+        let objects = [("clusters", leaving("True")), ("works", work("a", None))];
+        let stand = Stand::followed(objects).await;
+        stand
+            .api
+            .answer(Method::GET, path, 200, namespace(deletion));
+        step(&stand, &Told::default()).await.unwrap();
+        let writes = stand.api.writes().into_iter();
+        let writes: Vec<_> = writes.map(|it| (it.0, it.1)).collect();
+        assert_eq!(writes, Vec::from_iter(expected), "{deletion:?}");
+    }
+}

@@ -135,3 +135,28 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         assert_eq!(stand.api.writes().len(), expected, "{seconds}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
+    let (stand, writer) = stand(None).await;
+    let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+    let held = held.unwrap();
+    let mut after = held.metadata.clone();
+    after.resource_version = Some("99".to_owned());
+    writer.written.written(key(), &held.metadata, &after, ());
+    stand.api.put(
+        "clusters",
+        json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}}),
+    );
+    pass(1).await;
+    let stays = note(Turn::Stays {
+        rule: Stay::Tolerated,
+        taints: "x".to_owned(),
+        since: None,
+    });
+    let book = |book: &mut Book| _ = book.take(stays, Instant::now());
+    book(writer.lock().entry(key()).or_default());
+    let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+    assert!(matches!(next, Ok(Next::After(_))), "{next:?}");
+    assert_eq!(writer.lock().len(), 1, "the note is there still");
+}

@@ -33,10 +33,10 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
     ]);
     let pace = Pace::of(&stand.fleet.settings);
     start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
     stand
         .api
         .delete("resourcebindings", "shop", "gone-configmap");
-    stand.follow().await;
     pass(10).await;
     let told = stand.api.told().await;
     let is_told = |about: &str, reason: &str| told.contains(&(about.to_owned(), reason.to_owned()));
