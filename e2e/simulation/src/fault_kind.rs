@@ -152,6 +152,9 @@ pub enum FaultKind {
         api: Api,
         /// How many of the objects.
         share: u16,
+        /// The plural of the kind; none for all kinds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plural: Option<String>,
     },
     /// The quota of a cluster is used up: pods are not created. Some that run are evicted when it
     /// begins, as by the pressure on a node, so that their controllers need new ones.
@@ -218,10 +221,10 @@ impl FaultKind {
         value["kind"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Whether it concerns watches of a kind.
+    /// Whether it concerns watches and lists of a kind.
     pub(crate) fn is_about(&self, kind: &str) -> bool {
         match self {
-            Self::Lag { plural, .. } | Self::Miss { plural, .. } => {
+            Self::Lag { plural, .. } | Self::Miss { plural, .. } | Self::Short { plural, .. } => {
                 plural.as_ref().is_none_or(|plural| plural == kind)
             }
             _ => true,

@@ -89,19 +89,20 @@ impl Faults {
         way
     }
 
-    /// Whether a party may read other objects of a server than there are now.
-    pub fn distorts(&self, actor: &Actor, api: &Api) -> bool {
+    /// Whether a party may read other objects of a kind, by its plural, than a server has now.
+    pub fn distorts(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
         let active = self.active();
         let mut kinds = active.values().map(|active| &active.kind);
-        kinds.any(|kind| kind.distorts() && kind.concerns(actor, api))
+        kinds.any(|kind| kind.distorts() && kind.concerns(actor, api) && kind.is_about(plural))
     }
 
-    /// Whether a list of a party lacks its next object.
-    pub fn leaves_out(&self, actor: &Actor, api: &Api) -> bool {
+    /// Whether a list of a kind, by its plural, lacks its next object for a party.
+    pub fn leaves_out(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
         let mut leaves_out = false;
         for active in self.active().values_mut() {
             if let FaultKind::Short { share, .. } = active.kind
                 && active.kind.concerns(actor, api)
+                && active.kind.is_about(plural)
                 && active.random.per_mille(share)
             {
                 leaves_out = true;

@@ -153,6 +153,16 @@ fn flapping(random: &mut Random, first: u64, sites: &[Site], busy: u64) -> Vec<F
         .collect()
 }
 
+/// Lists of all kinds that lack some objects.
+const fn short(actor: Actor, api: Api, share: u16) -> FaultKind {
+    FaultKind::Short {
+        actor,
+        api,
+        share,
+        plural: None,
+    }
+}
+
 fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
     let site = random.one(sites).clone();
     let (process, api) = way(random, &site, replicas);
@@ -207,7 +217,7 @@ fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
             api: Api::Member(site.name),
             share,
         },
-        14 => FaultKind::Short { actor, api, share },
+        14 => short(actor, api, share),
         15 => FaultKind::Quota {
             api: Api::Member(site.name),
             evicted: usize::try_from(random.between(1, 3)).unwrap_or(1),

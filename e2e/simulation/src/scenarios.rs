@@ -183,6 +183,7 @@ fn kinds() -> Vec<FaultKind> {
             actor: actor.clone(),
             api: api.clone(),
             share,
+            plural: None,
         },
         FaultKind::Nonsense {
             actor: Actor::Process(agent),

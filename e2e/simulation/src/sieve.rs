@@ -3,7 +3,8 @@
 //!
 //! The perturbations are those of "Automatic Reliability Testing for Cluster Management
 //! Controllers" (Sun and others, OSDI 2022): a crash between two writes, a view that is behind, and
-//! events that are never seen.
+//! events that are never seen. One is added: a process that starts while the list of a kind is
+//! empty, whose objects come into sight later.
 
 use crate::faults::{Fault, FaultKind, Moment};
 use crate::history::{Actor, Process};
@@ -12,6 +13,9 @@ use crate::run::Report;
 
 /// Milliseconds for which a view is behind.
 const BEHIND: u64 = 30_000;
+/// Milliseconds before a failover is due at which a process is started that sees nothing of a kind,
+/// and until it sees it.
+const BLIND: (u64, u64) = (25_000, 45_000);
 
 /// All perturbed plans of a plan whose undisturbed run gave a report, each with its name.
 pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
@@ -43,10 +47,49 @@ pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
             (format!("{title} with a gap of {BEHIND} ms"), miss),
         ])
     });
+    let starts = report.watches.iter().filter_map(|(actor, api, kind)| {
+        let Actor::Process(process) = actor else {
+            return None;
+        };
+        let short = FaultKind::Short {
+            actor: actor.clone(),
+            api: api.clone(),
+            share: 1_000,
+            plural: Some(kind.clone()),
+        };
+        let name = format!("{process} starts without {kind} of {api}");
+        Some((name, blind(plan, process, short)))
+    });
     let perturbations = crashes.chain(views.flatten());
-    perturbations
-        .map(|(name, kind)| (name, with(plan, kind)))
-        .collect()
+    let perturbed = perturbations.map(|(name, kind)| (name, with(plan, kind)));
+    perturbed.chain(starts).collect()
+}
+
+/// A process is killed some time after the first fault of a plan began, and sees nothing of a kind
+/// for a while after its start.
+fn blind(plan: &Plan, process: &Process, short: FaultKind) -> Plan {
+    let mut plan = plan.clone();
+    let next = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;
+    let begun = plan.faults.first().map_or(0, |fault| fault.from);
+    let from = begun + BLIND.0;
+    let crash = FaultKind::Crash {
+        process: process.clone(),
+        nth: 1,
+        moment: Moment::BeforeSending,
+        of_all: true,
+    };
+    for (id, until, kind) in [
+        (next, from + BLIND.1, short),
+        (next + 1, from + 15_000, crash),
+    ] {
+        plan.faults.push(Fault {
+            id,
+            from,
+            until,
+            kind,
+        });
+    }
+    plan
 }
 
 fn crash(process: &Process, nth: u64, moment: Moment) -> (String, FaultKind) {
@@ -103,8 +146,9 @@ mod tests {
             lasted: 0,
         };
         let plans = plans(&scenarios::one_failover(1), &report);
-        assert_eq!(plans.len(), 3 * 2 + 2);
-        assert!(plans.iter().all(|(_, plan)| plan.faults.len() == 2));
+        assert_eq!(plans.len(), 3 * 2 + 2 + 1);
+        let faults = plans.iter().map(|(_, plan)| plan.faults.len());
+        assert_eq!(faults.collect::<Vec<_>>(), [2, 2, 2, 2, 2, 2, 2, 2, 3]);
         assert_eq!(plans[1].0, "control-plane/0 is killed after its write 1");
     }
 }

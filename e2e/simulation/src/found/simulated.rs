@@ -325,6 +325,7 @@ fn started_with_short_lists() -> Plan {
         actor: Actor::Process(leader.clone()),
         api: Api::Fleet,
         share: 277,
+        plural: None,
     };
     let placement = json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
     Plan {

@@ -223,13 +223,13 @@ impl Network {
         let (head, body) = answer.into_parts();
         let mut seen = Vec::new();
         let is_list = head.status == StatusCode::OK && !kind.is_empty();
-        let body = if is_list && self.faults.distorts(line.actor(), api) {
+        let body = if is_list && self.faults.distorts(line.actor(), api, kind) {
             let list = (line.actor().clone(), api.clone(), kind.to_owned());
             lock(&self.distorted).insert(list);
             let effects = self.faults.piece(line.actor(), api, kind, &mut seen);
             let whole = body.collect().await.unwrap_or_else(|never| match never {});
             let whole = stream::shortened(&whole.to_bytes(), || {
-                self.faults.leaves_out(line.actor(), api)
+                self.faults.leaves_out(line.actor(), api, kind)
             });
             let whole = stream::distorted(whole, effects);
             Full::from(whole).map_err(BoxError::from).boxed_unsync()

@@ -79,7 +79,10 @@ impl Carried {
         let mut changes = self.network.subscribe();
         let piece = loop {
             changes.borrow_and_update();
-            let distorts = self.network.faults().distorts(self.line.actor(), &self.api);
+            let distorts = self
+                .network
+                .faults()
+                .distorts(self.line.actor(), &self.api, &self.kind);
             if self.is_distorted && !distorts {
                 // What can be read again is no event, so that everything has to be read anew.
                 self.is_over = true;
@@ -128,7 +131,7 @@ impl Carried {
         let mut kept = BytesMut::with_capacity(piece.len());
         for event in piece.split_inclusive(|byte| *byte == b'\n') {
             self.is_listing &= !contains(event, END_OF_LIST);
-            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api) {
+            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api, &self.kind) {
                 kept.extend_from_slice(event);
             }
         }
