@@ -22,6 +22,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
+use super::places::Places;
 use super::reflect::{is_told, reflect, tell_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
@@ -118,6 +119,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         written,
         shown: Expectations::default(),
         patches: LastPatches::default(),
+        places: Places::of(workers),
     });
     fleet.work(
         tasks,
@@ -210,6 +212,8 @@ pub(super) struct Memory {
     pub(super) shown: Expectations<BindingKey>,
     /// The last patch of the status of each binding's template.
     pub(super) patches: LastPatches<BindingKey>,
+    /// How many templates of each kind may be written at a time.
+    pub(super) places: Places,
 }
 
 async fn reconcile<B: BindingKind>(

@@ -3,6 +3,7 @@
 mod aggregate;
 mod applied;
 mod controller;
+mod places;
 mod reflect;
 mod silence;
 

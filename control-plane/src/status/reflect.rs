@@ -1,6 +1,7 @@
 //! Shows what the members report of a resource on its template.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kube::Client;
 use kube::api::Patch;
@@ -19,6 +20,10 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+
+/// Time after which a template is looked at again where others of its kind are being written, as
+/// many as may be.
+const CROWDED: Duration = Duration::from_millis(500);
 
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 pub(super) async fn reflect(
@@ -96,6 +101,9 @@ async fn write(
 ) -> Result<Next, Error> {
     let Some(api) = fleet.templates.api(key, client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
+    };
+    let Some(_place) = memory.places.take(&key.kind) else {
+        return Ok(Next::After(CROWDED));
     };
     let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
     match api

@@ -53,8 +53,7 @@ impl Profile {
     /// be anybody's: that of a member answers to the control plane in push mode.
     const fn longest_answer(self) -> Option<usize> {
         match self {
-            Self::Write => Some(32 * 1024 * 1024),
-            Self::Probe => Some(4 * 1024 * 1024),
+            Self::Write | Self::Probe => Some(32 * 1024 * 1024),
             Self::Watch => None,
         }
     }
