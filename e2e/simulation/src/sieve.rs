@@ -48,9 +48,13 @@ pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
         ])
     });
     let starts = report.watches.iter().filter_map(|(actor, api, kind)| {
+        // That a member has no nodes is what its agent has to report.
         let Actor::Process(process) = actor else {
             return None;
         };
+        if kind == "nodes" {
+            return None;
+        }
         let short = FaultKind::Short {
             actor: actor.clone(),
             api: api.clone(),
