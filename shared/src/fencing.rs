@@ -25,12 +25,17 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Reads the orders about an object; `None` if it is not fenced.
+    /// Reads the orders about an object; `None` if it is not fenced, or they are no orders.
     pub fn of(object: &Value) -> Option<Self> {
         let metadata = object.get("metadata")?;
         metadata.get("labels")?.get(label::FENCED)?;
         let text = metadata.get("annotations")?.get(annotation::FENCING)?;
-        serde_json::from_str(text.as_str()?).ok()
+        let orders: Self = serde_json::from_str(text.as_str()?).ok()?;
+        orders
+            .stop
+            .as_ref()
+            .is_none_or(Value::is_object)
+            .then_some(orders)
     }
 
     /// Writes the orders into a manifest.
@@ -58,8 +63,9 @@ pub fn stop(object: &Value, stop: &Value) -> Option<Value> {
         return None;
     }
     let mut patch = stop.clone();
+    let metadata = object_in(&mut patch, "metadata");
     if stopped(object).is_none() {
-        patch["metadata"]["annotations"][annotation::STOPPED] = json!(undo.to_string());
+        object_in(metadata, "annotations")[annotation::STOPPED] = json!(undo.to_string());
     }
     Some(patch)
 }
@@ -82,8 +88,19 @@ pub fn release(object: &Value, desired: &Value, retains: bool) -> Option<Value> 
         without(&undo, desired)
     };
     let mut patch = undo.filter(Value::is_object).unwrap_or_else(|| json!({}));
-    patch["metadata"]["annotations"][annotation::STOPPED] = Value::Null;
+    let metadata = object_in(&mut patch, "metadata");
+    object_in(metadata, "annotations")[annotation::STOPPED] = Value::Null;
     Some(patch)
+}
+
+/// Returns the field of a patch that has to be an object. Whoever may change an object decides what
+/// its annotations say, so that anything else may be there.
+fn object_in<'a>(patch: &'a mut Value, field: &str) -> &'a mut Value {
+    let value = &mut patch[field];
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value
 }
 
 /// Returns the part of a patch whose fields an object does not have.
@@ -260,6 +277,31 @@ mod tests {
             None
         );
         assert_eq!(release(&object(0), &json!({}), true), None);
+    }
+
+    #[test]
+    fn patches_that_somebody_else_wrote_are_made_into_ones_that_can_be_sent() {
+        for odd in [
+            json!({ "metadata": 5 }),
+            json!({ "metadata": null }),
+            json!({ "metadata": { "annotations": "x" } }),
+            json!({ "metadata": { "annotations": null } }),
+        ] {
+            let mut now = object(3);
+            let patch = stop(&now, &odd).unwrap();
+            assert!(patch["metadata"]["annotations"].is_object(), "{patch}");
+            now["metadata"]["annotations"][annotation::STOPPED] = json!(odd.to_string());
+            let patch = release(&now, &json!({}), true).unwrap();
+            let expected = json!({ "metadata": { "annotations": { annotation::STOPPED: null } } });
+            assert_eq!(patch, expected, "{odd}");
+        }
+        for stop in ["5", "\"x\"", "[]"] {
+            let mut now = object(3);
+            now["metadata"]["labels"][label::FENCED] = json!("true");
+            let orders = format!("{{\"afterSeconds\":1,\"stop\":{stop}}}");
+            now["metadata"]["annotations"][annotation::FENCING] = json!(orders);
+            assert_eq!(Orders::of(&now), None, "{stop}");
+        }
     }
 
     #[test]

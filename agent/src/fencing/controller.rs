@@ -66,10 +66,7 @@ impl Fencer {
     /// Makes it; nothing is sent before [`run`](Self::run).
     pub fn new(setup: Setup) -> Self {
         Self {
-            objects: Objects {
-                client: setup.member.clone(),
-                discovery: setup.discovery.clone(),
-            },
+            objects: Objects::new(setup.member.clone(), setup.discovery.clone()),
             store: Store::new(setup.member.clone(), &setup.namespace, &setup.cluster),
             setup,
             kept: tokio::sync::Mutex::default(),
@@ -261,18 +258,15 @@ impl Fencer {
             .iter()
             .filter_map(|text| kind_of(text))
             .map(async |kind| {
-                let outcome = self.objects.stop(&kind, &is_due, events).await;
-                outcome.map_err(|error| format!("{}: {error}", kind.kind))
+                let mut round = self.objects.stop(&kind, &is_due, events).await;
+                round.trouble = round.trouble.map(|error| format!("{}: {error}", kind.kind));
+                round
             });
-        let (mut sum, mut trouble) = (Round::default(), None);
-        for outcome in join_all(stops).await {
-            match outcome {
-                Ok(round) => sum.add(&round),
-                Err(error) => trouble = Some(error),
-            }
+        let mut sum = Round::default();
+        for round in join_all(stops).await {
+            sum.add(round);
         }
-        sum.is_partial = trouble.is_some();
-        if let Some(error) = trouble {
+        if let Some(error) = &sum.trouble {
             if reminder.trouble(now).is_some() {
                 let lasts = silence.lasts(now);
                 tracing::error!(

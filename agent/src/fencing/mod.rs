@@ -6,12 +6,14 @@
 //! the applier asks [`Fencer`] for permission before it starts anything that may be due.
 
 mod controller;
+mod fenced;
 mod kept;
 mod objects;
 pub mod orders;
 mod record;
 mod rounds;
 mod silence;
+mod step;
 
 pub use controller::{Fencer, Setup};
 pub use record::Machine;

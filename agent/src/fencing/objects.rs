@@ -1,28 +1,37 @@
 //! Finds and stops fenced objects in the member, by their labels: Works cannot be read while the
 //! member is cut off.
 
-use futures::stream::{self, StreamExt};
-use muster_shared::client;
-use muster_shared::events::{EventType, Events};
-use muster_shared::fencing::{self, Orders};
-use muster_shared::k8s::{
-    Api, Client, CoreObjectReference, DeleteParams, GroupVersionKind, ListParams, Patch,
-    PatchParams, Preconditions, PropagationPolicy,
-};
-use muster_shared::names::label;
-use serde_json::Value;
-use tokio::time::{Duration, timeout};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
-use super::record::FIELD_MANAGER;
+use futures::stream::{self, Stream, StreamExt};
+use muster_shared::events::Events;
+use muster_shared::fencing::Orders;
+use muster_shared::k8s::{Api, Client, GroupVersionKind};
+use muster_shared::names::{annotation, label};
+use muster_shared::watch::Selection;
+use muster_shared::watch::pages::{self, Pages};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::Duration;
+
+use super::fenced::Fenced;
+use super::step::{self, Outcome, Step, Subject, text};
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Place;
 use crate::work::dependents::{self, Action};
+use crate::work::partial::Dependent;
 use crate::work::raw::Raw;
 
-/// Deadline for one request.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Deadline for one request that writes; of a list, for its head and for each object.
+pub const DEADLINE: Duration = Duration::from_secs(10);
 /// Objects stopped at the same time.
 const PARALLEL: usize = 16;
+/// Fenced objects in a page at most. Of each may be kept up to 512 KiB of orders and fields, if
+/// somebody writes orders as long as annotations may be; the first page has fewer objects.
+const PAGE: u32 = 50;
+/// Pages of dependents read at the same time. Their namespaces may be full of large objects.
+const READERS: usize = 4;
 
 /// Objects of the member.
 pub struct Objects {
@@ -30,10 +39,14 @@ pub struct Objects {
     pub client: Client,
     /// Kinds that the member serves.
     pub discovery: Discovery,
+    /// Objects that the first page of a kind is asked for: fewer after a page that failed.
+    limits: Mutex<HashMap<GroupVersionKind, u32>>,
+    /// Permits to read a page of dependents.
+    readers: Semaphore,
 }
 
 /// Result of one round over the objects of a kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     /// Objects that are due and stopped.
     pub stopped: usize,
@@ -43,97 +56,169 @@ pub struct Round {
     pub changed: usize,
     /// Shortest time of the objects that are not due.
     pub next: Option<Duration>,
-    /// Whether some objects are not known.
-    pub is_partial: bool,
+    /// Reason why some objects were not looked at.
+    pub trouble: Option<String>,
 }
 
 impl Round {
     /// Adds the result for another kind.
-    pub fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: Self) {
         self.stopped += other.stopped;
         self.failed += other.failed;
         self.changed += other.changed;
         self.next = self.next.into_iter().chain(other.next).min();
-        self.is_partial |= other.is_partial;
+        self.trouble = self.trouble.take().or(other.trouble);
     }
 }
 
-/// Result for one object that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// It was stopped before, with all that it has made.
-    Before,
-    /// It was stopped now, or something that it has made.
-    Now,
-    /// It could not be stopped.
-    Failed,
+/// What a list tells.
+enum Told {
+    /// A fenced object.
+    Object(Fenced),
+    /// A fenced object that cannot be read, and why.
+    Unreadable(String, String),
+    /// The rest of the list cannot be read.
+    Trouble(String),
 }
 
 impl Objects {
-    /// Stops the objects of a kind that are due.
+    /// Makes it; nothing is sent.
+    pub fn new(client: Client, discovery: Discovery) -> Self {
+        Self {
+            client,
+            discovery,
+            limits: Mutex::default(),
+            readers: Semaphore::new(READERS),
+        }
+    }
+
+    /// Stops the objects of a kind that are due, each as soon as it was read: what cannot be read,
+    /// or takes long, keeps no other object waiting.
     pub async fn stop(
         &self,
         kind: &GroupVersionKind,
         is_due: &(impl Fn(Duration) -> bool + Sync),
         events: &Events,
-    ) -> Result<Round, String> {
-        let Some((kind, place)) = self.place(kind).await? else {
-            return Ok(Round::default());
-        };
-        let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
-        let params = ListParams::default().labels(label::FENCED);
-        let list = within(all.list(&params)).await?;
+    ) -> Round {
         let mut round = Round::default();
-        let (mut due, mut unclear) = (Vec::new(), Vec::new());
-        for raw in &list.items {
-            match Orders::of(&raw.object) {
-                Some(orders) if is_due(orders.after()) => due.push((&raw.object, orders)),
-                Some(orders) => {
-                    round.next = round.next.into_iter().chain([orders.after()]).min();
-                }
-                None => unclear.push(text(&raw.object, "name").unwrap_or_default()),
+        let (kind, place) = match self.place(kind).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return round,
+            Err(error) => {
+                round.trouble = Some(error);
+                return round;
             }
-        }
+        };
         let (kind, place) = (&kind, &place);
-        let stops = due.into_iter().map(|(object, orders)| async move {
-            let api = self.api_of(place, text(object, "namespace"));
-            let outcome = stop(&api, kind, object, &orders, events).await;
-            let runs_on = orders.stop.is_some()
-                && match outcome {
-                    Outcome::Before => dependents::has_stopped(object),
-                    Outcome::Now => true,
-                    Outcome::Failed => false,
-                };
-            if !runs_on {
-                return outcome;
-            }
-            match self.stop_dependents(kind, object).await {
-                Ok(0) => outcome,
-                Ok(_) => Outcome::Now,
-                Err(error) => {
-                    tell_failure(events, &about(kind, object), &orders, &error);
-                    Outcome::Failed
+        let (mut seen, mut unreadable) = (HashSet::new(), Vec::new());
+        let due = self.fenced(kind, place).filter_map(|told| {
+            let due = match told {
+                // An object may come twice.
+                Told::Object(it) if !seen.insert(text(&it.head, "uid").map(str::to_owned)) => None,
+                Told::Object(fenced) => match Orders::of(&fenced.head).map(|it| it.after()) {
+                    Some(after) if is_due(after) => Some(fenced),
+                    Some(after) => {
+                        round.next = round.next.into_iter().chain([after]).min();
+                        None
+                    }
+                    None => {
+                        let name = text(&fenced.head, "name").unwrap_or_default();
+                        let annotation = annotation::FENCING;
+                        unreadable.push((name.to_owned(), format!("annotation {annotation}")));
+                        None
+                    }
+                },
+                Told::Unreadable(name, error) => {
+                    unreadable.push((name, error));
+                    None
                 }
-            }
+                Told::Trouble(error) => {
+                    round.trouble = Some(error);
+                    None
+                }
+            };
+            std::future::ready(due)
         });
-        let stops: Vec<_> = stops.collect();
-        let outcomes: Vec<_> = stream::iter(stops)
-            .buffer_unordered(PARALLEL)
-            .collect()
-            .await;
+        let outcomes = due
+            .map(|fenced| self.stop_one(kind, place, fenced, events))
+            .buffer_unordered(PARALLEL);
+        let outcomes: Vec<_> = outcomes.collect().await;
         let count = |outcome| outcomes.iter().filter(|it| **it == outcome).count();
         round.failed = count(Outcome::Failed);
         round.changed = count(Outcome::Now);
         round.stopped = outcomes.len() - round.failed;
-        if let Some(name) = unclear.first() {
+        if let Some((name, error)) = unreadable.first() {
             tracing::error!(
                 kind = kind.kind,
                 object = name,
-                "its annotation failover.muster.io/fencing cannot be read, so that it is not stopped"
+                error,
+                objects = unreadable.len(),
+                "fenced objects cannot be read, so that they are not stopped and may run twice"
             );
-            round.is_partial = true;
         }
-        Ok(round)
+        round
+    }
+
+    /// The fenced objects of a kind, page by page.
+    fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Told> {
+        let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
+        let selection = Selection::default().labels(label::FENCED).page_size(PAGE);
+        let limits = || self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = limits().get(kind).copied().unwrap_or(PAGE);
+        let pages = Pages::<Fenced>::of(&all, selection, DEADLINE).beginning_with(limit);
+        let kind = kind.clone();
+        let told = stream::unfold(Some(pages), move |pages| {
+            let kind = kind.clone();
+            async move {
+                let mut pages = pages?;
+                let page = pages.next(|_| true).await;
+                limits().insert(kind, pages.limit());
+                match page {
+                    Ok(page) => {
+                        let page = page?;
+                        let objects = page.objects.into_iter().map(Told::Object);
+                        let unreadable = page.unreadable.into_iter();
+                        let unreadable = unreadable.map(|it| Told::Unreadable(it.name, it.error));
+                        Some((objects.chain(unreadable).collect(), Some(pages)))
+                    }
+                    Err(error) => Some((vec![Told::Trouble(error.to_string())], None)),
+                }
+            }
+        });
+        told.flat_map(stream::iter)
+    }
+
+    /// Stops an object that is due, and what it has made.
+    async fn stop_one(
+        &self,
+        kind: &GroupVersionKind,
+        place: &Place,
+        fenced: Fenced,
+        events: &Events,
+    ) -> Outcome {
+        let api = self.api_of(place, text(&fenced.head, "namespace"));
+        let subject = Subject::of(kind, &fenced);
+        let is_marked = dependents::has_stopped(&fenced.head);
+        let step = Step::of(&api, &fenced);
+        // A write may take a while, and what it needs is in the step.
+        drop(fenced);
+        let may_have_dependents = match &step {
+            Step::None { is_stopped } => *is_stopped && is_marked,
+            Step::Stop(_) => true,
+            Step::Delete(_) => false,
+        };
+        let outcome = step::take(&api, step, &subject, events).await;
+        if outcome == Outcome::Failed || !may_have_dependents {
+            return outcome;
+        }
+        match self.stop_dependents(kind, &subject).await {
+            Ok(0) => outcome,
+            Ok(_) => Outcome::Now,
+            Err(error) => {
+                step::tell_failure(events, &subject, &error);
+                Outcome::Failed
+            }
+        }
     }
 
     /// Returns whether the member has fenced objects of a kind.
@@ -143,16 +228,19 @@ impl Objects {
         };
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         // From the server's cache: the kinds are searched that may have most objects.
-        let params = ListParams::default().labels(label::FENCED).match_any();
-        let list = within(all.list(&params)).await?;
-        Ok(!list.items.is_empty())
+        let selection = Selection::default().labels(label::FENCED);
+        let found = pages::has_any(&all, selection, DEADLINE).await;
+        found.map_err(|error| error.to_string())
     }
 
     /// Stops what an object that is stopped has made. Returns how much of it was running.
+    ///
+    /// # Errors
+    /// The first thing that could not be read or stopped, after all others were stopped.
     async fn stop_dependents(
         &self,
         kind: &GroupVersionKind,
-        owner: &Value,
+        owner: &Subject,
     ) -> Result<usize, String> {
         let Some(kind) = dependents::of(kind) else {
             return Ok(0);
@@ -160,32 +248,49 @@ impl Objects {
         let Some((kind, place)) = self.place(&kind).await? else {
             return Ok(0);
         };
-        let api = self.api_of(&place, text(owner, "namespace"));
-        let list = within(api.list(&ListParams::default())).await?;
-        let mut running = 0;
-        for raw in list
-            .items
-            .iter()
-            .filter(|raw| dependents::is_of(&raw.object, owner))
-        {
-            let object = &raw.object;
-            let Some(action) = dependents::action(object, &kind) else {
-                continue;
+        let api = self.api_of(&place, owner.about.namespace.as_deref());
+        let owner = &json!({ "metadata": { "uid": owner.uid } });
+        let mut pages = Pages::<Dependent>::of(&api, Selection::default(), DEADLINE);
+        let (mut running, mut trouble) = (0, None);
+        let runs_on = |Dependent(object): &Dependent| {
+            dependents::is_of(object, owner) && dependents::action(object, &kind).is_some()
+        };
+        loop {
+            let page = {
+                let _permit = self.readers.acquire().await;
+                pages.next(runs_on).await.map_err(|error| error.to_string())
             };
-            running += 1;
-            let name = text(object, "name").unwrap_or_default();
-            let done = match action {
-                Action::Patch(patch) => merge(&api, object, patch).await,
-                Action::Delete => delete(&api, object).await,
+            let Some(page) = page? else {
+                break;
             };
-            done.map_err(|error| format!("{} {name}: {error}", kind.kind))?;
-            tracing::warn!(
-                kind = kind.kind,
-                object = name,
-                "stopped with what has made it"
-            );
+            if let Some(unreadable) = page.unreadable.first() {
+                trouble.get_or_insert_with(|| {
+                    let (name, error) = (&unreadable.name, &unreadable.error);
+                    format!("{} {name} cannot be read: {error}", kind.kind)
+                });
+            }
+            for Dependent(object) in &page.objects {
+                let Some(action) = dependents::action(object, &kind) else {
+                    continue;
+                };
+                running += 1;
+                let name = text(object, "name").unwrap_or_default();
+                let request = match action {
+                    Action::Patch(patch) => step::merge(&api, object, patch),
+                    Action::Delete => step::delete(&api, object),
+                };
+                if let Err(error) = step::send(&api, request).await {
+                    trouble.get_or_insert_with(|| format!("{} {name}: {error}", kind.kind));
+                    continue;
+                }
+                tracing::warn!(
+                    kind = kind.kind,
+                    object = name,
+                    "stopped with what has made it"
+                );
+            }
         }
-        Ok(running)
+        trouble.map_or(Ok(running), Err)
     }
 
     async fn place(
@@ -212,108 +317,5 @@ impl Objects {
     }
 }
 
-/// Sends a merge patch of the object that was read, and of no other one of its name.
-async fn merge(api: &Api<Raw>, object: &Value, mut patch: Value) -> Result<(), String> {
-    patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
-    let name = text(object, "name").unwrap_or_default();
-    let patch = Patch::Merge(&patch);
-    let call = api.patch(name, &params, &patch);
-    within(call).await.map(drop)
-}
-
-/// Deletes the object that was read.
-async fn delete(api: &Api<Raw>, object: &Value) -> Result<(), String> {
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Foreground),
-        preconditions: Some(Preconditions {
-            uid: text(object, "uid").map(str::to_owned),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    let name = text(object, "name").unwrap_or_default();
-    within(api.delete(name, &params)).await.map(drop)
-}
-
-/// Stops one object that is due, unless it is stopped.
-async fn stop(
-    api: &Api<Raw>,
-    kind: &GroupVersionKind,
-    object: &Value,
-    orders: &Orders,
-    events: &Events,
-) -> Outcome {
-    let (done, how) = match &orders.stop {
-        Some(order) => match fencing::stop(object, order) {
-            None => return Outcome::Before,
-            Some(patch) => (merge(api, object, patch).await, "stopped"),
-        },
-        None if text(object, "deletionTimestamp").is_some() => return Outcome::Before,
-        None => (delete(api, object).await, "deleted"),
-    };
-    let result = if done.is_ok() { how } else { "error" };
-    metrics::counter!("muster_fenced_objects_total", "kind" => kind.kind.clone(), "result" => result)
-        .increment(1);
-    let about = about(kind, object);
-    if let Err(error) = done {
-        tell_failure(events, &about, orders, &error);
-        return Outcome::Failed;
-    }
-    let after = orders.after_seconds;
-    let note = format!(
-        "{how}, because the agent has not been able to renew the lease of its cluster for {after} s \
-         (failover.cluster.fencing): another cluster may take the workload over. It runs again when \
-         the lease is renewed and it is still wanted here"
-    );
-    tracing::warn!(
-        kind = kind.kind,
-        object = about.name,
-        namespace = about.namespace,
-        "{note}"
-    );
-    events.publish_about(about, EventType::Warning, "Fenced", note);
-    Outcome::Now
-}
-
-/// Reports that an object may run on.
-fn tell_failure(events: &Events, about: &CoreObjectReference, orders: &Orders, error: &str) {
-    let after = orders.after_seconds;
-    let note = format!(
-        "could not be stopped, although the agent has not been able to renew the lease of its cluster \
-         for {after} s (failover.cluster.fencing), and may run twice: {error}"
-    );
-    tracing::error!(
-        kind = about.kind,
-        object = about.name,
-        namespace = about.namespace,
-        "{note}"
-    );
-    events.publish_about(about.clone(), EventType::Warning, "FencingFailed", note);
-}
-
-fn about(kind: &GroupVersionKind, object: &Value) -> CoreObjectReference {
-    let text = |field| text(object, field).map(str::to_owned);
-    CoreObjectReference {
-        api_version: Some(kind.api_version()),
-        kind: Some(kind.kind.clone()),
-        name: text("name"),
-        namespace: text("namespace"),
-        uid: text("uid"),
-        ..CoreObjectReference::default()
-    }
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
-    object.get("metadata")?.get(field)?.as_str()
-}
-
-async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    match timeout(DEADLINE, call).await {
-        Ok(answer) => answer.map_err(|error| client::brief(&error)),
-        Err(_) => Err("no answer in time".to_owned()),
-    }
-}
+#[cfg(test)]
+mod tests;

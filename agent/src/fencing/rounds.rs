@@ -38,7 +38,7 @@ impl Rounds {
     pub fn over(&mut self, round: &Round, lasts: Duration, now: Instant) {
         let is_due = round.stopped + round.failed > 0;
         self.is_stopping |= is_due;
-        if round.changed + round.failed > 0 || round.is_partial {
+        if round.changed + round.failed > 0 || round.trouble.is_some() {
             self.active = Some(now);
         }
         let is_active = self.active.is_some_and(|active| now < active + ACTIVE);
@@ -108,7 +108,7 @@ mod tests {
     fn an_answer_that_is_missing_is_asked_for_again_soon() {
         let (mut rounds, now) = (Rounds::default(), Instant::now());
         let partial = Round {
-            is_partial: true,
+            trouble: Some(String::new()),
             ..Round::default()
         };
         rounds.over(&partial, 40 * S, now);

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::k8s::{
-    Api, Client, DeleteParams, GroupVersionKind, ListParams, Patch, PatchParams, Preconditions,
+    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, Preconditions,
     PropagationPolicy,
 };
+use muster_shared::watch::Selection;
+use muster_shared::watch::pages::Pages;
 use serde_json::Value;
 use tokio::time::timeout;
 
 pub use self::error::Error;
 use super::desired::ObjectKey;
+use super::partial::Dependent;
 pub use super::raw::Raw;
 use crate::discovery::Discovery;
 
@@ -81,12 +84,14 @@ impl Member {
         }
     }
 
-    /// Returns the objects of a kind in the namespace of an object; none where the kind is not
-    /// served.
+    /// Returns those objects of a kind in the namespace of an object that are wanted, as much of
+    /// each as [`Dependent`] reads; none where the kind is not served. One that cannot be read is
+    /// left out.
     pub async fn list_beside(
         &self,
         kind: &GroupVersionKind,
         key: &ObjectKey,
+        is_wanted: impl Fn(&Value) -> bool,
     ) -> Result<Vec<Value>, Error> {
         let beside = ObjectKey {
             kind: kind.clone(),
@@ -96,13 +101,23 @@ impl Member {
             return Ok(Vec::new());
         };
         let api = self.api(&beside).await?;
-        let list = within(
-            "list what belongs to",
-            key,
-            api.list(&ListParams::default()),
-        )
-        .await?;
-        Ok(list.items.into_iter().map(|raw| raw.object).collect())
+        let mut pages = Pages::<Dependent>::of(&api, Selection::default(), ANSWER_DEADLINE);
+        let mut found = Vec::new();
+        let next = async |pages: &mut Pages<_>| {
+            let page = pages.next(|Dependent(object)| is_wanted(object)).await;
+            page.map_err(|source| Error::List {
+                object: key.to_string(),
+                source,
+            })
+        };
+        while let Some(page) = next(&mut pages).await? {
+            for unreadable in page.unreadable {
+                let (name, error) = (unreadable.name, unreadable.error);
+                tracing::warn!(kind = kind.kind, name, error, "left out: it cannot be read");
+            }
+            found.extend(page.objects.into_iter().map(|Dependent(object)| object));
+        }
+        Ok(found)
     }
 
     /// Applies the desired fields (server-side apply). With `force`, fields of other writers are

@@ -7,7 +7,7 @@
 //! | does an object have to be applied? | [`drift`] |
 //! | when is a difference repaired? | [`repairs`] |
 //! | how is one object applied or removed? | [`object`] |
-//! | how is it read and written? | [`member`], [`raw`] |
+//! | how is it read and written? | [`member`], [`raw`], [`partial`] |
 //!
 //! `apply` applies Works, and `reflect` watches and reports their objects. Both use this module,
 //! and it uses neither.
@@ -20,6 +20,7 @@ pub(crate) mod manifests;
 pub(crate) mod member;
 pub(crate) mod object;
 pub(crate) mod ownership;
+pub(crate) mod partial;
 pub(crate) mod raw;
 pub(crate) mod repairs;
 pub(crate) mod takeover;

@@ -270,9 +270,10 @@ impl Objects {
         let Some(kind) = dependents::of(&key.kind) else {
             return Ok(());
         };
-        for object in self.member.list_beside(&kind, key).await? {
-            let patch = fencing::release(&object, &json!({}), true);
-            let Some(patch) = patch.filter(|_| dependents::is_of(&object, owner)) else {
+        let is_stopped =
+            |object: &Value| dependents::is_of(object, owner) && fencing::stopped(object).is_some();
+        for object in self.member.list_beside(&kind, key, is_stopped).await? {
+            let Some(patch) = fencing::release(&object, &json!({}), true) else {
                 continue;
             };
             let name = object.pointer("/metadata/name").and_then(Value::as_str);

@@ -14,7 +14,7 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use self::fruitless::{Fruitless, is_in_the_way};
-use self::paging::FIRST_LIMIT;
+pub(super) use self::paging::{FIRST_LIMIT, next_limit};
 use self::recovery::{FIRST_PAUSE, REFUSED_PATIENCE};
 use self::streaming::Streaming;
 use super::incoming::Incoming;

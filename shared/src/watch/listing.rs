@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::Followed;
 use super::source::WatchError;
 use super::wire::compact::Decode;
 use super::wire::split::{Found, Splitter};
@@ -53,7 +53,7 @@ enum Place {
     List(u64),
 }
 
-impl<K: Followed> Listing<K> {
+impl<K: DeserializeOwned> Listing<K> {
     /// An answer that is read as protobuf where there is a way to.
     pub(super) fn new(bytes: Pin<Box<dyn AsyncBufRead + Send>>, decode: Option<Decode<K>>) -> Self {
         let form = match decode {
@@ -249,6 +249,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
+    use super::super::Followed;
     use super::*;
     use crate::capacity::PodView;
     use crate::protobuf::FromProtobuf;

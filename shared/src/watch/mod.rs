@@ -3,7 +3,8 @@
 //! There are three layers, each usable alone. [`events`] is the stream of changes, for users that
 //! keep compact records instead of objects, such as the agent's census. [`Informer`] caches the
 //! latest version of each object and calls listeners on each change. The state machine below them
-//! lists and watches, and handles errors of the network, of the server and in objects.
+//! lists and watches, and handles errors of the network, of the server and in objects. [`pages`]
+//! reads a collection once.
 //!
 //! kube's `watcher` is not used because it repeats a streaming list without end if the server
 //! rejects it, fails a whole page for one object that does not decode, and notices a dead
@@ -68,6 +69,7 @@ pub mod freshness;
 mod incoming;
 mod informer;
 mod listing;
+pub mod pages;
 mod presence;
 mod source;
 pub mod store;

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{Api, ListParams, Request, VersionMatch, WatchParams};
 use kube::client::Body;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::incoming::Incoming;
@@ -106,8 +107,12 @@ pub(super) struct Source<K> {
     pub(super) decode: Option<Decode<K>>,
 }
 
-impl<K: Followed> Source<K> {
-    pub(super) fn new(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
+impl<K: DeserializeOwned> Source<K> {
+    pub(super) fn new<O: kube::Resource + Clone>(
+        api: &Api<O>,
+        selection: Selection,
+        decode: Option<Decode<K>>,
+    ) -> Self {
         Self {
             client: api.clone().into_client(),
             request: Request::new(api.resource_url()),
@@ -141,6 +146,23 @@ impl<K: Followed> Source<K> {
         Ok(Listing::new(bytes(answer), decode))
     }
 
+    async fn send(
+        &self,
+        mut request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Body>, WatchError> {
+        if self.decode.is_some() {
+            let accept = header::HeaderValue::from_static(COMPACT_OR_JSON);
+            request.headers_mut().insert(header::ACCEPT, accept);
+        }
+        let answer = self.client.send(request.map(Body::from)).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        Err(refusal(answer).await)
+    }
+}
+
+impl<K: Followed> Source<K> {
     /// Opens a watch at a version, or a streaming list when there is none. The server is to end it
     /// after `lasts`.
     pub(super) async fn watch(
@@ -163,21 +185,6 @@ impl<K: Followed> Source<K> {
             .map_err(|_| WatchError::Deadline(ANSWER_DEADLINE))??;
         let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
         Ok(Incoming::new(bytes(answer), decode))
-    }
-
-    async fn send(
-        &self,
-        mut request: http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Body>, WatchError> {
-        if self.decode.is_some() {
-            let accept = header::HeaderValue::from_static(COMPACT_OR_JSON);
-            request.headers_mut().insert(header::ACCEPT, accept);
-        }
-        let answer = self.client.send(request.map(Body::from)).await?;
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        Err(refusal(answer).await)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Errors of requests to the member.
 
 use muster_shared::client;
+use muster_shared::watch::pages::PageError;
 
 use super::ANSWER_DEADLINE;
 use crate::discovery;
@@ -46,6 +47,15 @@ pub enum Error {
         /// Error of the client.
         #[source]
         source: kube::Error,
+    },
+    /// The objects that belong to another one could not be listed.
+    #[error("list what belongs to {object}: {source}")]
+    List {
+        /// Object that the step was about.
+        object: String,
+        /// Error of the list.
+        #[source]
+        source: PageError,
     },
     /// Another agent leads now, or the identity of the member is in doubt; nothing was sent.
     #[error("{step} {object}: this agent may not act for the member at present")]
@@ -111,6 +121,7 @@ impl Error {
         match self {
             Self::Deadline { .. } | Self::Discovery(_) => true,
             Self::Request { source, .. } => !matches!(source, kube::Error::Api(_)),
+            Self::List { source, .. } => source.is_silence(),
             Self::UnknownKind { .. } | Self::Unreadable { .. } | Self::Dismissed { .. } => false,
         }
     }

@@ -77,3 +77,47 @@ async fn an_object_of_a_version_that_is_gone_has_the_place_of_its_present_versio
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_an_object_is_read_in_pages_and_one_that_cannot_be_read_is_left_out() {
+    let pod = |name: &str| json!({"metadata": {"name": name, "namespace": "b"}});
+    let mut odd = pod("odd");
+    odd["metadata"]["ownerReferences"] = json!("x".repeat(300_000));
+    let pages = [
+        json!({"metadata": {"continue": "t"}, "items": [pod("a"), odd, pod("unwanted")]}),
+        json!({"metadata": {}, "items": [pod("c")]}),
+    ];
+    let core = json!({"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
+        {"resource": "pods", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Pod"}},
+    ]}]});
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (path, query) = (
+            request.uri().path(),
+            request.uri().query().unwrap_or_default(),
+        );
+        let answer = match path {
+            "/api" => json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
+            "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
+            "/api/v1/namespaces/b/pods" if query.contains("continue=t") => pages[1].clone(),
+            "/api/v1/namespaces/b/pods" if query.contains("limit=") => pages[0].clone(),
+            _ => panic!("{path}?{query}"),
+        };
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+    });
+    let client = Client::new(service, "default");
+    let member = Member::new(client.clone(), Discovery::new(client), || true);
+    let owner = ObjectKey {
+        kind: GroupVersionKind::gvk("apps", "v1", "StatefulSet"),
+        namespace: "b".into(),
+        name: "web".into(),
+    };
+    let kind = GroupVersionKind::gvk("", "v1", "Pod");
+    let is_wanted = |pod: &Value| pod["metadata"]["name"] != "unwanted";
+    let found = member.list_beside(&kind, &owner, is_wanted).await.unwrap();
+    let names: Vec<_> = found
+        .iter()
+        .map(|pod| pod["metadata"]["name"].as_str())
+        .collect();
+    assert_eq!(names, [Some("a"), Some("c")]);
+}

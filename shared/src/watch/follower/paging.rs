@@ -9,7 +9,7 @@ use crate::watch::source::{ANSWER_DEADLINE, Extent, WatchError};
 
 /// Objects that the first page is asked for, while it is unknown how large they are: at most 30 MB,
 /// as etcd stores them.
-pub(super) const FIRST_LIMIT: u32 = 20;
+pub(in crate::watch) const FIRST_LIMIT: u32 = 20;
 /// Bytes that a page is to have about, so that it is answered within a second or two.
 const PAGE_BYTES: u64 = 4 << 20;
 /// How often everything is asked for in one answer before it is asked for in pages.
@@ -105,7 +105,7 @@ impl<K: Followed> Follower<K> {
 
 /// Objects to ask the next page for, after one of so many (or fewer) had this many bytes: about
 /// [`PAGE_BYTES`] of them.
-pub(super) fn next_limit(limit: u32, bytes: u64) -> u32 {
+pub(in crate::watch) fn next_limit(limit: u32, bytes: u64) -> u32 {
     if bytes > PAGE_BYTES {
         (limit / 2).max(1)
     } else if bytes < PAGE_BYTES / 2 {

@@ -1,0 +1,285 @@
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request as HttpRequest, Response};
+use kube::client::Body;
+use serde_json::Value;
+
+use super::*;
+
+/// A member with objects of a few kinds, which answers no list that it is not asked for in pages.
+#[derive(Default)]
+struct Server {
+    /// Objects by the plural of their kind.
+    objects: HashMap<&'static str, Vec<Value>>,
+    /// Objects in a page at most.
+    most: usize,
+    /// Numbers of the lists that are answered by 410.
+    expires: Vec<usize>,
+    /// Names of objects of which writes fail.
+    refuses: Vec<&'static str>,
+    lists: Mutex<Vec<String>>,
+    writes: Mutex<Vec<String>>,
+}
+
+impl Server {
+    fn answer(&self, method: &Method, path: &str, query: &str) -> (u16, Value) {
+        let group = |name: &str, kinds: &[(&str, &str)]| {
+            let resource = |(plural, kind): &(&str, &str)| {
+                json!({ "resource": plural, "scope": "Namespaced",
+                "verbs": ["get"], "responseKind": { "kind": kind } })
+            };
+            let resources: Vec<_> = kinds.iter().map(resource).collect();
+            json!({ "metadata": { "name": name }, "versions": [{ "version": "v1", "resources": resources }] })
+        };
+        let refusal = |code: u16| {
+            (
+                code,
+                json!({ "kind": "Status", "status": "Failure", "code": code }),
+            )
+        };
+        let groups = match path {
+            "/api" => json!([group("", &[("pods", "Pod")])]),
+            "/apis" => json!([group(
+                "apps",
+                &[
+                    ("deployments", "Deployment"),
+                    ("statefulsets", "StatefulSet")
+                ]
+            )]),
+            _ => Value::Null,
+        };
+        if groups.is_array() {
+            return (
+                200,
+                json!({ "kind": "APIGroupDiscoveryList", "items": groups }),
+            );
+        }
+        let (plural, name) = match path.rsplit('/').collect::<Vec<_>>()[..] {
+            [last, ..] if self.objects.contains_key(last) => (last, None),
+            [name, plural, ..] => (plural, Some(name)),
+            _ => return refusal(404),
+        };
+        if let Some(name) = name {
+            self.writes
+                .lock()
+                .unwrap()
+                .push(format!("{method} {plural}/{name}"));
+            return if self.refuses.contains(&name) {
+                refusal(403)
+            } else {
+                (200, json!({ "metadata": { "name": name } }))
+            };
+        }
+        let mut lists = self.lists.lock().unwrap();
+        lists.push(format!("{plural}?{query}"));
+        let field = |name: &str| {
+            let fields = query.split('&').filter_map(|it| it.split_once('='));
+            fields
+                .clone()
+                .find_map(|(key, value)| (key == name).then_some(value))
+        };
+        let number = |name| field(name).and_then(|it| it.parse::<usize>().ok());
+        if field("resourceVersion") != Some("0") {
+            let Some(limit) = number("limit").filter(|limit| *limit <= self.most) else {
+                return refusal(504);
+            };
+            if self.expires.contains(&lists.len()) {
+                return refusal(410);
+            }
+            let (from, all) = (number("continue").unwrap_or(0), &self.objects[plural]);
+            let end = (from + limit).min(all.len());
+            let next = if end < all.len() {
+                end.to_string()
+            } else {
+                String::new()
+            };
+            return (
+                200,
+                json!({ "metadata": { "continue": next }, "items": all[from..end] }),
+            );
+        }
+        (
+            200,
+            json!({ "metadata": {}, "items": self.objects[plural] }),
+        )
+    }
+
+    fn start(self) -> (Objects, Arc<Self>) {
+        let server = Arc::new(self);
+        let answering = Arc::clone(&server);
+        let service = tower::service_fn(move |request: HttpRequest<Body>| {
+            let (path, query) = (
+                request.uri().path(),
+                request.uri().query().unwrap_or_default(),
+            );
+            let (code, answer) = answering.answer(request.method(), path, query);
+            let body = Body::from(answer.to_string().into_bytes());
+            let answer = Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        let client = Client::new(service, "default");
+        (Objects::new(client.clone(), Discovery::new(client)), server)
+    }
+
+    fn wrote(&self) -> Vec<String> {
+        let mut wrote = self.writes.lock().unwrap().clone();
+        wrote.sort();
+        wrote
+    }
+}
+
+fn kind(name: &str) -> GroupVersionKind {
+    GroupVersionKind::gvk("apps", "v1", name)
+}
+
+/// A fenced object that is stopped by its replicas.
+fn fenced(name: &str, replicas: u32) -> Value {
+    let mut object = json!({
+        "metadata": { "name": name, "namespace": "shop", "uid": format!("uid-{name}") },
+        "spec": { "replicas": replicas },
+    });
+    let orders = Orders {
+        after_seconds: 60,
+        grace_seconds: 0,
+        stop: Some(json!({ "spec": { "replicas": 0 } })),
+    };
+    orders.write(&mut object);
+    object
+}
+
+fn many(number: usize, replicas: u32) -> Vec<Value> {
+    (0..number)
+        .map(|n| fenced(&format!("web-{n:02}"), replicas))
+        .collect()
+}
+
+async fn stop(objects: &Objects, name: &str) -> Round {
+    objects
+        .stop(&kind(name), &|_| true, &Events::nowhere())
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_read_in_pages_and_all_of_them_stopped() {
+    let (objects, server) = Server {
+        objects: HashMap::from([("deployments", many(70, 1))]),
+        most: 50,
+        ..Server::default()
+    }
+    .start();
+    let round = stop(&objects, "Deployment").await;
+    assert_eq!(
+        (round.stopped, round.changed, round.failed, round.trouble),
+        (70, 70, 0, None)
+    );
+    assert_eq!(server.wrote().len(), 70);
+    assert!(
+        server
+            .lists
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|list| list.contains("labelSelector"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_or_stopped_keeps_no_other_one_running() {
+    let mut all = many(3, 1);
+    // Times that not every clock has, orders that are none, and fields that nothing remembers.
+    all[0]["metadata"]["creationTimestamp"] = json!("9999-12-31T23:59:59Z");
+    all[0]["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
+    let mut orderless = fenced("orderless", 1);
+    orderless["metadata"]["annotations"][annotation::FENCING] = json!("5");
+    let mut huge = fenced("huge", 1);
+    huge["spec"]["replicas"] = json!("x".repeat(1_300_000));
+    all.splice(1..1, [orderless, huge, fenced("refused", 1)]);
+    let (objects, server) = Server {
+        objects: HashMap::from([("deployments", all)]),
+        most: 50,
+        refuses: vec!["refused"],
+        ..Server::default()
+    }
+    .start();
+    let round = stop(&objects, "Deployment").await;
+    assert_eq!((round.stopped, round.failed), (3, 1));
+    let wrote =
+        ["refused", "web-00", "web-01", "web-02"].map(|it| format!("PATCH deployments/{it}"));
+    assert_eq!(server.wrote(), wrote);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_forgotten_between_two_pages_is_read_anew() {
+    let (objects, server) = Server {
+        objects: HashMap::from([("deployments", many(50, 1))]),
+        most: 50,
+        expires: vec![2],
+        ..Server::default()
+    }
+    .start();
+    let round = stop(&objects, "Deployment").await;
+    assert_eq!(
+        (round.stopped, round.changed, round.trouble),
+        (50, 50, None)
+    );
+    assert_eq!(server.wrote().len(), 50, "each once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_before_a_page_failed_is_stopped_and_the_next_rounds_ask_for_less() {
+    for (most, rounds) in [(50, 1), (20, 2), (3, 4)] {
+        let (objects, server) = Server {
+            objects: HashMap::from([("deployments", many(30, 1))]),
+            most,
+            ..Server::default()
+        }
+        .start();
+        for _ in 1..rounds {
+            assert!(stop(&objects, "Deployment").await.trouble.is_some());
+        }
+        _ = stop(&objects, "Deployment").await;
+        assert!(!server.wrote().is_empty(), "{most}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_there_are_fenced_objects_is_asked_of_the_cache() {
+    for (number, expected) in [(0, false), (2, true)] {
+        let (objects, _) = Server {
+            objects: HashMap::from([("deployments", many(number, 1))]),
+            ..Server::default()
+        }
+        .start();
+        assert_eq!(objects.has_fenced(&kind("Deployment")).await, Ok(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_stopped_object_are_read_in_pages_and_one_that_stays_keeps_no_other_one() {
+    let pod = |name: String, owner: &str| {
+        json!({ "metadata": { "name": name, "namespace": "shop", "uid": format!("uid-{name}"),
+            "creationTimestamp": "9999-12-31T23:59:59Z",
+            "ownerReferences": [{ "uid": owner, "controller": true }] } })
+    };
+    let mut pods: Vec<_> = (0..30)
+        .map(|n| pod(format!("web-{n:02}"), "uid-web-00"))
+        .collect();
+    pods.push(pod("other".into(), "uid-other"));
+    let (objects, server) = Server {
+        objects: HashMap::from([("statefulsets", many(1, 1)), ("pods", pods)]),
+        most: 50,
+        refuses: vec!["web-03"],
+        ..Server::default()
+    }
+    .start();
+    let round = stop(&objects, "StatefulSet").await;
+    assert_eq!((round.stopped, round.failed), (0, 1));
+    let deleted = server
+        .wrote()
+        .iter()
+        .filter(|it| it.starts_with("DELETE"))
+        .count();
+    assert_eq!(deleted, 30, "all that are tried");
+    assert!(!server.wrote().contains(&"DELETE pods/other".to_owned()));
+}

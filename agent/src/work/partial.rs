@@ -1,0 +1,177 @@
+//! Reads parts of objects: the fields that a decision needs, and no more.
+//!
+//! Users of the member decide how large an object is and what is in its other fields, so that those
+//! are neither kept nor decoded.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::LazyLock;
+
+use muster_shared::names::annotation;
+use serde::de::{Deserialize, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// The most that the fields of one object may have as JSON, in bytes. What a stop changes has to be
+/// remembered in an annotation, and an object has 256 KiB of annotations.
+const LONGEST: usize = 256 * 1024;
+
+/// Returns the fields of an object that a shape has, whose objects name fields and whose other
+/// values stand for whole ones.
+///
+/// # Errors
+/// When the text is no JSON, or the fields are too long.
+pub fn fields(text: &str, shape: &Value) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    Fields::of(shape, &Cell::new(LONGEST)).deserialize(&mut deserializer)
+}
+
+/// What may run on although its owner is stopped: the fields by which it is known to belong to the
+/// owner, to run, and to be stopped.
+#[derive(Clone, Debug)]
+pub struct Dependent(pub Value);
+
+impl<'de> Deserialize<'de> for Dependent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        static SHAPE: LazyLock<Value> = LazyLock::new(|| {
+            json!({
+                "metadata": {
+                    "name": true, "namespace": true, "uid": true, "deletionTimestamp": true,
+                    "ownerReferences": true, "annotations": { annotation::STOPPED: true },
+                },
+                "spec": { "suspend": true },
+                "status": { "phase": true, "conditions": true },
+            })
+        });
+        let fields = Fields::of(&SHAPE, &Cell::new(LONGEST)).deserialize(deserializer);
+        fields.map(Self)
+    }
+}
+
+/// Decoder of the fields that a shape has.
+#[derive(Clone, Copy)]
+struct Fields<'a> {
+    shape: &'a Value,
+    /// Bytes that further fields may have.
+    left: &'a Cell<usize>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(shape: &'a Value, left: &'a Cell<usize>) -> Self {
+        Self { shape, left }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.shape.is_object() {
+            return deserializer.deserialize_any(self);
+        }
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        let Some(left) = self.left.get().checked_sub(text.len()) else {
+            return Err(D::Error::custom(format_args!(
+                "its fields have more than {LONGEST} bytes"
+            )));
+        };
+        self.left.set(left);
+        serde_json::from_str(text).map_err(D::Error::custom)
+    }
+}
+
+/// A value that is no object has none of the fields.
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = serde_json::Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match self.shape.get(&name) {
+                Some(shape) => {
+                    let field = map.next_value_seed(Self::of(shape, self.left))?;
+                    fields.insert(name, field);
+                }
+                None => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_shape_are_read_and_no_others() {
+        let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
+        let text = format!(
+            r#"{{"a":{{"b":[1,{{"c":2}}],"other":{deep}}},"n":null,"x":1.5e3,"s":"t","l":[{deep}],"other":{deep}}}"#
+        );
+        let shape = json!({"a": {"b": 0, "gone": 0}, "n": {"y": 0}, "x": {"y": 0}, "s": {"y": 0},
+            "l": {"y": 0}});
+        let expected =
+            json!({"a": {"b": [1, {"c": 2}]}, "n": null, "x": null, "s": null, "l": null});
+        assert_eq!(fields(&text, &shape).unwrap(), expected);
+        assert!(fields("[", &shape).is_err());
+    }
+
+    #[test]
+    fn fields_that_are_too_long_are_refused_and_others_may_be_of_any_length() {
+        let half = "a".repeat(LONGEST / 2);
+        let text = json!({"a": half, "b": half, "c": half}).to_string();
+        assert!(fields(&text, &json!({"a": 0})).is_ok());
+        let error = fields(&text, &json!({"a": 0, "c": null})).unwrap_err();
+        assert!(
+            error.to_string().contains("more than 262144 bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_dependent_is_read_whatever_its_other_fields_are() {
+        let object = json!({
+            "metadata": {"name": "a", "creationTimestamp": "9999-12-31T23:59:59Z", "managedFields": 7,
+                "ownerReferences": [{"uid": "u", "controller": true}]},
+            "status": {"phase": "Running", "startTime": 1},
+        });
+        let Dependent(read) = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(read["status"], json!({"phase": "Running"}));
+        assert_eq!(read["metadata"]["ownerReferences"][0]["uid"], "u");
+    }
+}
