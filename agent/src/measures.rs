@@ -93,6 +93,10 @@ pub fn describe() {
         "Objects of Works that somebody else changed or removed in the member."
     );
     describe_counter!(
+        "muster_work_contents_read_total",
+        "Works that were read from the fleet API because the cache had no room for their text."
+    );
+    describe_counter!(
         "muster_work_reports_total",
         "Statuses of objects that were written to their Work."
     );

@@ -15,6 +15,7 @@ use http::{Request, Response};
 use muster_agent::reflect::{Look, ObjectStatuses};
 use muster_agent::work::CachedWork;
 use muster_agent::work::desired::ObjectKey;
+use muster_agent::work::texts::Texts;
 use muster_shared::interner::Interner;
 use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Client};
@@ -31,31 +32,44 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Enough that the empty holders do not count.
 const WORKS: usize = 1000;
 
+/// Works that are larger than what the cache keeps.
+const LARGE: usize = 40;
+
+/// The cache of an agent.
+fn cache(client: Client) -> Informer<CachedWork> {
+    let (kinds, texts) = (Interner::default(), Texts::default());
+    let form = move |work: &mut CachedWork| {
+        work.share(&kinds);
+        work.fit(&texts);
+    };
+    Informer::keeping(Api::all(client), Selection::everything(), form)
+}
+
 /// One test: others beside it would be counted, too.
 #[test]
 fn a_work_is_held_as_little_more_than_its_text() {
     let text = (0..WORKS).map(|n| work(n).to_string().len()).sum::<usize>() / WORKS;
-    let (listed, relisted) = held(|client| {
-        let kinds = Interner::default();
-        Informer::keeping(
-            Api::all(client),
-            Selection::everything(),
-            move |work: &mut CachedWork| work.share(&kinds),
-        )
-    });
+    let (listed, relisted) = held(WORKS, work, cache);
+    let (large, _) = held(LARGE, large_work, cache);
     let reflected = reflected();
     println!("{text:6} bytes: text of a Work as it is sent");
     println!("{listed:6} bytes: Work in the cache");
+    println!("{large:6} bytes: Work of 1 MB in the cache");
     println!("{reflected:6} bytes: what was seen of its object");
     assert!(listed <= text + 700, "a Work takes {listed} bytes");
     assert!(relisted <= listed, "after another list it takes {relisted}");
+    assert!(large <= 2000, "a large Work takes {large} bytes");
     assert!(reflected <= 1000, "a status takes {reflected} bytes");
 }
 
 /// Bytes for each Work once all are listed, and once they were listed again because the history was
 /// lost.
-fn held<K: Followed>(informer: impl FnOnce(Client) -> Informer<K>) -> (usize, usize) {
-    let items: Vec<Value> = (0..WORKS).map(work).collect();
+fn held<K: Followed>(
+    works: usize,
+    work: fn(usize) -> Value,
+    informer: fn(Client) -> Informer<K>,
+) -> (usize, usize) {
+    let items: Vec<Value> = (0..works).map(work).collect();
     let list = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
     drop(items);
     let server = Arc::new(Server {
@@ -72,15 +86,15 @@ fn held<K: Followed>(informer: impl FnOnce(Client) -> Informer<K>) -> (usize, us
         let region = Region::new(ALLOCATOR);
         let each = || {
             let change = region.change();
-            (change.bytes_allocated - change.bytes_deallocated) / WORKS
+            (change.bytes_allocated - change.bytes_deallocated) / works
         };
         tokio::spawn(informer.clone().run(CancellationToken::new()));
         server.watched.notified().await;
-        assert_eq!(informer.len(), WORKS);
+        assert_eq!(informer.len(), works);
         let listed = each();
         server.goes_on.notify_one();
         server.watched.notified().await;
-        assert_eq!(informer.len(), WORKS);
+        assert_eq!(informer.len(), works);
         (listed, each())
     })
 }
@@ -137,6 +151,12 @@ impl Server {
         let answer = Response::builder().status(code);
         Ok(answer.body(body.into_bytes().into()).unwrap())
     }
+}
+
+fn large_work(number: usize) -> Value {
+    let mut work = work(number);
+    work["spec"]["workload"]["manifests"][0]["data"] = json!({ "a": "x".repeat(1 << 20) });
+    work
 }
 
 fn name(number: usize) -> String {

@@ -31,6 +31,7 @@ use crate::work::desired::{self, ObjectKey};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
+use crate::work::reader::{Whole, WorkReader};
 use crate::work::repairs::Repairs;
 use crate::write::{self, within};
 
@@ -40,6 +41,8 @@ const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Pause of a Work that could not be confirmed as fenced.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
+/// Pause of a large Work while others are applied.
+const IN_TURN: Next = Next::After(Duration::from_millis(500));
 /// Pause of a fenced Work while the member counts as cut off.
 const CUT_OFF: Next = Next::After(Duration::from_secs(1));
 
@@ -70,6 +73,8 @@ pub struct Applier {
     pub works: Informer<CachedWork>,
     /// API of Works, for writes on a connection apart from the watch.
     pub api: Api<CachedWork>,
+    /// Opens Works.
+    pub reader: Arc<WorkReader>,
     /// Cache of the member's Cluster.
     pub clusters: Informer<Cluster>,
     /// Applies and removes the objects in the member.
@@ -143,13 +148,23 @@ impl Applier {
             self.forget(name);
             return Ok(Next::Done);
         };
-        self.repairs.begin(name);
         let written = self.state.expectations.answer(name, &cached.metadata);
         let cached = written.unwrap_or(cached);
+        let Some(_turn) = self.reader.turn(&cached) else {
+            return Ok(IN_TURN);
+        };
+        self.repairs.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
-        let work = match cached.open() {
+        // The cache will tell of the one that is gone, or of the other one of its name.
+        let Some(Whole { cached, work }) = self.reader.open(&cached).await? else {
+            return Ok(Next::Done);
+        };
+        if cached.metadata.deletion_timestamp.is_some() {
+            return self.remove(&cached).await;
+        }
+        let work = match work {
             Ok(work) => Arc::new(work),
             Err(why) => return self.refuse(&cached, &why).await,
         };
@@ -196,9 +211,9 @@ impl Applier {
             Permission::Verify => {}
         }
         let asked = Instant::now();
-        let fresh = self.read(&name).await?;
-        let is_wanted = fresh.is_some_and(|fresh| {
-            fresh.metadata.uid == work.metadata.uid && fresh.metadata.deletion_timestamp.is_none()
+        let fresh = self.reader.read(&name).await?;
+        let is_wanted = fresh.is_some_and(|Whole { cached, .. }| {
+            cached.metadata.uid == work.metadata.uid && cached.metadata.deletion_timestamp.is_none()
         });
         if is_wanted {
             silence.verify(&name, asked);
@@ -397,11 +412,6 @@ impl Applier {
         Ok(after)
     }
 
-    /// Reads a Work from the fleet API.
-    async fn read(&self, name: &str) -> Result<Option<CachedWork>, write::Error> {
-        within("read the Work", self.api.get_opt(name)).await
-    }
-
     /// Forgets a Work that is gone.
     fn forget(&self, name: &str) {
         if let Some(fencer) = &self.fencer {
@@ -443,7 +453,7 @@ impl Applier {
 /// Decides by the Work after the finalizer was added: it is applied if it has the finalizer.
 /// Otherwise the finalizer would be added again and again.
 fn promised(after: &CachedWork) -> Result<Next, Error> {
-    if after.open().is_ok_and(|after| has_finalizer(&after)) {
+    if after.has_finalizer {
         Ok(Next::After(Duration::ZERO))
     } else {
         Err(Error::Finalizer)
@@ -467,21 +477,4 @@ fn waits_for_others(error: &object::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
-        let answered = |finalizers: &[&str]| {
-            let work = json!({"metadata": {"name": "w", "finalizers": finalizers}, "spec": {}});
-            let after: CachedWork = serde_json::from_str(&work.to_string()).unwrap();
-            promised(&after)
-        };
-        assert!(matches!(
-            answered(&[FINALIZER]),
-            Ok(Next::After(Duration::ZERO))
-        ));
-        assert!(matches!(answered(&["other"]), Err(Error::Finalizer)));
-        assert!(matches!(answered(&[]), Err(Error::Finalizer)));
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::Index;
 use super::look::Look;
+use super::missing::spellings;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
 use super::waiting::{Next, Read, Reader, Waiting};
@@ -25,6 +26,7 @@ use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
 use crate::work::member::Raw;
 use crate::work::ownership;
+use crate::work::reader::Unread;
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -69,6 +71,8 @@ impl Watches {
                     continue;
                 }
                 _ = count.tick() => {
+                    // A large Work is not held for longer than its objects change.
+                    opened = None;
                     self.forget_works(&mut index);
                     self.count_orphans(&watched, &index);
                     continue;
@@ -77,7 +81,7 @@ impl Watches {
                     relist.after(match next {
                         Next::Look(place, object, unreadable) => {
                             let raw = (object, unreadable);
-                            let mut seen = self.see(&watched, &place, raw, &mut opened);
+                            let mut seen = self.see(&watched, &place, raw, &mut opened).await;
                             seen.wait(&place, &mut waiting)
                         }
                         Next::List => Some(LIST_AGAIN),
@@ -94,15 +98,9 @@ impl Watches {
                     };
                     let place = watched.place(&raw);
                     let raw = (raw.object, raw.unreadable);
-                    let mut seen = self.see(&watched, &place, raw, &mut opened);
+                    let mut seen = self.see(&watched, &place, raw, &mut opened).await;
                     relist.after(seen.wait(&place, &mut waiting));
-                    // A streamed list may show an object twice: the last counts.
-                    if let Some(key) = seen.key {
-                        match seen.as_desired {
-                            Some(digest) => _ = as_desired.insert(key, digest),
-                            None => _ = as_desired.remove(&key),
-                        }
-                    }
+                    note(as_desired, &place, &seen);
                     present.note(place, seen.work, seen.wanted);
                 }
                 Event::InitDone => {
@@ -113,7 +111,7 @@ impl Watches {
                     for (place, works) in index.succeed(before) {
                         waiting.forget(&place);
                         for work in works {
-                            self.lose(&watched, &place, &work);
+                            self.lose(&watched, &place, &work).await;
                         }
                     }
                     self.count_orphans(&watched, &index);
@@ -121,12 +119,12 @@ impl Watches {
                 Event::Apply(raw) => {
                     let place = watched.place(&raw);
                     let raw = (raw.object, raw.unreadable);
-                    let mut seen = self.see(&watched, &place, raw, &mut opened);
+                    let mut seen = self.see(&watched, &place, raw, &mut opened).await;
                     relist.after(seen.wait(&place, &mut waiting));
                     if !seen.wanted
                         && let Some(work) = index.work(&place)
                     {
-                        self.mark_again(&watched, &place, work);
+                        self.mark_again(&watched, &place, work).await;
                     }
                     if seen.wanted || !index.is_wanted(&place) {
                         index.note(place, seen.work, seen.wanted);
@@ -138,8 +136,11 @@ impl Watches {
                     // The list that is arriving may have shown it.
                     let shown = listed.as_mut();
                     let shown = shown.map(|(present, _)| present.remove(&place));
+                    if let Some((_, as_desired)) = &mut listed {
+                        forget(as_desired, &place);
+                    }
                     for work in united(index.remove(&place), shown.unwrap_or_default()) {
-                        let lost = self.lose(&watched, &place, &work);
+                        let lost = self.lose(&watched, &place, &work).await;
                         if let Some((key, (_, as_desired))) = lost.zip(listed.as_mut()) {
                             as_desired.remove(&key);
                         }
@@ -152,7 +153,7 @@ impl Watches {
 
     /// Reflects an object and has it repaired if it is not what its Work wants. The text says why
     /// the object cannot be read, if it cannot.
-    fn see(
+    async fn see(
         &self,
         watched: &Watched,
         place: &ObjectKey,
@@ -174,8 +175,18 @@ impl Watches {
             ..Seen::default()
         };
         let Some(name) = &seen.work else { return seen };
-        let Some(open) = self.open(watched, name, opened) else {
-            return seen;
+        let open = match self.open(watched, name, opened).await {
+            Ok(Some(open)) => open,
+            Ok(None) => return seen,
+            // The Work may want it, and a list shows it again.
+            Err(Unread) => {
+                for key in &spellings(place) {
+                    self.drift.doubt(key);
+                }
+                seen.wanted = true;
+                seen.again = Some(LIST_AGAIN);
+                return seen;
+            }
         };
         let Some((key, manifest)) = open.find(place) else {
             return seen;
@@ -215,61 +226,30 @@ impl Watches {
     }
 
     /// Returns the Work of this name, from `opened` where it is the last one that was opened: a
-    /// list shows the objects of one Work together, and a Work may have thousands.
-    fn open<'a>(
+    /// list shows the objects of one Work together, and a Work may have thousands. A change of its
+    /// status alone is no reason to open it again.
+    ///
+    /// # Errors
+    /// When the cache does not keep its text, and it cannot be read now.
+    pub(super) async fn open<'a>(
         &self,
         watched: &Watched,
         name: &str,
         opened: &'a mut Option<Opened>,
-    ) -> Option<&'a Opened> {
-        let cached = self.works.get(self.works.api().namespace(), name)?;
-        let is_open = |open: &Opened| Arc::ptr_eq(&open.cached, &cached);
-        if !opened.as_ref().is_some_and(is_open) {
-            *opened = Opened::new(watched, cached);
-        }
-        opened.as_ref()
-    }
-
-    /// Has an object repaired that no longer names its Work: another writer removed its marks, or
-    /// the agent of another fleet replaced them.
-    fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
-        let mut opened = None;
-        let Some(open) = self.open(watched, name, &mut opened) else {
-            return;
+    ) -> Result<Option<&'a Opened>, Unread> {
+        let Some(cached) = self.works.get(self.works.api().namespace(), name) else {
+            return Ok(None);
         };
-        let Some((key, manifest)) = open.find(place) else {
-            return;
-        };
-        self.drift.doubt(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "does not name its work any more");
-            let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.differs(name, &key, desired, None);
-            self.to_apply.add_after(name.to_owned(), pause);
+        match opened {
+            Some(open) if open.is_of(&cached) => open.cached = cached,
+            _ => {
+                // Two large ones are not held at a time.
+                *opened = None;
+                let whole = self.reader.open_promptly(&cached).await?;
+                *opened = Opened::new(watched, cached, whole);
+            }
         }
-    }
-
-    /// Has an object created again that is gone from the member. Returns the key that the Work has
-    /// for it, if the Work still wants it.
-    fn lose(&self, watched: &Watched, place: &ObjectKey, name: &str) -> Option<ObjectKey> {
-        // Objects that no Work wants any more are forgotten as well.
-        self.drift.gone(place);
-        let mut opened = None;
-        let open = self.open(watched, name, &mut opened)?;
-        let (key, manifest) = open.find(place)?;
-        self.statuses.lose(name, &key);
-        self.drift.gone(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "disappeared from the member");
-            let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.disappeared(name, &key, desired);
-            self.to_apply.add_after(name.to_owned(), pause);
-        }
-        Some(key)
-    }
-
-    fn desired(&self, open: &Opened, manifest: &Value) -> Value {
-        desired_for(&open.work, manifest, self.fleet.now().mark())
+        Ok(opened.as_ref())
     }
 
     /// Forgets the Works that wanted objects before, and are gone.
@@ -295,6 +275,22 @@ impl Watches {
         let count = orphans.count() + 1;
         tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
         gauge_orphans(watched, count);
+    }
+}
+
+/// Notes whether an object of a list is as desired. A streamed list may show it twice: the last
+/// counts.
+fn note(as_desired: &mut AsDesired, place: &ObjectKey, seen: &Seen) {
+    match (&seen.key, seen.as_desired) {
+        (Some(key), Some(digest)) => _ = as_desired.insert(key.clone(), digest),
+        (Some(key), None) => _ = as_desired.remove(key),
+        (None, _) => forget(as_desired, place),
+    }
+}
+
+fn forget(as_desired: &mut AsDesired, place: &ObjectKey) {
+    for key in &spellings(place) {
+        as_desired.remove(key);
     }
 }
 
@@ -372,3 +368,6 @@ impl Seen {
         self.again
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ mod compose;
 mod follow;
 mod index;
 mod look;
+mod missing;
 mod news;
 mod opened;
 mod relist;

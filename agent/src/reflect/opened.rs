@@ -11,6 +11,7 @@ use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::keys;
 use crate::work::member::Raw;
+use crate::work::reader::Whole;
 
 /// A kind that is watched.
 pub(super) struct Watched {
@@ -48,13 +49,17 @@ impl Watched {
 pub(super) struct Opened {
     pub(super) cached: Arc<CachedWork>,
     pub(super) work: Work,
+    /// Uid and wish of the Work that was opened.
+    wishes: (Option<String>, u64),
     ordinals: HashMap<ObjectKey, usize>,
 }
 
 impl Opened {
-    /// `None` when the Work cannot be read.
-    pub(super) fn new(watched: &Watched, cached: Arc<CachedWork>) -> Option<Self> {
-        let work = cached.open().ok()?;
+    /// Takes the content of a cached Work; `None` when that cannot be read.
+    pub(super) fn new(watched: &Watched, cached: Arc<CachedWork>, whole: Whole) -> Option<Self> {
+        let work = whole.work.ok()?;
+        let (uid, wish) = whole.cached.wishes();
+        let wishes = (uid.map(str::to_owned), wish);
         let mut ordinals = HashMap::new();
         for (ordinal, key, _) in keys(&work).filter(|(_, key, _)| key.kind == watched.kind) {
             // Of two manifests for one object the first counts.
@@ -63,8 +68,15 @@ impl Opened {
         Some(Self {
             cached,
             work,
+            wishes,
             ordinals,
         })
+    }
+
+    /// Returns whether a cached Work wants what was opened.
+    pub(super) fn is_of(&self, cached: &CachedWork) -> bool {
+        let (uid, wish) = &self.wishes;
+        (uid.as_deref(), *wish) == cached.wishes()
     }
 
     /// Returns the key and the manifest that the Work has for the object at a place.
@@ -90,7 +102,12 @@ mod tests {
         let work =
             json!({"metadata": {"name": "w"}, "spec": {"workload": {"manifests": manifests}}});
         let cached: CachedWork = serde_json::from_str(&work.to_string()).unwrap();
-        Opened::new(watched, Arc::new(cached)).unwrap()
+        let cached = Arc::new(cached);
+        let whole = Whole {
+            cached: Arc::clone(&cached),
+            work: cached.open().unwrap(),
+        };
+        Opened::new(watched, cached, whole).unwrap()
     }
 
     #[test]

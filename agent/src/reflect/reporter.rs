@@ -16,12 +16,19 @@ use super::sent::{Sent, Verdict};
 use super::statuses::ObjectStatuses;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
+use crate::work::reader::WorkReader;
 use crate::write::{self, within};
+
+/// Pause of a large Work while others are reported or applied.
+const IN_TURN: Next = Next::After(Duration::from_millis(500));
+/// Pause of a Work that is gone, or another one of its name, until the cache shows that.
+const UNTIL_SHOWN: Next = Next::After(Duration::from_secs(5));
 
 /// Writes `manifestStatuses`, the part of a Work's status that only the agent writes.
 pub struct Reporter {
     works: Informer<CachedWork>,
     api: Api<CachedWork>,
+    reader: Arc<WorkReader>,
     statuses: Arc<ObjectStatuses>,
     events: Events,
     sent: Sent,
@@ -32,12 +39,14 @@ impl Reporter {
     pub fn new(
         works: Informer<CachedWork>,
         api: Api<CachedWork>,
+        reader: Arc<WorkReader>,
         statuses: Arc<ObjectStatuses>,
         events: Events,
     ) -> Arc<Self> {
         let reporter = Arc::new(Self {
             works,
             api,
+            reader,
             statuses,
             events,
             sent: Sent::default(),
@@ -79,10 +88,19 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
+        let Some(_turn) = self.reader.turn(&cached) else {
+            return Ok(IN_TURN);
+        };
+        let Some(whole) = self.reader.open(&cached).await? else {
+            return Ok(UNTIL_SHOWN);
+        };
         // The applier reports a Work that cannot be read.
-        let Ok(work) = cached.open() else {
+        let Ok(work) = whole.work else {
             return Ok(Next::Done);
         };
+        if work.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Done);
+        }
         for (object, trouble) in self.statuses.new_troubles(&name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
@@ -138,4 +156,62 @@ fn too_long(objects: usize) -> String {
         "Reflect status for {objects} objects failed, err: the statuses of the Work's objects are too long together: \
          only the health of these is reported."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use muster_shared::interpreter::Interpreters;
+    use muster_shared::queue::Queue;
+
+    use super::*;
+    use crate::reflect::Look;
+    use crate::work::desired::ObjectKey;
+    use crate::work::reader::tests::{Fleet, cache, work};
+
+    /// A reporter of a Work of which an object was seen.
+    async fn reporter(has_room: bool) -> (Arc<Reporter>, Arc<Fleet>) {
+        let fleet = Arc::new(Fleet::default());
+        let work = work("w", 100_000);
+        let key = ObjectKey::of(&work["spec"]["workload"]["manifests"][0], 0).unwrap();
+        fleet.put(work);
+        let api = fleet.start();
+        let works = cache(&api, has_room).await;
+        let reader = Arc::new(WorkReader::new(api.clone()));
+        let statuses = Arc::new(ObjectStatuses::new(Queue::new("test")));
+        let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "a" }, "status": { "replicas": 1 } });
+        statuses.see("w", &key, Look::at(&object, &Interpreters::default()));
+        let reporter = Reporter::new(works, api, reader, statuses, Events::nowhere());
+        (reporter, fleet)
+    }
+
+    async fn report(reporter: &Arc<Reporter>) -> Result<Next, write::Error> {
+        Arc::clone(reporter).report("w".to_owned()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_whose_text_is_not_kept_is_read_for_its_report() {
+        let mut patches = Vec::new();
+        for (has_room, reads) in [(true, 0), (false, 1)] {
+            let (reporter, fleet) = reporter(has_room).await;
+            assert!(matches!(report(&reporter).await, Ok(Next::Done)));
+            assert_eq!(fleet.reads.load(Ordering::Relaxed), reads);
+            patches.push(fleet.patches.lock().unwrap().clone());
+        }
+        assert_eq!(patches[0].len(), 1);
+        assert_eq!(patches[0], patches[1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_that_cannot_be_read_is_reported_later() {
+        let (reporter, fleet) = reporter(false).await;
+        fleet.is_down.store(true, Ordering::Relaxed);
+        assert!(report(&reporter).await.is_err());
+        assert!(fleet.patches.lock().unwrap().is_empty());
+        fleet.is_down.store(false, Ordering::Relaxed);
+        assert!(matches!(report(&reporter).await, Ok(Next::Done)));
+        assert_eq!(fleet.patches.lock().unwrap().len(), 1);
+    }
 }

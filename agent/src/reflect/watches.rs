@@ -20,6 +20,7 @@ use crate::discovery::Discovery;
 use crate::fleet_id;
 use crate::work::CachedWork;
 use crate::work::drift::Drift;
+use crate::work::reader::WorkReader;
 use crate::work::repairs::Repairs;
 
 /// Interval at which kinds that the member does not serve yet are looked for again: the agent may
@@ -30,6 +31,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub struct Watches {
     /// Cache of Works.
     pub works: Informer<CachedWork>,
+    /// Opens Works.
+    pub reader: Arc<WorkReader>,
     /// The member's API, for watches.
     pub member: Client,
     /// Kinds that the member serves.

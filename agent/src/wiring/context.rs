@@ -34,7 +34,9 @@ use crate::report::collector::Collected;
 use crate::settings::Settings;
 use crate::work::CachedWork;
 use crate::work::drift::Drift;
+use crate::work::reader::WorkReader;
 use crate::work::repairs::Repairs;
+use crate::work::texts::Texts;
 
 /// Works per page of a list, if the fleet API does not stream lists: each holds whole manifests.
 const WORKS_PER_PAGE: u32 = 100;
@@ -89,6 +91,8 @@ pub(super) struct Context {
     pub(super) clusters: Informer<Cluster>,
     /// Cache of the member's Works.
     pub(super) works: Informer<CachedWork>,
+    /// Opens Works.
+    pub(super) reader: Arc<WorkReader>,
     /// Kinds that the member serves.
     pub(super) discovery: Discovery,
     /// Progress of the registration.
@@ -185,6 +189,7 @@ impl Context {
             events,
             clusters: cluster(&base)?,
             works,
+            reader: Arc::new(WorkReader::new(works_api(&base)?)),
             discovery,
             silence,
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
@@ -212,10 +217,14 @@ impl Context {
 
     /// Returns the API of Works, for writes.
     pub(super) fn works_api(&self) -> anyhow::Result<Api<CachedWork>> {
-        let namespace = names::execution_namespace(&self.base.settings.cluster_name);
-        let client = self.base.fleet_client(Profile::Write)?;
-        Ok(Api::namespaced(client, &namespace))
+        works_api(&self.base)
     }
+}
+
+fn works_api(base: &Base) -> anyhow::Result<Api<CachedWork>> {
+    let namespace = names::execution_namespace(&base.settings.cluster_name);
+    let client = base.fleet_client(Profile::Write)?;
+    Ok(Api::namespaced(client, &namespace))
 }
 
 /// Returns the cache of the member's Cluster.
@@ -230,10 +239,13 @@ fn cluster(base: &Base) -> anyhow::Result<Informer<Cluster>> {
 fn works(base: &Base) -> anyhow::Result<Informer<CachedWork>> {
     let namespace = names::execution_namespace(&base.settings.cluster_name);
     let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
-    let kinds = Interner::default();
+    let (kinds, texts) = (Interner::default(), Texts::default());
     Ok(Informer::keeping(
         Api::namespaced(client, &namespace),
         Selection::everything().page_size(WORKS_PER_PAGE),
-        move |work: &mut CachedWork| work.share(&kinds),
+        move |work: &mut CachedWork| {
+            work.share(&kinds);
+            work.fit(&texts);
+        },
     ))
 }

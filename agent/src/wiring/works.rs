@@ -34,6 +34,7 @@ pub(super) fn member_watches(context: &Context) -> Made {
     let watches = Watches {
         waiting: Room::default(),
         works: context.works.clone(),
+        reader: Arc::clone(&context.reader),
         member: context.base.member.client(Profile::Watch, Limits::NONE)?,
         discovery: context.discovery.clone(),
         interpreters: Arc::clone(&context.interpreters),
@@ -54,6 +55,7 @@ pub(super) fn work_status(context: &Context) -> Made {
     let reporter = Reporter::new(
         context.works.clone(),
         context.works_api()?,
+        Arc::clone(&context.reader),
         Arc::clone(&context.statuses),
         context.events.clone(),
     );
@@ -81,6 +83,7 @@ pub(super) fn applier(context: &Context) -> Made {
     let applier = Applier {
         works: context.works.clone(),
         api: context.works_api()?,
+        reader: Arc::clone(&context.reader),
         clusters: context.clusters.clone(),
         objects: Objects {
             cluster: base.settings.cluster_name.clone(),

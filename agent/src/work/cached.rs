@@ -1,7 +1,8 @@
 //! Cached Works: text, plus the fields that are read too often to parse the text for them.
 //!
 //! A manifest as a tree of values takes about six times the memory of its text. An agent caches
-//! every Work of its member, and reads one only when it or its objects change.
+//! every Work of its member, and reads one only when it or its objects change. A text that finds no
+//! room (see [`texts`](super::texts)) is read from the fleet API then.
 
 mod reading;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::desired::ObjectKey;
+use super::texts::{self, Text, Texts};
 use crate::digest::digest;
 
 /// A Work in the cache.
@@ -33,16 +35,18 @@ pub struct CachedWork {
     kinds: Box<[Arc<GroupVersionKind>]>,
     /// Whether dispatching is suspended.
     pub suspended: bool,
-    /// Whether the condition `Applied` is true.
-    applied: bool,
-    /// Whether the condition `Applied` is false.
-    failed: bool,
+    /// Whether the condition `Applied` is true or false; `None` if it is neither.
+    applied: Option<bool>,
+    /// Whether it has the agent's finalizer.
+    pub has_finalizer: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
     /// The whole Work as JSON, without `managedFields`.
-    Text(Box<str>),
+    Text(Text),
+    /// A text of so many bytes that found no room. The fleet API has it.
+    Elsewhere(usize),
     /// A Work whose manifests cannot be read.
     Unreadable(Box<Unreadable>),
 }
@@ -66,17 +70,40 @@ impl Unreadable {
 }
 
 impl CachedWork {
-    /// Parses the Work from the text at each call.
-    ///
-    /// # Errors
-    /// When the Work could not be read as it was received.
-    pub fn open(&self) -> Result<Work, Unreadable> {
+    /// Parses the Work from the text at each call; `None` if the text is not kept, so that the Work
+    /// has to be read. An error says that the Work could not be read as it was received.
+    pub fn open(&self) -> Option<Result<Work, Unreadable>> {
         match &self.content {
             Content::Text(text) => {
-                serde_json::from_str(text).map_err(|error| reading::unreadable(&error, Vec::new()))
+                let work = serde_json::from_str(text);
+                Some(work.map_err(|error| reading::unreadable(&error, Vec::new())))
             }
-            Content::Unreadable(unreadable) => Err((**unreadable).clone()),
+            Content::Elsewhere(_) => None,
+            Content::Unreadable(unreadable) => Some(Err((**unreadable).clone())),
         }
+    }
+
+    /// Gives up the text if there is no room for it.
+    pub fn fit(&mut self, texts: &Texts) {
+        if let Content::Text(text) = &mut self.content
+            && !texts.keep(text)
+        {
+            self.content = Content::Elsewhere(text.len());
+        }
+    }
+
+    /// Returns whether it is too large to be kept, however much room there is.
+    pub fn is_large(&self) -> bool {
+        matches!(self.content, Content::Elsewhere(bytes) if bytes > texts::LONGEST)
+    }
+
+    /// Returns uid and wish: two Works that have the same want the same objects.
+    pub fn wishes(&self) -> (Option<&str>, u64) {
+        (self.metadata.uid.as_deref(), self.wish)
+    }
+
+    fn is_readable(&self) -> bool {
+        !matches!(self.content, Content::Unreadable(_))
     }
 
     /// Returns the kinds of its objects, each once. Manifests that cannot be read have none.
@@ -101,7 +128,7 @@ impl CachedWork {
     /// Returns whether the condition `Applied` changed. Unless the agent wrote that, it was lost or
     /// restored.
     pub fn tells_otherwise(old: Option<&Self>, new: &Self) -> bool {
-        old.is_some_and(|old| (old.applied, old.failed) != (new.applied, new.failed))
+        old.is_some_and(|old| old.applied != new.applied)
     }
 
     /// Returns whether the reported statuses of its objects changed.
@@ -112,8 +139,7 @@ impl CachedWork {
     /// Returns whether it can be read and could not before: what its objects told meanwhile was not
     /// reported.
     pub fn becomes_readable(old: Option<&Self>, new: &Self) -> bool {
-        let is_readable = |work: &Self| matches!(work.content, Content::Text(_));
-        is_readable(new) && old.is_some_and(|old| !is_readable(old))
+        new.is_readable() && old.is_some_and(|old| !old.is_readable())
     }
 
     /// Returns whether its status has this report about its objects, by the
@@ -133,16 +159,16 @@ impl CachedWork {
     /// Returns whether something is left to do for the Work: it is being deleted, or was not
     /// applied.
     pub fn is_pending(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some() || !self.applied
+        self.metadata.deletion_timestamp.is_some() || self.applied != Some(true)
     }
 
     /// Returns whether changes of the Work's objects are repaired. A Work that could not be applied
     /// is retried by its queue instead.
     pub fn is_to_be_kept(&self) -> bool {
-        !self.failed
+        self.applied != Some(false)
             && self.metadata.deletion_timestamp.is_none()
             && !self.suspended
-            && matches!(self.content, Content::Text(_))
+            && self.is_readable()
     }
 }
 

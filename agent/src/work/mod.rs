@@ -2,7 +2,8 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | which objects does a Work want? | [`cached`], [`manifests`], [`desired`] |
+//! | what of a Work is in memory, and how is it opened? | [`cached`], [`texts`], [`reader`] |
+//! | which objects does a Work want? | [`manifests`], [`desired`] |
 //! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
 //! | does an object have to be applied? | [`drift`] |
 //! | when is a difference repaired? | [`repairs`] |
@@ -22,7 +23,9 @@ pub(crate) mod object;
 pub(crate) mod ownership;
 pub(crate) mod partial;
 pub(crate) mod raw;
+pub(crate) mod reader;
 pub(crate) mod repairs;
 pub(crate) mod takeover;
+pub mod texts;
 
 pub use self::cached::CachedWork;

@@ -17,6 +17,7 @@ use crate::work::desired::ObjectKey;
 use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
+use crate::work::reader::Whole;
 
 impl Applier {
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
@@ -32,11 +33,11 @@ impl Applier {
         }
         // The cache may have an old version, so the present one is read.
         let name = work.name_any();
-        let Some(fresh) = self.read(&name).await? else {
+        let Some(fresh) = self.reader.read(&name).await? else {
             return Ok(());
         };
-        let same = fresh.open().is_ok_and(|fresh| fresh.spec == work.spec);
-        if fresh.metadata.uid != work.metadata.uid || !same {
+        let same = fresh.work.is_ok_and(|fresh| fresh.spec == work.spec);
+        if fresh.cached.metadata.uid != work.metadata.uid || !same {
             return Ok(());
         }
         // Two names may be those of one object, which is still wanted then.
@@ -97,14 +98,18 @@ impl Applier {
     /// Removes the objects of a Work that is being deleted, then the finalizer.
     pub(super) async fn remove(&self, cached: &CachedWork) -> Result<Next, Error> {
         let name = cached.name_any();
-        let Some(fresh) = self.read(&name).await? else {
+        let Some(Whole {
+            cached: fresh,
+            work,
+        }) = self.reader.read(&name).await?
+        else {
             return Ok(Next::Done);
         };
         let same = fresh.metadata.uid == cached.metadata.uid;
         if !same || fresh.metadata.deletion_timestamp.is_none() {
             return Ok(Next::Done);
         }
-        let work = match fresh.open() {
+        let work = match work {
             Ok(work) => work,
             // The objects of an unreadable Work are not known.
             Err(why) => return self.refuse(&fresh, &why).await,

@@ -22,7 +22,7 @@ impl Applier {
         cached: &CachedWork,
         why: &Unreadable,
     ) -> Result<Next, Error> {
-        let work = outline(cached);
+        let work = outline(cached, why);
         let now = self.clock.now();
         let refused = outcome::unreadable(why, now);
         let news = is_news(&work, &refused);
@@ -67,9 +67,12 @@ impl Applier {
                 Err(error) if error.is_conflict() => {
                     // Another writer's condition, or this agent's report of the objects' status,
                     // came in between.
-                    match self.read(&work.name_any()).await? {
-                        Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
-                            work = Arc::new(outline(&fresh));
+                    match self.reader.read(&work.name_any()).await? {
+                        Some(fresh) if fresh.cached.metadata.uid == work.metadata.uid => {
+                            let fresh = fresh
+                                .work
+                                .unwrap_or_else(|why| outline(&fresh.cached, &why));
+                            work = Arc::new(fresh);
                         }
                         _ => return Ok(()),
                     }
@@ -98,16 +101,16 @@ fn contest_turned(work: &Work, new: &Condition) -> bool {
         && !known.any(|known| (&known.type_, &known.message) == (&new.type_, &new.message))
 }
 
-/// Returns the Work, or as much of it as is needed to write its conditions.
-fn outline(cached: &CachedWork) -> Work {
-    cached.open().unwrap_or_else(|unreadable| Work {
+/// Returns as much of a Work that cannot be read as is needed to write its conditions.
+fn outline(cached: &CachedWork, why: &Unreadable) -> Work {
+    Work {
         metadata: cached.metadata.clone(),
         status: Some(WorkStatus {
-            conditions: unreadable.conditions().to_vec(),
+            conditions: why.conditions().to_vec(),
             ..WorkStatus::default()
         }),
         ..Work::default()
-    })
+    }
 }
 
 /// Returns whether a condition differs from the one that the Work has.

@@ -10,6 +10,8 @@ use serde_json::value::RawValue;
 
 use super::{CachedWork, Content, Unreadable, kinds, wish};
 use crate::digest::digest;
+use crate::work::manifests::has_finalizer;
+use crate::work::texts::Text;
 
 /// Maximum bytes of the reason why a Work cannot be read. The reason may quote the Work.
 const LONGEST_REASON: usize = 512;
@@ -104,16 +106,15 @@ fn outline(parts: &Parts<'_>) -> Option<WorkStatus> {
 fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
     let status = work.status.as_ref();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
-    let says = |value| conditions::status(conditions, APPLIED) == Some(value);
     CachedWork {
         metadata: short(&work.metadata),
-        content: Content::Text(text.into()),
+        content: Content::Text(Text::new(text)),
         wish: wish(&work.metadata, &work.spec),
         reported,
         kinds: kinds(&work.spec),
         suspended: work.spec.suspend_dispatching == Some(true),
-        applied: says(conditions::TRUE),
-        failed: says(conditions::FALSE),
+        applied: applied(conditions),
+        has_finalizer: has_finalizer(work),
     }
 }
 
@@ -121,16 +122,24 @@ fn unread(parts: &Parts<'_>, error: &serde_json::Error) -> CachedWork {
     let metadata = &parts.metadata;
     let marks = (&metadata.finalizers, &metadata.annotations);
     let conditions = outline(parts).unwrap_or_default().conditions;
-    let says = |value| conditions::status(&conditions, APPLIED) == Some(value);
     CachedWork {
         metadata: short(metadata),
         wish: digest(&(marks, parts.spec.map(RawValue::get))),
         reported: None,
         kinds: Box::default(),
         suspended: false,
-        applied: says(conditions::TRUE),
-        failed: says(conditions::FALSE),
+        applied: applied(&conditions),
+        has_finalizer: false,
         content: Content::Unreadable(Box::new(unreadable(error, conditions))),
+    }
+}
+
+/// Returns whether the objects are said to be applied, or not to be.
+fn applied(conditions: &[Condition]) -> Option<bool> {
+    match conditions::status(conditions, APPLIED) {
+        Some(conditions::TRUE) => Some(true),
+        Some(conditions::FALSE) => Some(false),
+        _ => None,
     }
 }
 

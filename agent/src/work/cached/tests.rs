@@ -26,10 +26,10 @@ fn cached(work: &Value) -> CachedWork {
 fn what_is_kept_is_the_work_as_it_came_but_for_the_record_of_who_set_what() {
     let mut expected: Work = serde_json::from_value(whole()).unwrap();
     expected.metadata.managed_fields = None;
-    assert_eq!(cached(&whole()).open().unwrap(), expected);
+    assert_eq!(cached(&whole()).open().unwrap().unwrap(), expected);
     let bare = json!({"metadata": {"name": "w"}, "status": null});
     let expected: Work = serde_json::from_value(bare.clone()).unwrap();
-    assert_eq!(cached(&bare).open().unwrap(), expected);
+    assert_eq!(cached(&bare).open().unwrap().unwrap(), expected);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_work_that_does_not_decode_is_kept_with_the_reason_and_is_no_object_without_
             "{what}"
         );
         let kept = cached(&work);
-        let unreadable = kept.open().unwrap_err();
+        let unreadable = kept.open().unwrap().unwrap_err();
         assert_eq!(unreadable.conditions()[0].type_, APPLIED, "{what}");
         assert!(!kept.is_to_be_kept(), "{what}");
         assert!(
@@ -90,7 +90,7 @@ fn at_every_depth_a_work_either_opens_or_says_why_not() {
     let mut opened = Vec::new();
     for levels in 100..=130 {
         let work: CachedWork = serde_json::from_str(&deep(levels, 1)).unwrap();
-        match work.open() {
+        match work.open().unwrap() {
             Ok(_) => opened.push(levels),
             Err(unreadable) => {
                 let told = unreadable.to_string();
@@ -108,7 +108,7 @@ fn at_every_depth_a_work_either_opens_or_says_why_not() {
 fn at_every_depth_of_a_status_what_the_work_wants_can_be_read() {
     for levels in 100..=130 {
         let work: CachedWork = serde_json::from_str(&deep(1, levels)).unwrap();
-        let opened = work.open().unwrap();
+        let opened = work.open().unwrap().unwrap();
         assert_eq!(opened.spec.workload.manifests.len(), 1, "{levels}");
         let status = opened.status.unwrap();
         assert_eq!(status.manifest_statuses[0].identifier.name, "a", "{levels}");
@@ -241,5 +241,79 @@ fn a_status_that_says_otherwise_than_before_is_noticed() {
             reported,
             "{what}"
         );
+    }
+}
+
+#[test]
+fn a_work_without_its_text_says_the_same_about_itself() {
+    type Edit = fn(&mut Value);
+    let edits: [Edit; 6] = [
+        |_| {},
+        |work| work["metadata"]["labels"] = json!({}),
+        |work| work["spec"]["workload"]["manifests"][0]["data"]["pi"] = json!(3),
+        |work| work["spec"]["suspendDispatching"] = json!(true),
+        |work| work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+        |work| work["status"] = Value::Null,
+    ];
+    let mut large = whole();
+    large["spec"]["workload"]["manifests"][1]["data"] = json!({"a": "x".repeat(100_000)});
+    let texts = Texts::default();
+    let both = |work: &Value| {
+        let (kept, mut other) = (cached(work), cached(work));
+        other.fit(&texts);
+        assert!(other.open().is_none() && other.is_large() && !kept.is_large());
+        (kept, other)
+    };
+    let (old, old_other) = both(&large);
+    for edit in edits {
+        let mut new = large.clone();
+        edit(&mut new);
+        let (new, other) = both(&new);
+        let says = |old: Option<&CachedWork>, new: &CachedWork| {
+            let (uid, wish) = new.wishes();
+            let flags = [
+                CachedWork::concerns_us(old, new),
+                CachedWork::tells_otherwise(old, new),
+                CachedWork::reports_otherwise(old, new),
+                CachedWork::becomes_readable(old, new),
+                new.is_pending(),
+                new.is_to_be_kept(),
+                new.suspended,
+                new.has_finalizer,
+            ];
+            (
+                uid.map(str::to_owned),
+                wish,
+                flags,
+                new.kinds().cloned().collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(says(Some(&old), &new), says(Some(&old_other), &other));
+        assert_eq!(says(None, &new), says(None, &other));
+    }
+    assert_eq!(texts.taken(), 0);
+}
+
+#[test]
+fn however_many_large_works_there_are_the_cache_holds_little_of_them() {
+    let texts = Texts::default();
+    let mut work = whole();
+    for (bytes, number) in [(1 << 20, 120), (60_000, 2_000)] {
+        work["spec"]["workload"]["manifests"][0]["data"] = json!({"a": "x".repeat(bytes)});
+        let mut one = cached(&work);
+        let works: Vec<_> = (0..number)
+            .map(|_| {
+                let mut work = one.clone();
+                work.fit(&texts);
+                // A copy that fits takes room of its own, as in the cache.
+                work
+            })
+            .collect();
+        assert!(texts.taken() <= 48 << 20, "{bytes}");
+        drop(works);
+        one.fit(&texts);
+        assert_eq!(one.open().is_some(), bytes <= 64 << 10, "{bytes}");
+        drop(one);
+        assert_eq!(texts.taken(), 0, "{bytes}");
     }
 }

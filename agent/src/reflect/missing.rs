@@ -1,0 +1,89 @@
+//! Has objects repaired that are gone, or no longer name their Work.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::opened::{Opened, Watched};
+use super::watches::Watches;
+use crate::digest::digest;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::desired_for;
+use crate::work::reader::Unread;
+
+/// Time after which the applier looks at a Work that a watch could not read.
+const LEFT: Duration = Duration::from_secs(5);
+
+impl Watches {
+    /// Has an object repaired that no longer names its Work: another writer removed its marks, or
+    /// the agent of another fleet replaced them.
+    pub(super) async fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
+        let mut opened = None;
+        let open = match self.open(watched, name, &mut opened).await {
+            Ok(Some(open)) => open,
+            Ok(None) => return,
+            Err(Unread) => return self.leave_to_applier(place, name),
+        };
+        let Some((key, manifest)) = open.find(place) else {
+            return;
+        };
+        self.drift.doubt(&key);
+        if open.cached.is_to_be_kept() {
+            tracing::info!(object = %key, work = name, "does not name its work any more");
+            let desired = digest(&self.desired(open, manifest));
+            let pause = self.repairs.differs(name, &key, desired, None);
+            self.to_apply.add_after(name.to_owned(), pause);
+        }
+    }
+
+    /// Has an object created again that is gone from the member. Returns the key that the Work has
+    /// for it, if the Work still wants it.
+    pub(super) async fn lose(
+        &self,
+        watched: &Watched,
+        place: &ObjectKey,
+        name: &str,
+    ) -> Option<ObjectKey> {
+        // Objects that no Work wants any more are forgotten as well.
+        self.drift.gone(place);
+        let mut opened = None;
+        let Ok(open) = self.open(watched, name, &mut opened).await else {
+            self.leave_to_applier(place, name);
+            return None;
+        };
+        let open = open?;
+        let (key, manifest) = open.find(place)?;
+        self.statuses.lose(name, &key);
+        self.drift.gone(&key);
+        if open.cached.is_to_be_kept() {
+            tracing::info!(object = %key, work = name, "disappeared from the member");
+            let desired = digest(&self.desired(open, manifest));
+            let pause = self.repairs.disappeared(name, &key, desired);
+            self.to_apply.add_after(name.to_owned(), pause);
+        }
+        Some(key)
+    }
+
+    fn desired(&self, open: &Opened, manifest: &Value) -> Value {
+        desired_for(&open.work, manifest, self.fleet.now().mark())
+    }
+
+    /// Has the applier look at an object whose Work a watch could not read: it reads the Work until
+    /// that succeeds, and makes the object again if it is still wanted.
+    fn leave_to_applier(&self, place: &ObjectKey, name: &str) {
+        for key in &spellings(place) {
+            self.drift.doubt(key);
+        }
+        self.to_apply.add_after(name.to_owned(), LEFT);
+    }
+}
+
+/// Returns the keys that a manifest may have for an object: with the namespace where the server
+/// keeps it, and with none.
+pub(super) fn spellings(place: &ObjectKey) -> [ObjectKey; 2] {
+    let bare = ObjectKey {
+        namespace: String::new(),
+        ..place.clone()
+    };
+    [place.clone(), bare]
+}
