@@ -31,7 +31,7 @@ use crate::work::desired::{self, ObjectKey};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
-use crate::work::reader::{Whole, WorkReader};
+use crate::work::reader::{Turns, Whole, WorkReader};
 use crate::work::repairs::Repairs;
 use crate::write::{self, within};
 
@@ -41,8 +41,6 @@ const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Pause of a Work that could not be confirmed as fenced.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
-/// Pause of a large Work while others are applied.
-const IN_TURN: Next = Next::After(Duration::from_millis(500));
 /// Pause of a fenced Work while the member counts as cut off.
 const CUT_OFF: Next = Next::After(Duration::from_secs(1));
 
@@ -105,6 +103,8 @@ pub struct Applier {
 pub struct State {
     /// The agent's writes of Works that the cache does not show yet.
     expectations: Arc<Expectations<String, Arc<CachedWork>>>,
+    /// Turns of large Works.
+    turns: Turns,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
 }
@@ -150,9 +150,7 @@ impl Applier {
         };
         let written = self.state.expectations.answer(name, &cached.metadata);
         let cached = written.unwrap_or(cached);
-        let Some(_turn) = self.reader.turn(&cached) else {
-            return Ok(IN_TURN);
-        };
+        let _turn = self.state.turns.of(&cached).await;
         self.repairs.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;

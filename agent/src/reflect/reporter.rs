@@ -16,11 +16,9 @@ use super::sent::{Sent, Verdict};
 use super::statuses::ObjectStatuses;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
-use crate::work::reader::WorkReader;
+use crate::work::reader::{Turns, WorkReader};
 use crate::write::{self, within};
 
-/// Pause of a large Work while others are reported or applied.
-const IN_TURN: Next = Next::After(Duration::from_millis(500));
 /// Pause of a Work that is gone, or another one of its name, until the cache shows that.
 const UNTIL_SHOWN: Next = Next::After(Duration::from_secs(5));
 
@@ -29,6 +27,7 @@ pub struct Reporter {
     works: Informer<CachedWork>,
     api: Api<CachedWork>,
     reader: Arc<WorkReader>,
+    turns: Turns,
     statuses: Arc<ObjectStatuses>,
     events: Events,
     sent: Sent,
@@ -47,6 +46,7 @@ impl Reporter {
             works,
             api,
             reader,
+            turns: Turns::default(),
             statuses,
             events,
             sent: Sent::default(),
@@ -88,9 +88,7 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let Some(_turn) = self.reader.turn(&cached) else {
-            return Ok(IN_TURN);
-        };
+        let _turn = self.turns.of(&cached).await;
         let Some(whole) = self.reader.open(&cached).await? else {
             return Ok(UNTIL_SHOWN);
         };

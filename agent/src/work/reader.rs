@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ResourceExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::cached::{CachedWork, Unreadable};
 use crate::write::{self, within};
 
-/// Large Works that are applied or reported at a time. As a tree one may take ten times the memory
-/// of its text.
+/// Large Works that are applied at a time, and as many that are reported. As a tree one may take
+/// ten times the memory of its text.
 const LARGE: usize = 2;
 /// Time that a watch waits for a Work.
 const PROMPT: Duration = Duration::from_secs(10);
@@ -27,9 +27,24 @@ pub struct Whole {
     pub work: Result<Work, Unreadable>,
 }
 
-/// Permission to hold the content of a large Work. Others need none.
-pub struct Turn {
-    _permit: Option<OwnedSemaphorePermit>,
+/// Bounds how many large Works are held at a time. Others need no turn.
+pub struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Semaphore::new(LARGE))
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of a Work, which lasts until the permit is dropped.
+    pub async fn of(&self, cached: &CachedWork) -> Option<SemaphorePermit<'_>> {
+        if cached.is_large() {
+            self.0.acquire().await.ok()
+        } else {
+            None
+        }
+    }
 }
 
 /// A Work that a watch could not read, and has to look at again.
@@ -39,7 +54,6 @@ pub struct Unread;
 /// Opens Works.
 pub struct WorkReader {
     api: Api<CachedWork>,
-    turns: Arc<Semaphore>,
     /// Time of the last failed read for a watch. Watches read one Work at a time.
     failed: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -49,19 +63,8 @@ impl WorkReader {
     pub fn new(api: Api<CachedWork>) -> Self {
         Self {
             api,
-            turns: Arc::new(Semaphore::new(LARGE)),
             failed: tokio::sync::Mutex::default(),
         }
-    }
-
-    /// Returns the turn of a Work; `None` while too many other large ones are held.
-    pub fn turn(&self, cached: &CachedWork) -> Option<Turn> {
-        let permit = if cached.is_large() {
-            Some(Arc::clone(&self.turns).try_acquire_owned().ok()?)
-        } else {
-            None
-        };
-        Some(Turn { _permit: permit })
     }
 
     /// Opens a Work; `None` if it has to be read, and is gone or another one of its name by now.

@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use futures::FutureExt;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_shared::k8s::Client;
@@ -210,10 +211,15 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("small", 1_000));
     fleet.put(work("large", 100_000));
-    let (reader, works) = start(&fleet).await;
+    let (_, works) = start(&fleet).await;
     let (small, large) = (get(&works, "small"), get(&works, "large"));
-    let held: Vec<_> = (0..LARGE).map(|_| reader.turn(&large).unwrap()).collect();
-    assert!(reader.turn(&large).is_none() && reader.turn(&small).is_some());
-    drop(held);
-    assert!(reader.turn(&large).is_some());
+    let turns = Turns::default();
+    let mut held = Vec::new();
+    for _ in 0..LARGE {
+        held.push(turns.of(&large).await);
+    }
+    assert!(turns.of(&small).await.is_none());
+    assert!(turns.of(&large).now_or_never().is_none());
+    held.pop();
+    assert!(turns.of(&large).await.is_some());
 }
