@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
@@ -80,6 +81,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     tasks.spawn("graceful eviction changes", {
         let (fleet, queue) = (Arc::clone(fleet), queue.clone());
         async move {
+            if !fleet.ready().await {
+                return;
+            }
+            // What came before is seen by the first looks.
+            _ = around.notified().now_or_never();
             loop {
                 tokio::select! {
                     () = fleet.shutdown.cancelled() => return,
