@@ -24,7 +24,7 @@ pub(super) fn all() -> [Found; 12] {
         found("generation", "rest", changed_daemon_set()),
         found("ended", "", job_that_ended()),
         found("readable", "settled", readable_again()),
-        found("clock", "rest", started_with_a_wrong_calendar()),
+        found("clock", "asked", started_with_a_wrong_calendar()),
         found("sight", "orphans", started_with_short_lists()),
     ]
 }
@@ -294,13 +294,13 @@ fn changed_daemon_set() -> Plan {
     }
 }
 
-/// The control plane is started while the calendar of its machine is far behind, and a workload
+/// The control plane is started while the calendar of its machine is far ahead, and a workload
 /// tolerates a taint that was added before: the wait ends as if the calendar had been right.
 fn started_with_a_wrong_calendar() -> Plan {
     let leader = Process::ControlPlane(0);
-    let behind = FaultKind::Skew {
+    let ahead = FaultKind::Skew {
         process: leader.clone(),
-        jump: -2_400,
+        jump: 2_400,
         drift: 0,
     };
     let tolerations = json!([
@@ -308,7 +308,7 @@ fn started_with_a_wrong_calendar() -> Plan {
     ]);
     Plan {
         steps: vec![drain(1, 10, "m1")],
-        faults: vec![fault(1, 15, 60, behind), crash(2, 20, leader)],
+        faults: vec![fault(1, 15, 60, ahead), crash(2, 20, leader)],
         phases: phases(60, 120),
         ..fleet(
             2,
@@ -324,8 +324,8 @@ fn started_with_short_lists() -> Plan {
     let kind = FaultKind::Short {
         actor: Actor::Process(leader.clone()),
         api: Api::Fleet,
-        share: 277,
-        plural: None,
+        share: 300,
+        plural: Some("clusters".to_owned()),
     };
     let placement = json!({ "replicaScheduling": { "replicaSchedulingType": "Duplicated" } });
     Plan {
