@@ -2,7 +2,7 @@
 //!
 //! A manifest as a tree of values takes about six times the memory of its text. An agent caches
 //! every Work of its member, and reads one only when it or its objects change. A text that finds no
-//! room (see [`texts`](super::texts)) is read from the fleet API then.
+//! room (see [`texts`]) is read from the fleet API then.
 
 mod reading;
 
