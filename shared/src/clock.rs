@@ -33,8 +33,16 @@ pub use self::server::{ServerClock, date};
 
 /// The calendar is approached by one part of so many of the time that passes.
 const SHARE: i32 = 10;
+/// How far ahead of our clock a date may be: other processes write theirs at the same moment, by
+/// clocks that differ by a second or two.
+const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// A difference from the calendar that people are told of.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
+
+/// Returns whether a date is so far in the future that a clock wrote it which was wrong.
+pub fn is_far_ahead(date: Timestamp, now: Timestamp) -> bool {
+    date.duration_since(now) > AHEAD
+}
 
 thread_local! {
     /// Calendar of the programs that run on this thread; `None` for that of the machine.

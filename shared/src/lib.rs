@@ -46,6 +46,7 @@ pub mod protobuf;
 pub mod queue;
 mod readable;
 pub mod remind;
+mod resource;
 pub mod selectors;
 pub mod self_report;
 pub mod serve;

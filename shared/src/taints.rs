@@ -11,6 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
+use crate::clock::is_far_ahead;
 use crate::names;
 
 /// Effect that keeps out new workloads that do not tolerate the taint.
@@ -171,10 +172,6 @@ pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
     taints.len() != before
 }
 
-/// How far ahead of our clock the time of a taint may be: what is written at the same moment by
-/// other processes is so by a second or two.
-const AHEAD: SignedDuration = SignedDuration::from_mins(1);
-
 /// Sets the time of taints that evict and have none, as Karmada's API server does on every write,
 /// and of all taints with a time to come; returns whether there were any. Without a time, no
 /// toleration would end, and with one that a clock wrote which was ahead, it would end late.
@@ -184,7 +181,7 @@ pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
         let evicts = [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str());
         let is_undated = match &taint.time_added {
             None => evicts,
-            Some(added) => added.0.duration_since(now) > AHEAD,
+            Some(added) => is_far_ahead(added.0, now),
         };
         if is_undated {
             taint.time_added = Some(Time(now));

@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for Fenced {
             Some(stop) => partial::fields(text.get(), &stop).map_err(D::Error::custom)?,
             None => json!({}),
         };
-        // What it was before is not asked for here, and may be long.
+        // The mark remembers the fields of before the stop, which are long and not needed here.
         if fencing::stopped(&head).is_some() {
             head["metadata"]["annotations"][annotation::STOPPED] = json!("{}");
         }

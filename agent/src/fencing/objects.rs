@@ -71,7 +71,7 @@ impl Round {
     }
 }
 
-/// What a list tells.
+/// Element of a list of fenced objects, or its end by an error.
 enum Told {
     /// A fenced object.
     Object(Fenced),

@@ -19,11 +19,11 @@ use crate::work::raw::Raw;
 /// Result for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was stopped before, with all that it has made.
+    /// The object was stopped before, with all that it has made.
     Before,
-    /// It was stopped now, or something that it has made.
+    /// The object was stopped now, or something that it has made.
     Now,
-    /// It could not be stopped.
+    /// The object could not be stopped.
     Failed,
 }
 
@@ -71,9 +71,9 @@ pub async fn send(api: &Api<Raw>, request: Write) -> Result<(), String> {
     }
 }
 
-/// What is told of an object that is due.
+/// Names a due object in events and the log.
 pub struct Subject {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: Value,
     /// Reference for events.
     pub about: CoreObjectReference,
@@ -92,7 +92,7 @@ impl Subject {
     }
 }
 
-/// What stops an object.
+/// Request that stops an object.
 pub enum Step {
     /// Nothing: it is stopped, or it is being deleted.
     None {
@@ -101,7 +101,7 @@ pub enum Step {
     },
     /// A patch.
     Stop(Write),
-    /// Its deletion.
+    /// The deletion of the object.
     Delete(Write),
 }
 

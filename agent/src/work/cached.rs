@@ -6,13 +6,12 @@
 
 mod reading;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use muster_shared::api::work::{ManifestStatus, Work, WorkSpec};
 use muster_shared::interner::Interner;
-use muster_shared::k8s::{Condition, GroupVersionKind, ObjectMeta, Resource};
+use muster_shared::k8s::{Condition, GroupVersionKind, ObjectMeta};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
@@ -209,29 +208,7 @@ impl<'de> Deserialize<'de> for CachedWork {
     }
 }
 
-impl Resource for CachedWork {
-    type DynamicType = ();
-    type Scope = <Work as Resource>::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Work::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Work::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Work::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Work::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+muster_shared::resource_as!(CachedWork as Work);
 
 #[cfg(test)]
 mod tests;

@@ -27,8 +27,8 @@ pub fn fields(text: &str, shape: &Value) -> Result<Value, serde_json::Error> {
     Fields::of(shape, &Cell::new(LONGEST)).deserialize(&mut deserializer)
 }
 
-/// What may run on although its owner is stopped: the fields by which it is known to belong to the
-/// owner, to run, and to be stopped.
+/// An object that may run on although its owner is stopped. Holds the fields that tell whether it
+/// belongs to the owner, whether it runs, and whether it was stopped.
 #[derive(Clone, Debug)]
 pub struct Dependent(pub Value);
 

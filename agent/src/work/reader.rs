@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_secs(10);
 pub struct Whole {
     /// The Work as it was cached, or as it was read just now.
     pub cached: Arc<CachedWork>,
-    /// Its content.
+    /// Content of the Work, or the reason why it cannot be read.
     pub work: Result<Work, Unreadable>,
 }
 
@@ -118,7 +118,7 @@ impl WorkReader {
     /// Reads a Work from the fleet API as it is now.
     pub async fn read(&self, name: &str) -> Result<Option<Whole>, write::Error> {
         let fresh = within("read the Work", self.api.get_opt(name)).await?;
-        // What was just received has its text.
+        // A Work that was just received has its text.
         Ok(fresh.and_then(|fresh| {
             let work = fresh.open()?;
             let cached = Arc::new(fresh);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use muster_shared::clock::is_far_ahead;
 use muster_shared::k8s::Condition;
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +23,6 @@ pub const ANNOTATION: &str = "failover.muster.io/record";
 /// Pause after a move before the next one; doubled by each further move, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
-/// How far ahead of our clock the date of a move may be: another process may have written it at the
-/// same moment.
-const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +116,7 @@ impl History {
     /// Whether the last move has a date that no clock which is right has written. The move counts
     /// as one of now, and that has to be written down: else it would be one of now at each look.
     pub fn is_ahead(&self, now: Timestamp) -> bool {
-        self.last_move
-            .is_some_and(|last| last.duration_since(now) > AHEAD)
+        self.last_move.is_some_and(|last| is_far_ahead(last, now))
     }
 
     /// The same with what is known of its health now. Moves are forgotten after the longest pause

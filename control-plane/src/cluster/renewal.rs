@@ -1,9 +1,7 @@
 //! Leases of members, read so that what one of them writes keeps no other from being read.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use muster_shared::k8s::{Lease, ObjectMeta};
 use serde::{Deserialize, Deserializer};
 
@@ -64,29 +62,7 @@ impl From<&Lease> for Renewal {
     }
 }
 
-impl Resource for Renewal {
-    type DynamicType = ();
-    type Scope = <Lease as Resource>::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Lease::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Lease::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Lease::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Lease::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+muster_shared::resource_as!(Renewal as Lease);
 
 #[cfg(test)]
 mod tests {

@@ -2,12 +2,10 @@
 
 mod report;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::Resource;
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
@@ -100,29 +98,7 @@ impl<'de> Deserialize<'de> for CachedWork {
     }
 }
 
-impl Resource for CachedWork {
-    type DynamicType = ();
-    type Scope = <Work as Resource>::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Work::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Work::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Work::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Work::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+muster_shared::resource_as!(CachedWork as Work);
 
 /// The Works of each binding, by the binding that they name. Cheap to clone.
 ///

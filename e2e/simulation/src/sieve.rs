@@ -48,10 +48,10 @@ pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
         ])
     });
     let starts = report.watches.iter().filter_map(|(actor, api, kind)| {
-        // That a member has no nodes is what its agent has to report.
         let Actor::Process(process) = actor else {
             return None;
         };
+        // That a member has no nodes is what its agent has to report.
         if kind == "nodes" {
             return None;
         }
@@ -65,15 +65,14 @@ pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
         Some((name, blind(plan, process, short)))
     });
     let perturbations = crashes.chain(views.flatten());
-    let perturbed = perturbations.map(|(name, kind)| (name, with(plan, kind)));
+    let perturbed =
+        perturbations.map(|(name, kind)| (name, with(plan, [(0, plan.phases.busy, kind)])));
     perturbed.chain(starts).collect()
 }
 
 /// A process is killed some time after the first fault of a plan began, and sees nothing of a kind
 /// for a while after its start.
 fn blind(plan: &Plan, process: &Process, short: FaultKind) -> Plan {
-    let mut plan = plan.clone();
-    let next = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;
     let begun = plan.faults.first().map_or(0, |fault| fault.from);
     let from = begun + BLIND.0;
     let crash = FaultKind::Crash {
@@ -82,18 +81,8 @@ fn blind(plan: &Plan, process: &Process, short: FaultKind) -> Plan {
         moment: Moment::BeforeSending,
         of_all: true,
     };
-    for (id, until, kind) in [
-        (next, from + BLIND.1, short),
-        (next + 1, from + 15_000, crash),
-    ] {
-        plan.faults.push(Fault {
-            id,
-            from,
-            until,
-            kind,
-        });
-    }
-    plan
+    let faults = [(from, from + BLIND.1, short), (from, from + 15_000, crash)];
+    with(plan, faults)
 }
 
 fn crash(process: &Process, nth: u64, moment: Moment) -> (String, FaultKind) {
@@ -110,15 +99,18 @@ fn crash(process: &Process, nth: u64, moment: Moment) -> (String, FaultKind) {
     (format!("{process} is killed {when} its write {nth}"), kind)
 }
 
-fn with(plan: &Plan, kind: FaultKind) -> Plan {
+/// A plan with further faults, each with its beginning and its end in milliseconds.
+fn with(plan: &Plan, faults: impl IntoIterator<Item = (u64, u64, FaultKind)>) -> Plan {
     let mut plan = plan.clone();
-    let id = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;
-    plan.faults.push(Fault {
-        id,
-        from: 0,
-        until: plan.phases.busy,
-        kind,
-    });
+    let next = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;
+    let faults = (next..).zip(faults);
+    plan.faults
+        .extend(faults.map(|(id, (from, until, kind))| Fault {
+            id,
+            from,
+            until,
+            kind,
+        }));
     plan
 }
 

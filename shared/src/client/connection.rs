@@ -22,8 +22,8 @@ const READ_BUFFER: usize = 64 * 1024;
 /// Prepares a client; nothing is sent yet. What asks for a proxy is left to kube, which says what
 /// it can do about that.
 ///
-/// `longest`: the most bytes of an answer that are read, if there is a limit.
-pub(super) fn client(config: Config, longest: Option<usize>) -> Result<Client, kube::Error> {
+/// `longest`: the most bytes of an answer that are read.
+pub(super) fn client(config: Config, longest: usize) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
     }
@@ -42,7 +42,7 @@ pub(super) fn client(config: Config, longest: Option<usize>) -> Result<Client, k
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_response(move |answer: Response<Incoming>| {
-            answer.map(|body| Limited::new(body, longest.unwrap_or(usize::MAX)))
+            answer.map(|body| Limited::new(body, longest))
         })
         .map_err(BoxError::from)
         .service(connection);

@@ -1,6 +1,5 @@
 //! Objects of which only the metadata is read.
 
-use std::borrow::Cow;
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 
@@ -50,29 +49,7 @@ impl<'de, K> Deserialize<'de> for Head<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Resource for Head<K> {
-    type DynamicType = ();
-    type Scope = K::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        K::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        K::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        K::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        K::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+crate::resource_as!(Head<K> as K, K);
 
 impl<K: Resource<DynamicType = ()> + Clone> Head<K> {
     /// Reads the metadata of an object; `None` if the API does not have it.

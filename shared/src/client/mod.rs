@@ -49,12 +49,12 @@ impl Profile {
     }
 
     /// Most bytes of an answer that a program reads, which are in memory at once, several times;
-    /// `None` where they are read one object at a time, each of which is limited. An API server may
-    /// be anybody's: that of a member answers to the control plane in push mode.
-    const fn longest_answer(self) -> Option<usize> {
+    /// no limit where they are read one object at a time, each of which is limited. An API server
+    /// may be anybody's: that of a member answers to the control plane in push mode.
+    const fn longest_answer(self) -> usize {
         match self {
-            Self::Write | Self::Probe => Some(32 * 1024 * 1024),
-            Self::Watch => None,
+            Self::Write | Self::Probe => 32 * 1024 * 1024,
+            Self::Watch => usize::MAX,
         }
     }
 }
@@ -172,15 +172,11 @@ pub fn place(error: &serde_saphyr::Error) -> String {
 
 /// Prepares a client with the deadlines of a profile. Nothing is sent yet.
 pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
-    connect_within(config, profile, None)
+    connect_within(config, profile, usize::MAX)
 }
 
 /// Prepares a client that reads no more of an answer than some bytes.
-fn connect_within(
-    config: &Config,
-    profile: Profile,
-    longest: Option<usize>,
-) -> Result<Client, Error> {
+fn connect_within(config: &Config, profile: Profile, longest: usize) -> Result<Client, Error> {
     let mut config = config.clone();
     config.default_retry = false;
     config.connect_timeout = Some(match profile {

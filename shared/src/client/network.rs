@@ -46,7 +46,7 @@ pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile
                 Some(deadline) => tokio::time::timeout(deadline, response).await??,
                 None => response.await?,
             };
-            let longest = profile.longest_answer().unwrap_or(usize::MAX);
+            let longest = profile.longest_answer();
             Ok::<_, BoxError>(answer.map(|body| Limited::new(body, longest)))
         }
     });

@@ -46,6 +46,15 @@ fn note(turn: Turn) -> Note {
     Note { cluster, turn }
 }
 
+/// The workload stays in spite of a taint.
+fn stays() -> Note {
+    note(Turn::Stays {
+        rule: Stay::Tolerated,
+        taints: "x".to_owned(),
+        since: None,
+    })
+}
+
 fn evicted() -> Note {
     note(Turn::Evicted {
         cause: "taint x:NoExecute".into(),
@@ -122,12 +131,7 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         let (stand, writer) = stand(said.map(|it| vec![it])).await;
         writer.begin();
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        let stays = note(Turn::Stays {
-            rule: Stay::Tolerated,
-            taints: "x".to_owned(),
-            since: None,
-        });
-        let book = |book: &mut Book| _ = book.take(stays, Instant::now());
+        let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
         book(writer.lock().entry(key()).or_default());
         let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
@@ -149,12 +153,7 @@ async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
         json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}}),
     );
     pass(1).await;
-    let stays = note(Turn::Stays {
-        rule: Stay::Tolerated,
-        taints: "x".to_owned(),
-        since: None,
-    });
-    let book = |book: &mut Book| _ = book.take(stays, Instant::now());
+    let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
     book(writer.lock().entry(key()).or_default());
     let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");

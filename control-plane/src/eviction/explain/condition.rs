@@ -88,22 +88,23 @@ pub fn merge(
     if known.is_none() && notes.iter().all(is_over) {
         return None;
     }
+    let replaced = |observation: Condition| {
+        let others = before.iter().filter(|known| known.type_ != CONDITION);
+        Some(others.cloned().chain([observation]).collect())
+    };
     let date = evicted_at(notes).map(|_| observation.last_transition_time.0);
     let is_older = |known: &Condition| date.is_some_and(|at| known.last_transition_time.0 < at);
     if known.is_some_and(is_older) {
-        let others = before.iter().filter(|known| known.type_ != CONDITION);
-        return Some(others.cloned().chain([observation]).collect());
+        return replaced(observation);
     }
     if let Some(known) = known.filter(|known| tells_of_eviction(known))
         && !tells_of_eviction(&observation)
     {
         let at = now.max(later(known.last_transition_time.0));
-        let observation = Condition {
+        return replaced(Condition {
             last_transition_time: Time(at),
             ..observation
-        };
-        let others = before.iter().filter(|known| known.type_ != CONDITION);
-        return Some(others.cloned().chain([observation]).collect());
+        });
     }
     conditions::merge(before, [observation])
 }

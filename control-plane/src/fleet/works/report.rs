@@ -63,19 +63,28 @@ impl<'de> Deserialize<'de> for Report {
             }
         }
         // A report of ordinary size is kept whole; of any other what comes first.
-        let mut room = LONGEST;
-        conditions.retain(|it| takes(&mut room, it));
-        manifests.retain(|it| takes(&mut room, it));
-        let kept = Kept {
-            conditions: &conditions,
-            manifest_statuses: &manifests,
-        };
-        let text = serde_json::to_string(&kept).map_err(D::Error::custom)?;
+        let mut text = written(&conditions, &manifests).map_err(D::Error::custom)?;
+        if text.len() > LONGEST {
+            let mut room = LONGEST;
+            conditions.retain(|it| takes(&mut room, it));
+            manifests.retain(|it| takes(&mut room, it));
+            text = written(&conditions, &manifests).map_err(D::Error::custom)?;
+        }
         Ok(Self {
             text: text.into_boxed_str(),
             excess,
         })
     }
+}
+
+fn written(
+    conditions: &[Condition],
+    manifest_statuses: &[Manifest],
+) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Kept {
+        conditions,
+        manifest_statuses,
+    })
 }
 
 /// Whether there is room for a part of the report; takes it.
