@@ -18,6 +18,7 @@ const SHARED: Floors = &[
     &["jsonpath"],
     &["names"],
     &["k8s"],
+    &["resource"],
     &["fleet_id"],
     &["interner"],
     &["merge"],
