@@ -17,10 +17,12 @@ use muster_shared::watch::{Doubt, Presence};
 use tokio::time::Instant;
 
 use super::error::Error;
+use super::removal::{self, Reason};
 use super::write::remove;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
 /// A template whose binding was lost gets a new one within milliseconds, and that one takes the
@@ -79,7 +81,11 @@ pub async fn sweep(
         }
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
-    remove(fleet, client, works.iter()).await?;
+    let stays = |work: &CachedWork| {
+        let preserves = work.preserve_resources_on_deletion.unwrap_or(false);
+        removal::stays(work.role, Reason::Unbound, preserves)
+    };
+    remove(fleet, client, works.iter(), stays).await?;
     missing.forget(key);
     Ok(Next::Done)
 }

@@ -15,12 +15,14 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::absence::{self, Missing};
+use super::companions::Companions;
 use super::deliver::{Wanted, deliver};
 use super::error::Error;
 use super::hold;
 use super::keeping::{self, Keeping};
 use super::overriding;
 use super::prepare::{Prepared, prepare, replaces};
+use super::removal::{self, Reason};
 use super::render::{Scope, expects};
 use super::write::{lead, listed, remove, remove_named};
 use crate::fleet::Fleet;
@@ -29,9 +31,10 @@ use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
-use crate::fleet::template_event::TemplateEvent;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::waits::Waits;
-use crate::fleet::works::{CachedWork, binding_of, uid_gone};
+use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
 
 /// The conditions that this controller writes.
 const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
@@ -73,6 +76,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             works.add(key);
         }
     });
+    let companions = Companions::follow(fleet, &queue);
     let patches = Arc::new(LastPatches::default());
     fleet.works.on_change({
         let patches = Arc::clone(&patches);
@@ -90,6 +94,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         outdated: Waits::default(),
         parked,
         keeping,
+        companions,
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     let settled = Arc::new(OnceCell::new());
@@ -125,6 +130,8 @@ pub(super) struct Memory {
     pub(super) parked: Parked<BindingKey>,
     /// Bindings some of whose replicas wait for others.
     pub(super) keeping: Arc<Keeping>,
+    /// Bindings some of whose Works stay because a workload of their policy may be there.
+    companions: Companions,
 }
 
 /// Tells whether a Work is where its binding wants one. False too where the binding is not known:
@@ -203,8 +210,15 @@ async fn sync<B: BindingKind>(
     let works = fleet.work_index.of(key);
     let scope = Scope::of(spec);
 
-    let elsewhere = |work: &&Arc<CachedWork>| {
+    let is_left = |work: &&Arc<CachedWork>| {
         cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
+    };
+    let left = works.iter().filter(is_left);
+    let kept = memory
+        .companions
+        .kept(fleet, key, binding.as_ref(), left.clone());
+    let elsewhere = |work: &&Arc<CachedWork>| {
+        is_left(work) && cluster_of(work).is_some_and(|cluster| !kept.contains(cluster))
     };
     let prepared = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
@@ -216,7 +230,12 @@ async fn sync<B: BindingKind>(
     let (mut removed, mut refusal) = (replaces(&prepared, &scope, &works), None);
     if removed {
         fleet.deleted_works.add(works.iter().filter(elsewhere));
-        match remove(fleet, &client, works.iter().filter(elsewhere)).await {
+        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
+        let stays = |work: &CachedWork| {
+            let cluster = cluster_of(work).and_then(|cluster| fleet.clusters.get(None, cluster));
+            removal::stays(work.role, Reason::of(spec, cluster.as_deref()), preserves)
+        };
+        match remove(fleet, &client, works.iter().filter(elsewhere), stays).await {
             Ok(()) => memory.unremoved.over(key),
             Err(Error::Deposed) => return Err(Error::Deposed),
             Err(error) => (removed, refusal) = (false, Some(error)),
@@ -229,6 +248,7 @@ async fn sync<B: BindingKind>(
         works: &works,
         prepared,
         removed,
+        kept: &kept,
     };
     let delivered = deliver(fleet, &client, memory, binding.as_ref(), wanted).await;
     match refusal {
@@ -311,8 +331,20 @@ async fn finish<B: BindingKind>(
     {
         return Ok(Next::Done);
     }
+    let spec = binding.spec();
+    let reason = match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
+        Lookup::Found(template) if template.metadata().deletion_timestamp.is_none() => {
+            Reason::Unbound
+        }
+        Lookup::Found(_) | Lookup::Absent => Reason::TemplateDeleted,
+        // A deletion that is not known of deletes no data.
+        Lookup::Unknown => Reason::Unbound,
+    };
     if let Some(id) = binding.permanent_id() {
         let works = listed(fleet, key, B::ID_LABEL, id).await?;
+        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
+        let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
+        let works = works.into_iter().map(|work| (work, stays)).collect();
         if let Err(error) = remove_named(fleet, client, works).await {
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);

@@ -1,6 +1,7 @@
 //! Makes the Works of a binding, once neither a fence nor a copy that has to go first holds them
 //! back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(super) struct Wanted<'a> {
     pub(super) prepared: Result<Prepared, Error>,
     /// Whether the Works in clusters that the binding does not want any more have been deleted.
     pub(super) removed: bool,
+    /// Clusters in which a Work stays because a workload of the policy may be there.
+    pub(super) kept: &'a BTreeSet<String>,
 }
 
 /// Makes the Works of a binding once nothing holds them back.
@@ -52,6 +55,7 @@ pub(super) async fn deliver<B: BindingKind>(
         works,
         prepared,
         removed,
+        kept,
     } = wanted;
     let spec = binding.spec();
     let is_fenced = fence::held(fleet, client, key, binding, scope, works, removed);
@@ -62,6 +66,7 @@ pub(super) async fn deliver<B: BindingKind>(
     }
     let is_there = |cluster: &str| {
         scope.purged_first.contains(cluster)
+            && !kept.contains(cluster)
             && is_heard(fleet, cluster)
             && works.iter().any(|work| cluster_of(work) == Some(cluster))
     };

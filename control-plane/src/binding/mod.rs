@@ -2,6 +2,7 @@
 
 mod about;
 pub(crate) mod absence;
+mod companions;
 pub mod compare;
 mod controller;
 mod deliver;
@@ -15,6 +16,7 @@ mod overriding;
 pub mod owner;
 mod prepare;
 mod reach;
+pub mod removal;
 pub mod render;
 mod shrink;
 mod state;
@@ -22,6 +24,8 @@ mod write;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod leaving;
 
 pub use controller::start;
 pub use namespaces::start as start_namespaces;

@@ -1,10 +1,13 @@
 //! Override policies of the templates of bindings: when they change, and what they make of a
 //! manifest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
 use muster_shared::queue::Queue;
@@ -28,7 +31,12 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the
 /// policies may select, can change.
-pub(super) fn follow(fleet: &Fleet, queue: &Queue<BindingKey>) {
+pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
+    let asked = Arc::downgrade(fleet);
+    fleet.orders.answer(move |spec, cluster| {
+        let fleet = asked.upgrade()?;
+        refusal(&fleet, spec, cluster)
+    });
     let affected = Affected {
         bindings: fleet.bindings.clone(),
         cluster_bindings: fleet.cluster_bindings.clone(),
@@ -226,5 +234,34 @@ pub(super) fn apply(
         Err(error) => Err(Error::Overrides {
             reason: error.to_string(),
         }),
+    }
+}
+
+/// Returns why the override policies leave a workload without a copy in a cluster, if they do: one
+/// cannot be applied there, or one takes all replicas away. A template that is not known is not
+/// judged.
+fn refusal(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
+    let key = TemplateKey::of(&spec.resource);
+    let Lookup::Found(template) = fleet.templates.get(&key) else {
+        return None;
+    };
+    let subject = Subject::of(&key, &template);
+    let policies = match policies(fleet, subject) {
+        Ok(policies) => policies,
+        Err(error) => return Some(error.to_string()),
+    };
+    let selected = policies.selected(subject);
+    if selected.is_empty() {
+        return None;
+    }
+    let mut manifest = template.object(&key.kind);
+    let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
+    let wanted = replicas(&manifest);
+    match apply(fleet, &selected, &mut manifest, cluster) {
+        Err(error) => Some(error.to_string()),
+        Ok(_) if wanted > Some(0) && replicas(&manifest) == Some(0) => {
+            Some("an override policy gives it no replicas there".to_owned())
+        }
+        Ok(_) => None,
     }
 }

@@ -193,19 +193,24 @@ fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
     named(work).is_some_and(|named| named != *key)
 }
 
-/// Deletes Works; the agents then remove the objects from the members. Only those in execution
-/// namespaces are anybody's: a copy that lies elsewhere is not.
+/// Deletes Works; the agents then remove the objects from the members, but for those of which
+/// `stays` says that they stay there. Only those in execution namespaces are anybody's: a copy that
+/// lies elsewhere is not.
 pub async fn remove(
     fleet: &Fleet,
     client: &Client,
     works: impl Iterator<Item = &Arc<CachedWork>>,
+    stays: impl Fn(&CachedWork) -> bool,
 ) -> Result<(), Error> {
     let doomed = works
         .filter(|work| work.metadata.deletion_timestamp.is_none())
-        .map(|work| Doomed {
-            namespace: work.namespace().unwrap_or_default(),
-            name: work.name_any(),
-            uid: work.uid(),
+        .map(|work| {
+            let doomed = Doomed {
+                namespace: work.namespace().unwrap_or_default(),
+                name: work.name_any(),
+                uid: work.uid(),
+            };
+            (doomed, stays(work))
         });
     remove_named(fleet, client, doomed.collect()).await
 }
@@ -218,31 +223,57 @@ pub struct Doomed {
     pub uid: Option<String>,
 }
 
-/// Deletes Works by their uids.
-pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) -> Result<(), Error> {
+/// Deletes Works by their uids, each with whether its objects stay in the member.
+pub async fn remove_named(
+    fleet: &Fleet,
+    client: &Client,
+    works: Vec<(Doomed, bool)>,
+) -> Result<(), Error> {
     lead(fleet)?;
     let in_members =
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
-    let removals = works.into_iter().filter(in_members).map(|work| async move {
+    let removals = works.into_iter().filter(|(work, _)| in_members(work));
+    let removals = removals.map(|(work, stays)| async move {
+        let failed = |error| match error {
+            kube::Error::Api(status) if status.is_not_found() => Ok(()),
+            // A conflict, too: another Work has the name, which the cache shows in a moment, and
+            // which has to be looked at as well.
+            error => Err(Error::from(ApiError::of("remove work", &work.name)(error))),
+        };
         let api: Api<Head<Work>> = Api::namespaced(client.clone(), &work.namespace);
+        // What the agent does with the objects stands in the Work before it is deleted.
+        if !says(fleet, &work, stays) {
+            let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
+            if let Some(uid) = &work.uid {
+                patch["metadata"]["uid"] = json!(uid);
+            }
+            let (params, patch) = (patch_params(), Patch::Merge(&patch));
+            if let Err(error) = api.patch(&work.name, &params, &patch).await {
+                return failed(error);
+            }
+        }
         let this_one = DeleteParams::default().preconditions(Preconditions {
-            uid: work.uid,
+            uid: work.uid.clone(),
             resource_version: None,
         });
         tracing::info!(
             namespace = work.namespace,
             work = work.name,
+            objects_stay = stays,
             "removing a work that is not wanted any more"
         );
-        match api.delete(&work.name, &this_one).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            // A conflict, too: another Work has the name, which the cache shows in a moment, and
-            // which has to be looked at as well.
-            Err(error) => Err(ApiError::of("remove work", &work.name)(error).into()),
-        }
+        api.delete(&work.name, &this_one)
+            .await
+            .map_or_else(failed, |_| Ok(()))
     });
     join_all(removals).await.into_iter().collect()
+}
+
+/// Returns whether a Work says that its objects stay in the member, or go, as it is to say.
+fn says(fleet: &Fleet, work: &Doomed, stays: bool) -> bool {
+    let held = fleet.works.get(Some(&work.namespace), &work.name);
+    let held = held.filter(|held| held.metadata.uid == work.uid);
+    held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
 }
 
 /// The Works of a binding as the API has them now, with those that the cache knows: one that was
@@ -334,6 +365,7 @@ mod tests {
         let found = listed(&stand.fleet, &key, id, "id").await.unwrap();
         let places: Vec<_> = found.iter().map(|it| &*it.namespace).collect();
         assert_eq!(places, ["karmada-es-m1", "karmada-es-m2"]);
+        let found = found.into_iter().map(|work| (work, false)).collect();
         let removed = remove_named(&stand.fleet, &stand.fleet.client, found).await;
         assert!(removed.is_ok(), "{removed:?}");
         let found = listed(&stand.fleet, &key, id, "id").await.unwrap();

@@ -12,7 +12,7 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::{CONDITION, STRANDED, names_cluster};
 use crate::eviction::record::{Record, whole};
 use crate::fleet::binding::BindingKey;
-use crate::graceful_eviction::assess::runs_all;
+use crate::graceful_eviction::assess::{counts_replicas, runs_all};
 
 /// Reason of the condition `EvictionPending` of a workload that too many failed clusters hold. It
 /// counts among those that cannot leave, as opposed to those that will.
@@ -144,12 +144,13 @@ fn is_applied(binding: &AnyBinding) -> bool {
 fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
     let reports = &binding.status().aggregated_status;
     let clusters = &binding.spec().clusters;
+    let counts = counts_replicas(binding.spec(), reports);
     !clusters.is_empty()
         && clusters.iter().all(|target| {
             let report = reports.iter().find(|it| it.cluster_name == target.name);
             report.is_some_and(|it| {
                 it.health == Some(ResourceHealth::Healthy)
-                    && runs_all(it, target.replicas, members_scale)
+                    && runs_all(it, target.replicas, counts, members_scale)
             })
         })
 }

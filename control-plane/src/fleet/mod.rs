@@ -6,16 +6,19 @@ pub mod binding;
 pub mod claim;
 pub mod compact_map;
 pub mod completion;
+pub mod copy;
 pub mod deleted_works;
 pub mod intern;
 pub mod job_status;
 pub mod last_patches;
+pub mod orders;
 pub mod parked;
 pub mod policy;
 pub mod scope;
 pub mod selection;
 pub mod served;
 pub mod signs;
+pub mod standing;
 pub mod template;
 pub mod template_event;
 pub mod templates;
@@ -56,6 +59,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::intern::BindingInterner;
+use crate::fleet::orders::Orders;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;
@@ -121,6 +125,8 @@ pub struct Fleet {
     pub customizations: Customizations,
     /// The webhooks of users that the interpreters ask next.
     pub interpreter_webhooks: InterpreterWebhooks,
+    /// Whether a Work could be made for a workload in a cluster.
+    pub orders: Orders,
     /// Which movement is paused.
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
@@ -178,6 +184,7 @@ impl Fleet {
                 shutdown.clone(),
             ),
             templates_followed: OnceLock::new(),
+            orders: Orders::default(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
             interpreter_webhooks: InterpreterWebhooks::new(
                 watch_client.clone(),

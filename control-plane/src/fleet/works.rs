@@ -1,6 +1,7 @@
 //! Cached Works, and the index of Works by binding.
 
 mod report;
+mod role;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use self::report::Report;
+pub use self::role::Role;
 use super::binding::BindingKey;
 use super::compact_map::CompactMap;
 
@@ -35,6 +37,8 @@ pub struct CachedWork {
     pub manifests: u64,
     /// Replicas that the first of them asks for, where it has `spec.replicas`.
     pub replicas: Option<i64>,
+    /// Role of the first of them in the member.
+    pub role: Role,
     /// Whether nothing is created or updated for now.
     pub suspend_dispatching: Option<bool>,
     /// Whether the objects stay in the member when the Work is deleted.
@@ -91,6 +95,7 @@ impl<'de> Deserialize<'de> for CachedWork {
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
             replicas: whole.spec["workload"]["manifests"][0]["spec"]["replicas"].as_i64(),
+            role: Role::of_manifest(&whole.spec["workload"]["manifests"][0]),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
             report: whole.status,

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
+    AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec,
+    ResourceHealth, TargetCluster,
 };
 use muster_shared::interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::k8s::Time;
@@ -19,7 +20,8 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use super::standing::Standing;
+use crate::fleet::copy::{Copy, Known, Order};
+use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
 /// What is known of a binding and of the clusters it concerns.
@@ -29,8 +31,8 @@ pub struct Scene<'a> {
     pub clusters: &'a [TargetCluster],
     /// What they report.
     pub reports: &'a [AggregatedStatusItem],
-    /// Whether a cluster has a Work of the binding, which stays there.
-    pub has_work: &'a dyn Fn(&str) -> bool,
+    /// State of the Work of the binding for a cluster.
+    pub order: &'a dyn Fn(&str) -> Order,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// What is known of a cluster by its name.
@@ -43,6 +45,8 @@ pub struct Scene<'a> {
     pub members_scale: &'a dyn Fn() -> bool,
     /// Whether the kind has a health rule, so that a healthy copy has been looked at.
     pub has_rule: bool,
+    /// Whether the status of the kind counts replicas, and leaves the number out where it is 0.
+    pub counts_replicas: bool,
     /// Whether a workload without clusters is put back where it was once that cluster is sound. Our
     /// own scheduler does so where the policy allows it; another one takes no cluster back as long
     /// as the task is there.
@@ -70,7 +74,8 @@ pub struct Age<'a> {
 pub enum Done {
     /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period has passed, and at least one chosen cluster is available and has a Work.
+    /// The grace period has passed, and at least one chosen cluster is available and has applied
+    /// its Work.
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
@@ -192,6 +197,26 @@ impl Assessment {
 }
 
 impl Scene<'_> {
+    /// Returns the state of the copy in a chosen cluster.
+    fn copy(&self, target: &TargetCluster, report: Option<&AggregatedStatusItem>) -> Copy {
+        let is_healthy = report.is_some_and(|report| {
+            report.health == Some(ResourceHealth::Healthy)
+                && runs_all(
+                    report,
+                    target.replicas,
+                    self.counts_replicas,
+                    self.members_scale,
+                )
+        });
+        Copy::of(Known {
+            standing: (self.cluster)(&target.name),
+            is_target: true,
+            is_obstructed: false,
+            order: (self.order)(&target.name),
+            is_healthy,
+        })
+    }
+
     /// When the task ends by time alone.
     fn end(&self, task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
         let grace = match task.grace_period_seconds {
@@ -221,15 +246,9 @@ impl<'a> Situation<'a> {
             .collect();
         let (mut available, mut healthy) = (false, true);
         for target in scene.clusters {
-            let standing = (scene.cluster)(&target.name);
-            let heard = matches!(standing, Standing::Sound | Standing::Left);
             let report = reports.get(target.name.as_str());
-            available |= standing == Standing::Sound;
-            healthy &= heard
-                && report.is_some_and(|report| {
-                    report.health == Some(ResourceHealth::Healthy)
-                        && runs_all(report, target.replicas, scene.members_scale)
-                });
+            available |= (scene.cluster)(&target.name) == Standing::Sound;
+            healthy &= scene.copy(target, report.copied()) == Copy::Runs;
         }
         Self {
             scene,
@@ -310,7 +329,7 @@ impl<'a> Situation<'a> {
             return restores.then_some(Done::Recovered);
         }
         let ended = scene.end(task, created).is_some_and(|end| now > end);
-        // The policy gives up health for time, not the replacement: that has to have been sent to a
+        // The policy gives up health for time, not the replacement: that has to have been made in a
         // cluster that lives.
         if !ended || !self.available {
             None
@@ -319,8 +338,9 @@ impl<'a> Situation<'a> {
         } else {
             let mut targets = scene.clusters.iter();
             let lives = |name: &str| (scene.cluster)(name) == Standing::Sound;
-            let is_sent = |it: &TargetCluster| lives(&it.name) && (scene.has_work)(&it.name);
-            targets.any(is_sent).then_some(Done::Expired)
+            let is_applied = |name: &str| (scene.order)(name) == Order::Applied;
+            let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
+            targets.any(is_made).then_some(Done::Expired)
         }
     }
 }
@@ -328,20 +348,43 @@ impl<'a> Situation<'a> {
 /// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster
 /// that was healthy before it was given more is not healthy enough until they run. Where the
 /// members scale the workload themselves, those that they want have to be ready, and one at least.
+/// With `counts`, a status without a number of replicas counts none.
 pub fn runs_all(
     report: &AggregatedStatusItem,
     given: i32,
+    counts: bool,
     members_scale: &dyn Fn() -> bool,
 ) -> bool {
     let number = |name: &str| report.status.as_ref()?.0.get(name)?.as_i64();
-    let Some(all) = number("replicas") else {
-        return true;
+    let all = match number("replicas") {
+        Some(all) => all,
+        None if counts => 0,
+        None => return true,
     };
     let status = report.status.as_ref();
     let ready = status.and_then(|it| ready_replicas(&it.0)).unwrap_or(0);
     let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
     runs(given) || (runs(all.max(given.min(1))) && members_scale())
+}
+
+/// Returns whether the status of a binding's kind counts its replicas: Kubernetes leaves the number
+/// out of the status of these kinds while it is 0. Other kinds count where any cluster of the
+/// binding reports a number.
+pub fn counts_replicas(spec: &ResourceBindingSpec, reports: &[AggregatedStatusItem]) -> bool {
+    let ObjectReference {
+        api_version, kind, ..
+    } = &spec.resource;
+    let is_native = match api_version.as_str() {
+        "apps/v1" => matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "StatefulSet"),
+        "v1" => kind == "ReplicationController",
+        _ => false,
+    };
+    let has_number = |it: &AggregatedStatusItem| {
+        let status = it.status.as_ref();
+        status.is_some_and(|status| status.0["replicas"].is_i64())
+    };
+    is_native || (spec.replicas > 0 && reports.iter().any(has_number))
 }
 
 /// Whether the members decide on the number of replicas, as the label

@@ -7,8 +7,9 @@ use muster_shared::api::binding::TargetCluster;
 use serde_json::{Value, json};
 
 use super::assess::{Scene, assess};
-use super::standing::Standing;
 use crate::deviations::DEVIATIONS;
+use crate::fleet::copy::Order;
+use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
 fn replay(input: &Value) -> Value {
@@ -36,12 +37,13 @@ fn replay(input: &Value) -> Value {
     let scene = Scene {
         clusters: &clusters,
         reports: &reports,
-        has_work: &|_| true,
+        order: &|_| Order::Applied,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &standing,
         plugins: EvictPlugins::default(),
         members_scale: &|| false,
         has_rule: true,
+        counts_replicas: false,
         restores: true,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()

@@ -22,14 +22,15 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::assess::{Assessment, Scene, assess, retains_replicas};
+use super::assess::{Assessment, Scene, assess, counts_replicas, retains_replicas};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
-use super::standing::Standing;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params, spec_of};
+use crate::fleet::copy::Order;
+use crate::fleet::standing::Standing;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
@@ -228,7 +229,10 @@ fn look<B: Binding>(
         retry.set(Some(UNLISTED));
     }
     let works = carrying_out(&works, &fleet.deleted_works);
-    let has_work = |cluster: &str| works.contains_key(cluster);
+    let order = |cluster: &str| {
+        let work = works.get(cluster);
+        work.map_or(Order::Absent, |work| Order::said(&work.status()))
+    };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
         standing_reports(spec, &status.aggregated_status, |cluster| {
             works.get(cluster).map(|work| work.status())
@@ -238,7 +242,7 @@ fn look<B: Binding>(
     };
     let scene = Scene {
         clusters: &spec.clusters,
-        has_work: &has_work,
+        order: &order,
         reports: &reports,
         scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
@@ -249,6 +253,7 @@ fn look<B: Binding>(
             &spec.resource.kind,
             Operation::InterpretHealth,
         ),
+        counts_replicas: counts_replicas(spec, &status.aggregated_status),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,

@@ -4,7 +4,6 @@ pub mod assess;
 pub(crate) mod controller;
 pub mod plugin;
 mod reports;
-pub mod standing;
 
 #[cfg(test)]
 mod conformance;

@@ -29,8 +29,9 @@ use super::output::Format;
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::availability::{Workload, can_hold};
-use crate::graceful_eviction::assess::{Scene, missing};
-use crate::graceful_eviction::standing::Standing;
+use crate::fleet::copy::Order;
+use crate::fleet::standing::Standing;
+use crate::graceful_eviction::assess::{Scene, counts_replicas, missing};
 use crate::pause::{self, Pause};
 use crate::scheduler::core::explain::{Explanation, Fate, explain};
 use crate::scheduler::core::need::need;
@@ -222,6 +223,15 @@ impl Answer {
             }
             None => Standing::Gone,
         };
+        // Works are not read for this: the binding tells whether they were applied.
+        let order = |cluster: &str| {
+            let mut reports = status.aggregated_status.iter();
+            match reports.find(|it| it.cluster_name == cluster) {
+                Some(report) if report.applied => Order::Applied,
+                Some(_) => Order::Refused,
+                None => Order::Absent,
+            }
+        };
         let resource = &spec.resource;
         // The kinds of Kubernetes and what is shipped: customizations of users are not asked.
         let has_rule = Interpreters::of(&[]).has(
@@ -232,13 +242,13 @@ impl Answer {
         let scene = Scene {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
-            // Works are not read for this: without one nothing is reported either.
-            has_work: &|_| true,
+            order: &order,
             scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
             members_scale: &|| false,
             has_rule,
+            counts_replicas: counts_replicas(spec, &status.aggregated_status),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
             timeout: None,
         };

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
-use super::{Age, FIRST_STATUS, Scene, Situation, ready_replicas, runs_all};
-use crate::graceful_eviction::standing::Standing;
+use super::{Age, FIRST_STATUS, Scene, Situation, ready_replicas};
+use crate::fleet::copy::{Copy, Order};
+use crate::fleet::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
 /// stop, and when the policy's grace period would end it. Empty if nothing is missing.
@@ -50,9 +51,9 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
     }
     if let Some(end) = scene.end(task, created) {
         missing.push(if end > now {
-            format!("at {end:.0} the grace period of the policy ends it in any case, if a chosen cluster is available")
+            format!("at {end:.0} the grace period of the policy ends it in any case, if a chosen cluster is available and has applied its Work")
         } else {
-            "the grace period of the policy is over: it ends when a chosen cluster is available and has a Work".to_owned()
+            "the grace period of the policy is over: it ends when a chosen cluster is available and has applied its Work".to_owned()
         });
     }
     missing
@@ -81,8 +82,12 @@ impl Situation<'_> {
             }
             _ => return Some(format!("the health of the copy on {name} is not known")),
         }
-        if runs_all(report, target.replicas, self.scene.members_scale) {
+        let scene = self.scene;
+        if scene.copy(target, Some(report)) == Copy::Runs {
             return None;
+        }
+        if (scene.order)(name) == Order::Refused {
+            return Some(format!("the copy on {name} could not be applied"));
         }
         let status = report.status.as_ref();
         let ready = status.and_then(|it| ready_replicas(&it.0));
@@ -190,6 +195,7 @@ mod tests {
                     _ => standing,
                 },
                 has_rule: true,
+                counts_replicas: false,
                 ..scene(&clusters, &reports)
             };
             let mut task = GracefulEvictionTask {

@@ -42,12 +42,13 @@ pub(super) fn scene<'a>(
     Scene {
         clusters,
         reports,
-        has_work: &|_| true,
+        order: &|_| Order::Applied,
         scheduled: true,
         cluster: &|_| Standing::Sound,
         plugins: EvictPlugins::default(),
         members_scale: &|| false,
         has_rule: false,
+        counts_replicas: false,
         restores: true,
         timeout: None,
     }
@@ -341,27 +342,41 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
 }
 
 #[test]
-fn time_ends_no_task_before_something_was_sent_to_a_chosen_cluster_that_lives() {
+fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives() {
+    use Order::{Absent, Applied, Leaving, Refused, Sent};
     let two = [target("dead", 1), target("new", 1)];
+    let one = [target("new", 1)];
     for (what, works, clusters, expected) in [
         (
-            "it was sent",
-            &["new"][..],
-            &[target("new", 1)][..],
+            "it was applied",
+            &[("new", Applied)][..],
+            &one[..],
             Some(Done::Expired),
         ),
-        ("nothing was sent", &[], &[target("new", 1)], None),
+        ("nothing was sent", &[], &one, None),
+        ("it was only sent", &[("new", Sent)], &one, None),
+        ("it was refused", &[("new", Refused)], &one, None),
+        ("it is removed there", &[("new", Leaving)], &one, None),
         (
             "in place",
             &[],
             &[target("old", 1)],
             Some(Done::BackInPlace),
         ),
-        ("to one that lives", &["new"], &two, Some(Done::Expired)),
-        ("to one that is silent", &["dead"], &two, None),
+        (
+            "in one that lives",
+            &[("new", Applied), ("dead", Applied)],
+            &two,
+            Some(Done::Expired),
+        ),
+        ("in one that is silent", &[("dead", Applied)], &two, None),
     ] {
         let scene = Scene {
-            has_work: &|cluster| works.contains(&cluster),
+            order: &|cluster| {
+                let mut works = works.iter();
+                let work = works.find(|(name, _)| *name == cluster);
+                work.map_or(Absent, |(_, order)| *order)
+            },
             cluster: &|cluster| match cluster {
                 "dead" => Standing::Silent,
                 _ => Standing::Sound,
@@ -530,5 +545,59 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
         assert_eq!(names.join(" "), kept);
         assert_eq!(held.done.len() + held.kept.len(), tasks.len());
         assert!(held.done.iter().any(|(cluster, _)| cluster == "c"));
+    }
+}
+
+#[test]
+fn a_copy_without_replicas_replaces_none_that_has_some() {
+    let deployment = json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "replicas": 2,
+    });
+    let rollout = json!({
+        "resource": {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"},
+        "replicas": 2,
+    });
+    let job = json!({
+        "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "once"}, "replicas": 2,
+    });
+    let counted = json!({"replicas": 2, "readyReplicas": 2});
+    for (spec, old, new, expected) in [
+        // Kubernetes leaves out numbers that are 0.
+        (
+            &deployment,
+            &Value::Null,
+            json!({"observedGeneration": 2}),
+            None,
+        ),
+        (
+            &deployment,
+            &Value::Null,
+            counted.clone(),
+            Some(Done::Replaced),
+        ),
+        (&rollout, &counted, json!({"observedGeneration": 2}), None),
+        (&rollout, &counted, counted.clone(), Some(Done::Replaced)),
+        // A kind that never says how many there are is healthy as it says.
+        (
+            &job,
+            &json!({"active": 2}),
+            json!({"active": 2}),
+            Some(Done::Replaced),
+        ),
+    ] {
+        let spec: ResourceBindingSpec = serde_json::from_value(spec.clone()).unwrap();
+        let reports = [
+            report("old", ResourceHealth::Unknown, Some(old.clone())),
+            report("new", ResourceHealth::Healthy, Some(new.clone())),
+        ];
+        let targets = [target("new", 2)];
+        let scene = Scene {
+            has_rule: true,
+            counts_replicas: counts_replicas(&spec, &reports),
+            ..scene(&targets, &reports)
+        };
+        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{} {new}", spec.resource.kind);
     }
 }

@@ -1,11 +1,11 @@
-//! State of a cluster for graceful eviction.
+//! State of a cluster for a workload: whether what it has can be relied on.
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::watch::Presence;
 
-use crate::fleet::availability::{Unavailable, Workload, can_hold};
+use super::availability::{Unavailable, Workload, can_hold};
 
-/// State of a cluster for graceful eviction.
+/// State of a cluster for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The cluster is ready, and nothing would evict the workload from it.

@@ -1,0 +1,151 @@
+//! Tests of what a binding does with the Works in clusters that it has left.
+
+use http::Method;
+use muster_shared::names::label::PROPAGATION_POLICY_ID;
+use serde_json::{Value, json};
+
+use super::start;
+use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+
+/// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
+fn moved(name: &str, api_version: &str, kind: &str) -> Value {
+    let mut moved = binding();
+    moved["metadata"]["name"] = json!(name);
+    let labels = json!({
+        "resourcebinding.karmada.io/permanent-id": name, PROPAGATION_POLICY_ID: "policy",
+    });
+    moved["metadata"]["labels"] = labels;
+    moved["spec"]["resource"] = json!({
+        "apiVersion": api_version, "kind": kind, "namespace": "shop", "name": "web",
+    });
+    if kind != "Deployment" {
+        moved["spec"]["replicas"] = json!(0);
+        moved["spec"]["replicaRequirements"] = Value::Null;
+    }
+    moved["spec"]["clusters"] = json!([{"name": "m2"}]);
+    moved
+}
+
+/// Returns the Work of such a binding in a cluster.
+fn work_of(binding: &Value, cluster: &str) -> Value {
+    let mut work = work(cluster, "Healthy");
+    let (name, resource) = (&binding["metadata"]["name"], &binding["spec"]["resource"]);
+    work["metadata"]["name"] = name.clone();
+    work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = name.clone();
+    let manifest = json!({"apiVersion": resource["apiVersion"], "kind": resource["kind"]});
+    work["spec"] = json!({"workload": {"manifests": [manifest]}});
+    work
+}
+
+/// Returns the writes that concern a Work in `m1`: methods, and what is said of its object.
+fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
+    let path = format!("/karmada-es-m1/works/{name}");
+    let writes = stand.api.writes().into_iter();
+    let of_work = writes.filter(|(_, at, _)| at.ends_with(&path));
+    of_work
+        .map(|(method, _, body)| (method, body["spec"]["preserveResourcesOnDeletion"].clone()))
+        .collect()
+}
+
+async fn stand<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+    let mut stand = Stand::new(clusters.into_iter().chain(objects));
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(1).await;
+    stand
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_leaves_claims_in_the_member_and_removes_every_other_copy() {
+    let gone = |stays| vec![(Method::PATCH, json!(stays)), (Method::DELETE, Value::Null)];
+    let deleted = vec![(Method::DELETE, Value::Null)];
+    for (api_version, kind, preserves, says, expected) in [
+        (
+            "v1",
+            "PersistentVolumeClaim",
+            false,
+            Value::Null,
+            gone(true),
+        ),
+        (
+            "v1",
+            "PersistentVolumeClaim",
+            true,
+            json!(true),
+            deleted.clone(),
+        ),
+        ("v1", "ConfigMap", false, Value::Null, deleted.clone()),
+        ("v1", "ConfigMap", true, json!(true), gone(false)),
+        ("apps/v1", "Deployment", true, json!(true), gone(false)),
+    ] {
+        let mut binding = moved("web", api_version, kind);
+        binding["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+        let mut old = work_of(&binding, "m1");
+        old["spec"]["preserveResourcesOnDeletion"] = says;
+        let new = work_of(&binding, "m2");
+        let objects = [
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ];
+        let stand = stand(objects).await;
+        assert_eq!(written(&stand, "web"), expected, "{kind} {preserves}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_preserves_it() {
+    let mut binding = moved("web", "v1", "ConfigMap");
+    binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
+    let stand = stand(works.into_iter().chain([("resourcebindings", binding)])).await;
+    let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
+    assert_eq!(written(&stand, "web"), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workload() {
+    let service = moved("service", "v1", "Service");
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
+    workload["spec"]["gracefulEvictionTasks"] = json!([task]);
+    workload["metadata"]["generation"] = json!(1);
+    let works = [&service, &workload]
+        .map(|binding| ["m1", "m2"].map(|cluster| ("works", work_of(binding, cluster))));
+    let bindings = [service.clone(), workload.clone()];
+    let bindings = bindings.map(|binding| ("resourcebindings", binding));
+    let stand = stand(works.into_iter().flatten().chain(bindings)).await;
+    assert_eq!(written(&stand, "service"), []);
+
+    // The task has ended, and the Work of the old copy is still there.
+    workload["spec"]["gracefulEvictionTasks"] = json!([]);
+    workload["metadata"]["generation"] = json!(2);
+    let mut leaving = work_of(&workload, "m1");
+    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    stand.api.put("works", leaving);
+    stand.api.put("resourcebindings", workload);
+    pass(60).await;
+    assert_eq!(written(&stand, "service"), []);
+
+    stand.api.delete("works", "karmada-es-m1", "workload");
+    pass(1).await;
+    assert_eq!(written(&stand, "service"), [(Method::DELETE, Value::Null)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
+    let service = moved("service", "v1", "Service");
+    let mut other_policy = moved("other", "apps/v1", "Deployment");
+    other_policy["metadata"]["labels"][PROPAGATION_POLICY_ID] = json!("other");
+    let mut other_namespace = moved("elsewhere", "apps/v1", "Deployment");
+    other_namespace["metadata"]["namespace"] = json!("mall");
+    for mut workload in [other_policy, other_namespace] {
+        workload["spec"]["clusters"] = json!([{"name": "m1"}]);
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
+        let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
+        let stand = stand(works.into_iter().chain(bindings)).await;
+        assert_eq!(written(&stand, "service"), [(Method::DELETE, Value::Null)]);
+    }
+}

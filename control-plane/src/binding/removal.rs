@@ -1,0 +1,125 @@
+//! Decides what becomes of an object in a member when its Work goes.
+//!
+//! A move is not a deletion (safety contract 15). A container would take with it what others have
+//! in it, and storage the data; both stay where they are until their template is deleted. Every
+//! other copy that moved is removed, whatever `preserveResourcesOnDeletion` says: that field is
+//! about deletion, and a copy that stayed behind a move would run twice with nobody in charge.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::Placement;
+use muster_shared::selectors::matches_affinity;
+
+use crate::fleet::works::Role;
+
+/// Reason why a Work goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The workload was placed in other clusters.
+    Moved,
+    /// Somebody edited the policy so that it does not select the cluster any more.
+    Deselected,
+    /// The binding is deleted although its template is there: a policy or the last object that
+    /// needed it is gone.
+    Unbound,
+    /// The template is deleted.
+    TemplateDeleted,
+}
+
+impl Reason {
+    /// Returns the reason why a binding that stays has no copy in a cluster any more.
+    pub fn of(spec: &ResourceBindingSpec, cluster: Option<&Cluster>) -> Self {
+        let placement = spec.placement.as_deref();
+        let selects = |placement: &Placement| cluster.is_some_and(|it| selects(placement, it));
+        if placement.is_none_or(selects) {
+            Self::Moved
+        } else {
+            Self::Deselected
+        }
+    }
+}
+
+/// Returns whether a placement selects a cluster, in whichever of its affinity groups.
+fn selects(placement: &Placement, cluster: &Cluster) -> bool {
+    let groups = placement.cluster_affinities.iter().flat_map(|group| {
+        let overflow = group.overflow_affinities.iter();
+        let overflow = overflow.map(|overflow| &overflow.cluster_affinity);
+        std::iter::once(&group.cluster_affinity).chain(overflow)
+    });
+    let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
+    affinities.peek().is_none() || affinities.any(|it| matches_affinity(it, cluster))
+}
+
+/// Returns whether an object stays in the member when its Work goes. `preserves` is
+/// `preserveResourcesOnDeletion` of the policy.
+pub fn stays(role: Role, reason: Reason, preserves: bool) -> bool {
+    match (role, reason) {
+        (_, Reason::TemplateDeleted) => preserves,
+        (Role::Container | Role::Storage, _) => true,
+        (Role::Plain, Reason::Moved) => false,
+        (Role::Plain, Reason::Deselected | Reason::Unbound) => preserves,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_move_deletes_neither_containers_nor_storage_and_leaves_no_other_copy_behind() {
+        use Reason::{Deselected, Moved, TemplateDeleted, Unbound};
+        use Role::{Container, Plain, Storage};
+        for (role, reason, without, preserved) in [
+            (Container, Moved, true, true),
+            (Container, Deselected, true, true),
+            (Container, Unbound, true, true),
+            (Container, TemplateDeleted, false, true),
+            (Storage, Moved, true, true),
+            (Storage, Deselected, true, true),
+            (Storage, Unbound, true, true),
+            (Storage, TemplateDeleted, false, true),
+            (Plain, Moved, false, false),
+            (Plain, Deselected, false, true),
+            (Plain, Unbound, false, true),
+            (Plain, TemplateDeleted, false, true),
+        ] {
+            let got = [false, true].map(|preserves| stays(role, reason, preserves));
+            assert_eq!(got, [without, preserved], "{role:?} {reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_no_group_of_the_placement_selects_was_deselected() {
+        let cluster = json!({"metadata": {"name": "m1", "labels": {"tier": "a"}}});
+        let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+        let names = |name: &str| json!({"clusterNames": [name]});
+        let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+        for (placement, expected) in [
+            (Value::Null, Reason::Moved),
+            (json!({}), Reason::Moved),
+            (json!({"clusterAffinity": names("m1")}), Reason::Moved),
+            (json!({"clusterAffinity": names("m2")}), Reason::Deselected),
+            (
+                json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "a"}}}}),
+                Reason::Moved,
+            ),
+            (
+                json!({"clusterAffinities": [group("m2"), group("m1")]}),
+                Reason::Moved,
+            ),
+            (
+                json!({"clusterAffinities": [group("m2"), group("m3")]}),
+                Reason::Deselected,
+            ),
+        ] {
+            let spec = json!({
+                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
+                "placement": placement,
+            });
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!(Reason::of(&spec, Some(&cluster)), expected, "{placement}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Decides whether there is a living copy of a workload in a cluster.
+//!
+//! One answer for everybody who moves, removes, counts or tells: from the cluster, from the order
+//! that the binding gives for it, from the Work that carries the order, and from what the agent
+//! reported of it. Nothing that is merely not heard of counts as gone, and nothing that could not
+//! be carried out counts as running.
+
+use std::fmt;
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::work::WorkStatus;
+use muster_shared::conditions;
+use muster_shared::names::{condition, execution_namespace, work};
+
+use super::Fleet;
+use super::standing::Standing;
+
+/// State of a workload's copy in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// It was seen to run as it was ordered last.
+    Runs,
+    /// Nobody can say that it does not run: its cluster is not heard of, its removal is not
+    /// confirmed, or an order that came later was refused.
+    MayRun,
+    /// It is ordered, and its cluster can carry that order out.
+    WillRun,
+    /// It is ordered, and its cluster cannot carry that order out.
+    CannotRun,
+    /// It is confirmed that there is none.
+    Gone,
+}
+
+/// State of the Work that brings a workload to a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It is being deleted: the agent has not confirmed yet that the object is gone.
+    Leaving,
+    /// The agent has said nothing about it.
+    Sent,
+    /// The agent could not carry it out (`Applied=False`).
+    Refused,
+    /// The agent has carried it out (`Applied=True`).
+    Applied,
+}
+
+impl Order {
+    /// Returns what the report on a Work says of it.
+    pub fn said(status: &WorkStatus) -> Self {
+        match conditions::status(&status.conditions, condition::APPLIED) {
+            Some(conditions::TRUE) => Self::Applied,
+            Some(conditions::FALSE) => Self::Refused,
+            _ => Self::Sent,
+        }
+    }
+}
+
+/// Reason why an order cannot be carried out in a cluster that is otherwise fit to take a workload.
+/// The texts complete the sentence "`<cluster>` ...".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The policy suspends dispatching to the cluster.
+    Suspended,
+    /// The namespace of the workload is being removed there.
+    NamespaceLeaves(String),
+    /// The former copy of the workload is still being removed there.
+    CopyLeaves,
+    /// An override policy cannot be applied for the cluster.
+    Override(String),
+    /// The agent tried and could not.
+    Refused(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Suspended => f.write_str("gets nothing new: its dispatching is suspended"),
+            Self::NamespaceLeaves(namespace) => {
+                write!(f, "is still removing namespace {namespace}")
+            }
+            Self::CopyLeaves => f.write_str("is still removing its former copy"),
+            Self::Override(why) => write!(f, "would get no Work: {why}"),
+            Self::Refused(why) => write!(f, "could not apply it: {why}"),
+        }
+    }
+}
+
+/// What is known of a workload in a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// State of the cluster.
+    pub standing: Standing,
+    /// Whether the binding wants a copy there.
+    pub is_target: bool,
+    /// Whether something keeps the order from being carried out there.
+    pub is_obstructed: bool,
+    /// State of the Work.
+    pub order: Order,
+    /// Whether a report that counts says that a copy is there and healthy.
+    pub is_healthy: bool,
+}
+
+impl Copy {
+    /// Returns the state of a copy.
+    pub fn of(known: Known) -> Self {
+        let Known {
+            standing,
+            is_target,
+            is_obstructed,
+            order,
+            is_healthy,
+        } = known;
+        let heard = match standing {
+            Standing::Gone => return Self::Gone,
+            Standing::Silent => false,
+            Standing::Sound | Standing::Left => true,
+        };
+        match order {
+            Order::Leaving => Self::MayRun,
+            Order::Applied if heard && is_healthy => Self::Runs,
+            Order::Refused if is_healthy => Self::MayRun,
+            Order::Applied | Order::Sent if !heard => Self::MayRun,
+            Order::Absent if !is_target => Self::Gone,
+            Order::Applied | Order::Sent if !is_target => Self::MayRun,
+            Order::Absent | Order::Sent if is_obstructed => Self::CannotRun,
+            Order::Refused => Self::CannotRun,
+            Order::Absent | Order::Sent | Order::Applied => match standing {
+                Standing::Sound => Self::WillRun,
+                _ if order == Order::Absent => Self::CannotRun,
+                _ => Self::MayRun,
+            },
+        }
+    }
+
+    /// Returns whether a workload that leaves another cluster can rely on the copy.
+    pub fn is_refuge(self) -> bool {
+        matches!(self, Self::Runs | Self::WillRun)
+    }
+}
+
+/// Returns what keeps an order for a workload from being carried out in a cluster as far as the
+/// binding and the Works of the cluster tell.
+pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<Obstacle> {
+    if spec.dispatching_suspended_in(cluster) {
+        return Some(Obstacle::Suspended);
+    }
+    let lies_in = execution_namespace(cluster);
+    let leaves = |name: &str| {
+        let held = fleet.works.get(Some(&lies_in), name);
+        held.is_some_and(|held| fleet.deleted_works.is_to_go(&held))
+    };
+    let (kind, name) = (&*spec.resource.kind, &*spec.resource.name);
+    let namespace = spec.resource.namespace.as_deref().unwrap_or_default();
+    if leaves(&work(kind, name, namespace)) {
+        return Some(Obstacle::CopyLeaves);
+    }
+    if !namespace.is_empty() && leaves(&work("Namespace", namespace, "")) {
+        return Some(Obstacle::NamespaceLeaves(namespace.to_owned()));
+    }
+    fleet.orders.refuse(spec, cluster).map(Obstacle::Override)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STANDINGS: [Standing; 4] = [
+        Standing::Sound,
+        Standing::Left,
+        Standing::Silent,
+        Standing::Gone,
+    ];
+
+    /// Returns the answers for a row of the table, by [`STANDINGS`], as initials.
+    fn row(is_target: bool, is_obstructed: bool, order: Order, is_healthy: bool) -> String {
+        let initial = |standing| {
+            let copy = Copy::of(Known {
+                standing,
+                is_target,
+                is_obstructed,
+                order,
+                is_healthy,
+            });
+            match copy {
+                Copy::Runs => 'R',
+                Copy::MayRun => 'm',
+                Copy::WillRun => 'W',
+                Copy::CannotRun => 'c',
+                Copy::Gone => '-',
+            }
+        };
+        STANDINGS.map(initial).iter().collect()
+    }
+
+    #[test]
+    fn every_combination_of_what_is_known_has_one_answer() {
+        use Order::{Absent, Applied, Leaving, Refused, Sent};
+        // Wanted there and not obstructed, wanted there and obstructed, not wanted there (obstructed
+        // or not); each without and with a report of health. In each cell: cluster is sound, has to
+        // be left, is silent, has left the fleet.
+        let table = [
+            (Absent, ["Wcc-", "Wcc-", "ccc-", "ccc-", "----", "----"]),
+            (Leaving, ["mmm-", "mmm-", "mmm-", "mmm-", "mmm-", "mmm-"]),
+            (Sent, ["Wmm-", "Wmm-", "ccm-", "ccm-", "mmm-", "mmm-"]),
+            (Refused, ["ccc-", "mmm-", "ccc-", "mmm-", "ccc-", "mmm-"]),
+            (Applied, ["Wmm-", "RRm-", "Wmm-", "RRm-", "mmm-", "RRm-"]),
+        ];
+        for (order, cells) in table {
+            let wishes = [(true, false), (true, true), (false, false)];
+            let columns = wishes.into_iter().flat_map(|(is_target, is_obstructed)| {
+                [false, true].map(|healthy| (is_target, is_obstructed, healthy))
+            });
+            for ((is_target, is_obstructed, healthy), expected) in columns.zip(cells) {
+                let got = row(is_target, is_obstructed, order, healthy);
+                assert_eq!(
+                    got, expected,
+                    "{order:?} {is_target} {is_obstructed} {healthy}"
+                );
+                let unwanted = row(false, true, order, healthy);
+                assert_eq!(unwanted, row(false, false, order, healthy), "{order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_runs_or_will_run_can_be_relied_on() {
+        for (copy, expected) in [
+            (Copy::Runs, true),
+            (Copy::WillRun, true),
+            (Copy::MayRun, false),
+            (Copy::CannotRun, false),
+            (Copy::Gone, false),
+        ] {
+            assert_eq!(copy.is_refuge(), expected, "{copy:?}");
+        }
+    }
+}
