@@ -19,6 +19,7 @@ use crate::eviction::reason::EvictionReason;
 use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::copy;
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
@@ -106,6 +107,7 @@ pub fn departure<'a>(
         purge_mode: mode,
         preserves_state: switches.preserves_state,
         ours: true,
+        obstacle: &|_| None,
     }
 }
 
@@ -189,8 +191,10 @@ impl Exit {
         let (fleet, mode) = (&self.fleet, purge_mode_of(binding.spec(), behavior));
         let spec = binding.spec();
         let since = history.since.get(cluster).copied().unwrap_or(now);
+        let obstacle = |cluster: &str| copy::obstacle(fleet, spec, cluster);
         let departure = Departure {
             ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
+            obstacle: &obstacle,
             ..departure(
                 (spec, binding.status()),
                 behavior,

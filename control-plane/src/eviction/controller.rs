@@ -28,6 +28,8 @@ use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::reason::EvictionReason;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::copy;
+use crate::fleet::works;
 use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -91,6 +93,27 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     });
     follow(&controller, &fleet.bindings);
     follow(&controller, &fleet.cluster_bindings);
+    fleet.works.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| {
+            // A copy or a namespace that was being removed is gone now.
+            if let Change::Deleted { old } = change {
+                let key = works::binding_of(old);
+                controller.with(|evictor, now| evictor.order_may_fit(key.as_ref(), now));
+            }
+        }
+    });
+    let overrides_changed = {
+        let controller = Arc::clone(&controller);
+        move || controller.with(|evictor, now| evictor.order_may_fit(None, now))
+    };
+    fleet.override_policies.on_change({
+        let changed = overrides_changed.clone();
+        move |_| changed()
+    });
+    fleet
+        .cluster_override_policies
+        .on_change(move |_| overrides_changed());
     tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
     tasks.spawn("eviction figures", show(controller, Arc::clone(fleet)));
 }
@@ -225,6 +248,7 @@ where
         purge_mode: &eviction.purge_mode,
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
+        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
     };
     let plan = match plan(
         &departure,

@@ -266,6 +266,22 @@ impl Evictor {
         }
     }
 
+    /// Something changed that may let the order for a workload be carried out where it could not be
+    /// before; `None` concerns any workload.
+    pub fn order_may_fit(&mut self, key: Option<&BindingKey>, now: Now) {
+        if !self.open {
+            return;
+        }
+        match key {
+            Some(key) => {
+                if let Some(binding) = self.bindings.get(key).cloned() {
+                    self.review_all(&binding, now);
+                }
+            }
+            None => self.wake = Some(now.tick),
+        }
+    }
+
     /// A binding is gone.
     pub fn binding_gone(&mut self, key: &BindingKey) {
         if let Some((key, binding)) = self.bindings.remove_entry(key) {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{
-    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
+    ResourceHealth, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
@@ -21,8 +22,11 @@ use super::record::Record;
 use crate::eviction::reason::EvictionReason;
 use crate::fencing;
 use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
+use crate::fleet::copy::Obstacle;
 use crate::scheduler::core::record::record;
-use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, schedule};
+use crate::scheduler::core::{
+    ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
+};
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
@@ -49,6 +53,8 @@ pub struct Departure<'a> {
     pub preserves_state: bool,
     /// Whether the placement is ours to write.
     pub ours: bool,
+    /// What keeps an order for the workload from being carried out in a cluster, if anything does.
+    pub obstacle: &'a (dyn Fn(&str) -> Option<Obstacle> + Sync),
 }
 
 /// A departure that can take place.
@@ -68,6 +74,9 @@ pub enum Nowhere {
     /// No other cluster fits.
     #[error("no other cluster could take it: {0}")]
     FitError(#[from] FitError),
+    /// No cluster fits but such in which the order for it could not be carried out.
+    #[error("no other cluster could take it: {0}")]
+    Obstructed(String),
     /// The schedule would have no cluster.
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
@@ -108,7 +117,7 @@ pub fn plan(
         return Err(Nowhere::Suspended);
     }
     let (mut after, task_stays) = departure.leave(now)?;
-    let decision = schedule(&after, status, snapshot, &options.for_departure())?;
+    let decision = departure.choose(&after, snapshot, options)?;
     if decision.clusters.is_empty()
         || decision
             .clusters
@@ -165,6 +174,23 @@ pub fn plan(
     Ok(plan)
 }
 
+/// Returns what the policy itself says against an order for a cluster.
+pub fn suspended(spec: &ResourceBindingSpec, cluster: &str) -> Option<Obstacle> {
+    spec.dispatching_suspended_in(cluster)
+        .then_some(Obstacle::Suspended)
+}
+
+/// Returns texts with commas between them, a few in full and the number of the others.
+fn named<'a>(texts: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let all = texts.len();
+    let mut named: Vec<&str> = texts.take(LONGEST_LIST).map(String::as_str).collect();
+    let more = format!("{} more likewise", all - named.len());
+    if all > named.len() {
+        named.push(&more);
+    }
+    named.join(", ")
+}
+
 /// Whether a workload has in a cluster already what it is to have there.
 fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
     spec.target(&target.name)
@@ -186,23 +212,29 @@ fn require_available(
         let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
         let has_it = spec.target(&target.name).is_some();
         let mut reports = status.aggregated_status.iter();
-        let is_reported = has_it && reports.any(|it| it.cluster_name == target.name);
+        let report = reports.find(|it| has_it && it.cluster_name == target.name);
         let available = match cluster {
-            Some(deaf) if !is_reported && !reads_works(deaf) => Err(Unavailable::WorksUnread),
+            Some(deaf) if report.is_none() && !reads_works(deaf) => Err(Unavailable::WorksUnread),
+            _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
+            _ if has_it && report.is_none() && spec.dispatching_suspended_in(&target.name) => {
+                Err(Unavailable::Suspended)
+            }
             _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
             _ => can_take(cluster, &workload),
         };
         let Err(reason) = available else {
             return Ok(());
         };
-        if reasons.len() < LONGEST_LIST {
-            reasons.push(format!("{} {reason}", target.name));
-        }
+        reasons.push(format!("{} {reason}", target.name));
     }
-    if targets.len() > reasons.len() {
-        reasons.push(format!("{} more likewise", targets.len() - reasons.len()));
-    }
-    Err(Nowhere::NotAvailable(reasons.join(", ")))
+    Err(Nowhere::NotAvailable(named(reasons.iter())))
+}
+
+/// Returns whether a report says that the object could not be applied, and not that a copy of
+/// before is healthy.
+fn is_refused(report: &AggregatedStatusItem) -> bool {
+    let is_healthy = report.health == Some(ResourceHealth::Healthy);
+    !report.applied && report.applied_message.is_some() && !is_healthy
 }
 
 impl Plan {
@@ -222,6 +254,43 @@ impl Plan {
 }
 
 impl Departure<'_> {
+    /// Schedules the workload without the cluster that it leaves. A new target in which the order
+    /// could not be carried out is none: the next one is tried.
+    fn choose(
+        &self,
+        after: &ResourceBindingSpec,
+        snapshot: &Snapshot,
+        options: &Options,
+    ) -> Result<Decision, Nowhere> {
+        let mut snapshot = snapshot.clone();
+        let mut obstacles: Vec<String> = Vec::new();
+        loop {
+            let result = schedule(after, self.status, &snapshot, &options.for_departure());
+            let decision = match result {
+                Ok(decision) => decision,
+                Err(error) if obstacles.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    let why = named(obstacles.iter());
+                    return Err(Nowhere::Obstructed(format!(
+                        "{why}; besides these: {error}"
+                    )));
+                }
+            };
+            let new = decision.clusters.iter().map(|target| target.name.as_str());
+            let new = new.filter(|name| self.spec.target(name).is_none());
+            let obstructed: Vec<(&str, Obstacle)> = new
+                .filter_map(|name| Some((name, (self.obstacle)(name)?)))
+                .collect();
+            if obstructed.is_empty() {
+                return Ok(decision);
+            }
+            for (name, why) in obstructed {
+                snapshot = snapshot.closing(name);
+                obstacles.push(format!("{name} {why}"));
+            }
+        }
+    }
+
     /// The spec without the cluster, with the task of leaving it; and whether that task carries
     /// something beyond the old copy.
     ///

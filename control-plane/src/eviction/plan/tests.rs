@@ -119,6 +119,7 @@ fn try_with(
         purge_mode: &leave.mode,
         preserves_state: true,
         ours: leave.ours,
+        obstacle: &|_| None,
     };
     let mut reported = status.clone();
     reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
@@ -233,6 +234,7 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
             purge_mode: &PurgeMode::Directly,
             preserves_state: false,
             ours: true,
+            obstacle: &|_| None,
         };
         let clusters = fleet(&[], &four);
         let found = plan(&departure, &clusters, &Options::default(), at(50));
@@ -811,5 +813,97 @@ fn where_a_workload_was_at_home_is_noted_if_the_name_fits_into_an_annotation() {
         let home = annotations.get(format!("{HOME}{name}"));
         let expected = expected.then(|| json!(at(50).to_string()));
         assert_eq!(home, expected.as_ref(), "{length}");
+    }
+}
+
+/// A workload of one cluster at a time, with three affinity groups of one cluster each.
+fn in_groups() -> ResourceBindingSpec {
+    let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+    let groups = ["member1", "member2", "member3"].map(group);
+    let clusters = json!([{"name": "member1", "replicas": 2}]);
+    spec(2, &clusters, &json!({"clusterAffinities": groups}))
+}
+
+#[test]
+fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
+    let fleet = fleet(&["member1"], &["member2", "member3"]);
+    let spec = in_groups();
+    let cause = Cause {
+        taint: Taint::default(),
+        rule: Rule::Untolerated,
+    };
+    for (obstructed, expected) in [
+        (&[][..], Ok("member2")),
+        (&["member2"], Ok("member3")),
+        (
+            &["member2", "member3"],
+            Err(
+                "no other cluster could take it: member2 gets nothing new: its dispatching is \
+                 suspended, member3 gets nothing new: its dispatching is suspended; besides these: ",
+            ),
+        ),
+    ] {
+        for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
+            let departure = Departure {
+                spec: &spec,
+                status: &ResourceBindingStatus::default(),
+                cluster: "member1",
+                reason: EvictionReason::Taint(&cause),
+                purge_mode: &mode,
+                preserves_state: false,
+                ours: true,
+                obstacle: &|name| obstructed.contains(&name).then_some(Obstacle::Suspended),
+            };
+            let found = plan(&departure, &fleet, &Options::default(), at(50));
+            match (found, expected) {
+                (Ok(plan), Ok(to)) => assert_eq!(plan.destination(), to, "{mode} {obstructed:?}"),
+                (Err(error), Err(text)) => {
+                    assert!(error.to_string().starts_with(text), "{error}");
+                }
+                (found, _) => panic!("{mode} {obstructed:?}: {found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
+    let spec = spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}],
+        }),
+    );
+    let report = |applied: bool, health: &str, message: Value| {
+        json!({"aggregatedStatus": [
+            {"clusterName": "member2", "applied": applied, "health": health, "appliedMessage": message},
+        ]})
+    };
+    for (status, leaves) in [
+        (report(true, "Healthy", Value::Null), true),
+        (report(false, "Unknown", json!("already exists")), false),
+        // A change was refused, and the copy of before runs.
+        (report(false, "Healthy", json!("quota")), true),
+        (report(false, "Unknown", Value::Null), true),
+    ] {
+        let cause = Cause {
+            taint: Taint::default(),
+            rule: Rule::Untolerated,
+        };
+        let departure = Departure {
+            spec: &spec,
+            status: &serde_json::from_value(status.clone()).unwrap(),
+            cluster: "member1",
+            reason: EvictionReason::Taint(&cause),
+            purge_mode: &PurgeMode::Directly,
+            preserves_state: false,
+            ours: true,
+            obstacle: &|_| None,
+        };
+        let clusters = fleet(&["member1"], &["member2"]);
+        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        assert_eq!(found.is_ok(), leaves, "{status}: {found:?}");
     }
 }

@@ -18,7 +18,7 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::has_completed;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
-use crate::eviction::plan::{Departure, plan};
+use crate::eviction::plan::{Departure, plan, suspended};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
 use crate::eviction::reason::EvictionReason;
 use crate::kubectl::standstill::Standstill;
@@ -203,6 +203,8 @@ impl Preview {
                 spec.scheduler_name.as_deref(),
                 None | Some("" | DEFAULT_SCHEDULER)
             ),
+            // What the Works of the clusters tell is not read here.
+            obstacle: &|name| suspended(spec, name),
         };
         match plan(&departure, snapshot, &options.for_departure(), now) {
             Err(nowhere) => self.stranded.push(because(nowhere.to_string())),

@@ -20,7 +20,7 @@ use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::has_completed;
 use crate::eviction::fleet_view::{has_failed, is_counted};
 use crate::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
-use crate::eviction::plan::{Departure, plan};
+use crate::eviction::plan::{Departure, plan, suspended};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
 use crate::eviction::reason::EvictionReason;
 use crate::fleet::binding::BindingKey;
@@ -381,6 +381,8 @@ impl Course<'_> {
             purge_mode: &purge_mode,
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             ours: true,
+            // What the Works of the clusters tell is not read here.
+            obstacle: &|name| suspended(&spec, name),
         };
         let planned = plan(&departure, &self.snapshot, self.options, leaver.due);
         let plan = match planned {

@@ -305,7 +305,8 @@ impl<'a> Trial<'a> {
             let held = all_held
                 .next_if(|(at, _)| *at == order)
                 .map(|(_, held)| held);
-            if cluster.is_deleting() {
+            let is_closed = held.is_none() && self.snapshot.is_closed(cluster.name());
+            if cluster.is_deleting() || is_closed {
                 continue;
             }
             let Ok(tier) = filters.admit(cluster, held.is_some()) else {

@@ -1,7 +1,7 @@
 //! Snapshot of all clusters for one decision: immutable, cheap to share, with everything parsed
 //! that every decision would otherwise parse again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub struct Snapshot {
     places: Arc<HashMap<Box<str>, usize, BuildHasherDefault<ByteByByte>>>,
     /// The clusters that were seen leaving.
     departed: Arc<Departed>,
+    /// Names of clusters that take nothing which they do not have.
+    closed: Arc<BTreeSet<String>>,
 }
 
 impl Snapshot {
@@ -39,7 +41,21 @@ impl Snapshot {
             places: Arc::new(places.collect()),
             facts: Arc::new(facts),
             departed: Arc::default(),
+            closed: Arc::default(),
         }
+    }
+
+    /// Returns the same clusters, of which one takes nothing that it does not have.
+    #[must_use]
+    pub fn closing(&self, name: &str) -> Self {
+        let mut closing = self.clone();
+        Arc::make_mut(&mut closing.closed).insert(name.to_owned());
+        closing
+    }
+
+    /// Returns whether a cluster takes nothing that it does not have.
+    pub(in crate::scheduler) fn is_closed(&self, name: &str) -> bool {
+        !self.closed.is_empty() && self.closed.contains(name)
     }
 
     /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot
