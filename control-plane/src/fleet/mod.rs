@@ -14,6 +14,7 @@ pub mod last_patches;
 pub mod orders;
 pub mod parked;
 pub mod policy;
+pub mod protection;
 pub mod scope;
 pub mod selection;
 pub mod served;
