@@ -308,7 +308,7 @@ impl Controller {
         match (ready, paid) {
             (None, _) => self.turns.leave(case.key),
             (Some(cluster), Some(paid)) => {
-                let left = self.leave(case, behavior, known, cluster, paid, &mut progress);
+                let left = self.leave(case, known, cluster, paid, &mut progress);
                 if let Some(next) = left.await? {
                     // What else there is to leave is looked at with the binding as it is now.
                     return Ok(next);
@@ -324,7 +324,6 @@ impl Controller {
     async fn leave<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
-        behavior: &ApplicationFailoverBehavior,
         mut known: Known,
         cluster: String,
         paid: Paid,
@@ -335,7 +334,6 @@ impl Controller {
         let leaver = Leaver {
             key,
             binding: case.binding,
-            behavior,
             history: &known.history,
             attempts: known.attempts,
         };

@@ -15,11 +15,12 @@ use super::history::{self, History, Move};
 use super::turns::Paid;
 use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::plan::{Departure, plan};
-use crate::eviction::reason::EvictionReason;
+use crate::eviction::reason::{EvictionReason, application};
 use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::copy;
+use crate::fleet::protection::protected;
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
@@ -125,8 +126,6 @@ pub struct Leaver<'a, B> {
     pub key: &'a BindingKey,
     /// Its binding.
     pub binding: &'a B,
-    /// What its policy says.
-    pub behavior: &'a ApplicationFailoverBehavior,
     /// What is known of it.
     pub history: &'a History,
     /// How often it found no place.
@@ -184,12 +183,16 @@ impl Exit {
         let Leaver {
             key,
             binding,
-            behavior,
             history,
             attempts,
         } = *leaver;
-        let (fleet, mode) = (&self.fleet, purge_mode_of(binding.spec(), behavior));
-        let spec = binding.spec();
+        let fleet = &self.fleet;
+        // A setting that protects counts from the moment at which it stands in the policy.
+        let spec = &*protected(fleet, binding);
+        let Some(behavior) = application(spec) else {
+            return Outcome::Overtaken;
+        };
+        let mode = purge_mode_of(spec, behavior);
         let since = history.since.get(cluster).copied().unwrap_or(now);
         let obstacle = |cluster: &str| copy::obstacle(fleet, spec, cluster);
         let departure = Departure {

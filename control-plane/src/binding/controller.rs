@@ -31,6 +31,7 @@ use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
+use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::waits::Waits;
@@ -206,7 +207,8 @@ async fn sync<B: BindingKind>(
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
     };
-    let spec = binding.spec();
+    // A setting that protects counts from the moment at which it stands in the policy.
+    let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
     let scope = Scope::of(spec);
 
@@ -223,7 +225,7 @@ async fn sync<B: BindingKind>(
     let prepared = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
     } else {
-        prepare(fleet, memory, key, binding.as_ref(), id, &works)
+        prepare(fleet, memory, key, (binding.as_ref(), spec), id, &works)
     };
     // A copy goes only for copies that can be made. One whose deletion is refused holds no others
     // back, unless two copies must not run at a time.
@@ -244,6 +246,7 @@ async fn sync<B: BindingKind>(
     let wanted = Wanted {
         key,
         id,
+        spec,
         scope: &scope,
         works: &works,
         prepared,
@@ -342,7 +345,7 @@ async fn finish<B: BindingKind>(
     };
     if let Some(id) = binding.permanent_id() {
         let works = listed(fleet, key, B::ID_LABEL, id).await?;
-        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
+        let preserves = preserves_on_deletion(fleet, binding).await?;
         let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
         let works = works.into_iter().map(|work| (work, stays)).collect();
         if let Err(error) = remove_named(fleet, client, works).await {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 
@@ -31,6 +32,8 @@ const LEAVING: Duration = Duration::from_secs(5);
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a BindingKey,
     pub(super) id: &'a str,
+    /// Spec of the binding with what its policy says by now.
+    pub(super) spec: &'a ResourceBindingSpec,
     pub(super) scope: &'a Scope,
     pub(super) works: &'a [Arc<CachedWork>],
     pub(super) prepared: Result<Prepared, Error>,
@@ -51,14 +54,14 @@ pub(super) async fn deliver<B: BindingKind>(
     let Wanted {
         key,
         id,
+        spec,
         scope,
         works,
         prepared,
         removed,
         kept,
     } = wanted;
-    let spec = binding.spec();
-    let is_fenced = fence::held(fleet, client, key, binding, scope, works, removed);
+    let is_fenced = fence::held(fleet, client, key, (binding, spec), scope, works, removed);
     if let Some(held) = is_fenced.await? {
         let condition = held.condition(fleet.clock.now());
         tell_of_hold(fleet, client, key, binding, condition).await;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
@@ -51,12 +52,11 @@ pub async fn held<B: BindingKind>(
     fleet: &Fleet,
     client: &Client,
     key: &BindingKey,
-    binding: &B,
+    (binding, spec): (&B, &ResourceBindingSpec),
     scope: &Scope,
     works: &[Arc<CachedWork>],
     removed: bool,
 ) -> Result<Option<Held>, Error> {
-    let spec = binding.spec();
     let Some(after) = fencing::asked(spec).filter(|_| !scope.targets.is_empty()) else {
         return Ok(None);
     };

@@ -149,3 +149,33 @@ async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
         assert_eq!(written(&stand, "service"), [(Method::DELETE, Value::Null)]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_second() {
+    let id = json!({PROPAGATION_POLICY_ID: "policy"});
+    let policy = json!({
+        "metadata": {"namespace": "shop", "name": "web", "labels": id},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "preserveResourcesOnDeletion": true,
+        },
+    });
+    let mut binding = moved("web", "v1", "ConfigMap");
+    binding["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    let finalizer = "karmada.io/binding-controller";
+    binding["metadata"]["finalizers"] = json!([finalizer]);
+    binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let mut work = work_of(&binding, "m1");
+    work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
+    let objects = [
+        ("propagationpolicies", policy),
+        ("resourcebindings", binding),
+        ("works", work),
+    ];
+    let stand = stand(objects).await;
+    let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
+    assert_eq!(written(&stand, "web"), expected);
+}

@@ -88,11 +88,10 @@ pub(super) fn prepare<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
-    binding: &B,
+    (binding, spec): (&B, &ResourceBindingSpec),
     id: &str,
     works: &[Arc<CachedWork>],
 ) -> Result<Prepared, Error> {
-    let spec = binding.spec();
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
         fleet.events.publish(

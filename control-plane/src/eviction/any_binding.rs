@@ -12,8 +12,10 @@ use muster_shared::k8s::{CoreObjectReference, ObjectMeta, Resource};
 use muster_shared::names::annotation;
 
 use super::judge;
+use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion;
+use crate::fleet::protection::protected;
 
 /// A binding of either kind.
 #[derive(Clone, Debug)]
@@ -58,6 +60,14 @@ impl AnyBinding {
         match self {
             Self::Namespaced(binding) => &binding.spec,
             Self::Cluster(binding) => &binding.spec,
+        }
+    }
+
+    /// Returns the spec with what the policy says by now of copies in members.
+    pub fn protected(&self, fleet: &Fleet) -> Cow<'_, ResourceBindingSpec> {
+        match self {
+            Self::Namespaced(binding) => protected(fleet, binding.as_ref()),
+            Self::Cluster(binding) => protected(fleet, binding.as_ref()),
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 
 use super::fence::Fence;
 use super::jobs::Jobs;
-use super::judge::Switches;
+use super::judge::{Switches, purge_mode};
 use super::measure::{self, INTERVAL, Meter};
 use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
@@ -26,6 +26,7 @@ use crate::eviction::condition_writer::ConditionWriter;
 use crate::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
 use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::reason::EvictionReason;
+use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::copy;
@@ -45,6 +46,7 @@ struct Controller {
     clusters: Informer<Cluster>,
     clock: Arc<Clock>,
     options: Options,
+    switches: Switches,
 }
 
 /// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed
@@ -68,6 +70,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         clusters: fleet.clusters.clone(),
         clock: Arc::clone(&fleet.clock),
         options: Options::of(settings).for_departure(),
+        switches: Switches::of(settings),
     });
     pace.wakes(Arc::clone(&controller.changed));
     fleet.pauses.on_change({
@@ -180,7 +183,10 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
             Step::Evict(eviction) => {
                 let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
                 muster_shared::clock::spawn(async move {
-                    let eviction = Arc::new(*eviction);
+                    let mut eviction = *eviction;
+                    let spec = eviction.binding.protected(&fleet);
+                    eviction.purge_mode = purge_mode(&spec, &controller.switches, &eviction.cause);
+                    let eviction = Arc::new(eviction);
                     let work = evict(
                         Arc::clone(&controller),
                         Arc::clone(&fleet),
@@ -238,7 +244,13 @@ async fn go<B: BindingKind>(controller: &Controller, fleet: &Fleet, eviction: &E
 where
     AnyBinding: From<Arc<B>>,
 {
-    let (key, spec) = (eviction.binding.key(), eviction.binding.spec());
+    let key = eviction.binding.key();
+    // A setting that protects counts from the moment at which it stands in the policy.
+    let spec = &*eviction.binding.protected(fleet);
+    if fencing::asked(spec) != fencing::asked(eviction.binding.spec()) {
+        // The binding is about to say so, too, and is judged anew then.
+        return Outcome::Conflict;
+    }
     let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
     let departure = Departure {
         spec,

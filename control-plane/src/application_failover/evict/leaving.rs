@@ -19,6 +19,9 @@ fn at(second: i64) -> Timestamp {
 async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<ResourceBinding>) {
     let mut binding = binding();
     binding["spec"]["schedulerName"] = json!(scheduler);
+    binding["spec"]["failover"]["application"] = json!({
+        "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Directly",
+    });
     let mut stand = Stand::new([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
@@ -34,9 +37,6 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<
     let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
     let held = held.unwrap();
     let key = BindingKey::of(held.as_ref());
-    let behavior = serde_json::from_value(json!({
-        "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Directly",
-    }));
     let history = History {
         since: [("m1".to_owned(), at(0))].into(),
         ..History::default()
@@ -44,7 +44,6 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<
     let leaver = Leaver {
         key: &key,
         binding: held.as_ref(),
-        behavior: &behavior.unwrap(),
         history: &history,
         attempts: 0,
     };

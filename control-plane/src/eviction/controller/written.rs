@@ -103,3 +103,56 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_co
         assert!(figures.lines().any(|it| it == line), "{line}: {figures}");
     }
 }
+
+/// Returns a policy that says something of failover and suspension, and a binding that bears its
+/// claim and does not say so yet.
+fn edited(says: &Value) -> [(&'static str, Value); 2] {
+    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    let mut policy = json!({
+        "metadata": {"namespace": "shop", "name": "web", "labels": id},
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
+    });
+    muster_shared::merge::apply(&mut policy["spec"], says);
+    let mut binding = testing::binding();
+    binding["metadata"]["labels"] = id;
+    binding["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    binding["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+    [
+        ("propagationpolicies", policy),
+        ("resourcebindings", binding),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_say_so_yet() {
+    let never = json!({"failover": {"cluster": {"purgeMode": "Never"}}});
+    let suspended = json!({
+        "failover": {"cluster": {"purgeMode": "Directly"}},
+        "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}},
+    });
+    for (says, expected) in [(never, Some(json!("Never"))), (suspended, None)] {
+        let settings = Settings {
+            feature_gates: "Failover=true".parse().unwrap(),
+            ..Settings::default()
+        };
+        let mut failed = testing::cluster("m1");
+        failed["spec"]["taints"] = json!([{
+            "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
+        }]);
+        let clusters = [("clusters", failed), ("clusters", testing::cluster("m2"))];
+        let objects = clusters.into_iter().chain(edited(&says));
+        let mut stand = Stand::with(settings, objects);
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let writes = stand.api.writes();
+        let mut evictions = writes.iter().filter(|it| it.1.ends_with("/web-deployment"));
+        let eviction = evictions.next().map(|it| &it.2["spec"]);
+        let mode = eviction.map(|spec| spec["gracefulEvictionTasks"][0]["purgeMode"].clone());
+        assert_eq!(mode, expected, "{says}: {writes:?}");
+    }
+}
