@@ -215,8 +215,12 @@ pub mod eviction {
     /// The cluster is no target any more since the workload left another one, for example because
     /// another affinity group is in use, or since a new placement was requested (Muster's own).
     pub const REASON_PLACEMENT_CHANGED: &str = "PlacementChanged";
+    /// The cluster could not apply the workload that was moved there (Muster's own).
+    pub const REASON_NOT_APPLIED: &str = "NotApplied";
     /// The controller that evicts because of taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
+    /// The controller that completes evictions (Muster's own).
+    pub const PRODUCER_GRACEFUL_EVICTION: &str = "GracefulEviction";
     /// The scheduler (Muster's own).
     pub const PRODUCER_SCHEDULER: &str = "Scheduler";
 }

@@ -129,7 +129,7 @@ pub fn plan(
     // No taint keeps a cluster from being chosen again in which an application has failed. Without
     // a cluster that takes over, the same copy would be removed and made again without end (as in
     // Karmada).
-    if matches!(departure.reason, EvictionReason::Failure { .. })
+    if !matches!(departure.reason, EvictionReason::Taint(_))
         && decision.clusters.iter().all(|it| has_as_much(spec, it))
     {
         return Err(Nowhere::Again);
@@ -315,6 +315,7 @@ impl Departure<'_> {
         };
         let task_stays = self.reason.outlives_the_copy() || !preserved.is_empty();
         after.take_out(self.task(preserved, now));
+        self.order_tasks(&mut after);
         Ok((after, task_stays))
     }
 
@@ -361,9 +362,16 @@ impl Departure<'_> {
                 ..follower.task(BTreeMap::new(), now)
             });
         }
-        // The state for the new copy is read from the last task, here and in Karmada.
-        let is_its = |task: &GracefulEvictionTask| task.from_cluster == self.cluster;
-        after.graceful_eviction_tasks.sort_by_key(is_its);
+        self.order_tasks(after);
+    }
+
+    /// Puts the task of the copy that ran last: the state for the new copy is read from the last
+    /// task, here and in Karmada.
+    fn order_tasks(&self, after: &mut ResourceBindingSpec) {
+        let never_ran = matches!(self.reason, EvictionReason::Refused { .. });
+        let goes_last =
+            |task: &GracefulEvictionTask| (task.from_cluster == self.cluster) != never_ran;
+        after.graceful_eviction_tasks.sort_by_key(goes_last);
     }
 
     /// The task of leaving.

@@ -7,7 +7,8 @@ use muster_shared::api::policy::{
     StatePreservationRule,
 };
 use muster_shared::names::eviction::{
-    PRODUCER_TAINT_MANAGER, REASON_APPLICATION_FAILURE, REASON_TAINT_UNTOLERATED,
+    PRODUCER_GRACEFUL_EVICTION, PRODUCER_TAINT_MANAGER, REASON_APPLICATION_FAILURE,
+    REASON_NOT_APPLIED, REASON_TAINT_UNTOLERATED,
 };
 
 use super::judge::Cause;
@@ -27,6 +28,13 @@ pub enum EvictionReason<'a> {
         /// purge mode `Gracefully`.
         grace_seconds: Option<i32>,
     },
+    /// The cluster has not carried out the order for the workload.
+    Refused {
+        /// Time since when it says so.
+        since: Timestamp,
+        /// Reason that its agent gives.
+        why: &'a str,
+    },
 }
 
 impl<'a> EvictionReason<'a> {
@@ -35,6 +43,7 @@ impl<'a> EvictionReason<'a> {
         match self {
             Self::Taint(_) => REASON_TAINT_UNTOLERATED,
             Self::Failure { .. } => REASON_APPLICATION_FAILURE,
+            Self::Refused { .. } => REASON_NOT_APPLIED,
         }
     }
 
@@ -43,6 +52,7 @@ impl<'a> EvictionReason<'a> {
         match *self {
             Self::Taint(_) => PRODUCER_TAINT_MANAGER,
             Self::Failure { producer, .. } => producer,
+            Self::Refused { .. } => PRODUCER_GRACEFUL_EVICTION,
         }
     }
 
@@ -52,6 +62,9 @@ impl<'a> EvictionReason<'a> {
             Self::Taint(cause) => format!("{cluster} has {cause}"),
             Self::Failure { since, .. } => {
                 format!("the application has been unhealthy in {cluster} since {since:.0}")
+            }
+            Self::Refused { since, why } => {
+                format!("{cluster} could not apply it since {since:.0}: {why}")
             }
         }
     }
@@ -65,6 +78,7 @@ impl<'a> EvictionReason<'a> {
         match self {
             Self::Taint(_) => cluster(spec)?.grace_period_seconds,
             Self::Failure { grace_seconds, .. } => *grace_seconds,
+            Self::Refused { .. } => None,
         }
     }
 
@@ -73,15 +87,17 @@ impl<'a> EvictionReason<'a> {
         let state = match self {
             Self::Taint(_) => cluster(spec).and_then(|it| it.state_preservation.as_ref()),
             Self::Failure { .. } => application(spec).and_then(|it| it.state_preservation.as_ref()),
+            Self::Refused { .. } => None,
         };
         state.map_or(&[], |StatePreservation { rules }| rules)
     }
 
     /// Whether the task stays even where nothing of the old copy is to be kept. A failed
-    /// application must not be placed where it failed before the new copy is healthy, and only the
-    /// task tells that; a taint speaks for itself.
+    /// application must not be placed where it failed before the new copy is healthy, nor any
+    /// workload where it could not be applied, and only the task tells that; a taint speaks for
+    /// itself.
     pub fn outlives_the_copy(&self) -> bool {
-        matches!(self, Self::Failure { .. })
+        !matches!(self, Self::Taint(_))
     }
 }
 

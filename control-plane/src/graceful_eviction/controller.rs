@@ -23,8 +23,10 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::assess::{Assessment, Scene, assess, counts_replicas, retains_replicas};
+use super::onward::{may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::eviction::judge::{Switches, placement};
+use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
@@ -34,6 +36,8 @@ use crate::fleet::standing::Standing;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
+use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::core::Options;
 use crate::settings::evict_plugin::EvictPlugins;
 use muster_shared::queue::until;
 
@@ -50,9 +54,21 @@ struct Error {
     error: Box<kube::Error>,
 }
 
+/// What a workload needs that is moved on.
+pub(super) struct Mover {
+    pub(super) pace: Pace,
+    pub(super) snapshot: LiveSnapshot,
+    pub(super) options: Options,
+}
+
 /// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
 /// to its end.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
+    let mover = Arc::new(Mover {
+        pace: pace.clone(),
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        options: Options::of(&fleet.settings).for_departure(),
+    });
     // The template says whether the members decide on the number of replicas.
     fleet.follow_templates();
     let queue = Queue::<BindingKey>::new("graceful eviction");
@@ -123,11 +139,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         "graceful eviction",
         queue,
         workers,
-        move |fleet, key: BindingKey| async move {
-            if key.namespace.is_some() {
-                work_off::<ResourceBinding>(&fleet, plugins, key).await
-            } else {
-                work_off::<ClusterResourceBinding>(&fleet, plugins, key).await
+        move |fleet, key: BindingKey| {
+            let mover = Arc::clone(&mover);
+            async move {
+                if key.namespace.is_some() {
+                    work_off::<ResourceBinding>(&fleet, &mover, plugins, key).await
+                } else {
+                    work_off::<ClusterResourceBinding>(&fleet, &mover, plugins, key).await
+                }
             }
         },
     );
@@ -137,7 +156,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     let queue = queue.clone();
     bindings.on_change(move |change| {
         if let Change::Applied { new, .. } = change
-            && has_tasks(new.as_ref())
+            && is_concerned(new.as_ref())
         {
             queue.add(BindingKey::of(new.as_ref()));
         }
@@ -161,6 +180,7 @@ fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
 
 async fn work_off<B: BindingKind>(
     fleet: &Fleet,
+    mover: &Mover,
     plugins: EvictPlugins,
     key: BindingKey,
 ) -> Result<Next, Error> {
@@ -168,7 +188,7 @@ async fn work_off<B: BindingKind>(
         return Ok(Next::Done);
     };
     let spec = binding.spec();
-    if !has_tasks(binding.as_ref()) {
+    if !is_concerned(binding.as_ref()) {
         return Ok(Next::Done);
     }
     let now = fleet.clock.now();
@@ -192,9 +212,12 @@ async fn work_off<B: BindingKind>(
                 return overtaken(&error).ok_or(Error { key, error });
             }
         }
+        // The binding as it is now is looked at next.
+        return Ok(Next::Done);
     }
     let end = assessment.again.map(|end| until(end, now));
-    let next = end.into_iter().chain(retry).min();
+    let moves_on = move_on(fleet, mover, &key, &binding, now).await;
+    let next = end.into_iter().chain(retry).chain(moves_on).min();
     Ok(next.map_or(Next::Done, Next::After))
 }
 
@@ -268,6 +291,11 @@ fn look<B: Binding>(
 fn has_tasks<B: Binding>(binding: &B) -> bool {
     let tasks = &binding.spec().graceful_eviction_tasks;
     !tasks.is_empty() && binding.meta().deletion_timestamp.is_none()
+}
+
+/// Returns whether a binding has tasks to look at, or may have to be moved on.
+fn is_concerned<B: Binding>(binding: &B) -> bool {
+    has_tasks(binding) || may_move_on(binding)
 }
 
 /// Whether a change of a cluster can matter to a task.

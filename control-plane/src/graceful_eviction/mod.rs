@@ -2,6 +2,7 @@
 
 pub mod assess;
 pub(crate) mod controller;
+mod onward;
 pub mod plugin;
 mod reports;
 

@@ -58,7 +58,8 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
         application_failover::start(it.fleet, budget, it.tasks);
     }),
     ("gracefulEviction", |it| {
-        graceful_eviction::start(it.fleet, it.tasks);
+        let budget = it.budget();
+        graceful_eviction::start(it.fleet, &budget, it.tasks);
     }),
     ("failoverHistory", |it| failovers::start(it.fleet, it.tasks)),
     ("scheduler", |it| {

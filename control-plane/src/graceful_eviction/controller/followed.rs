@@ -99,7 +99,11 @@ async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_hea
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Unhealthy")),
     ]);
-    start(&stand.fleet, &mut stand.tasks);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
     stand.follow().await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
@@ -125,7 +129,11 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
             ("clusters", cluster("m1")),
             ("resourcebindings", leaving(scheduler, &json!([]))),
         ]);
-        start(&stand.fleet, &mut stand.tasks);
+        start(
+            &stand.fleet,
+            &Pace::of(&stand.fleet.settings),
+            &mut stand.tasks,
+        );
         stand.follow().await;
         pass(10).await;
         let writes = stand.api.writes();
@@ -142,7 +150,11 @@ async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Healthy")),
     ]);
-    start(&stand.fleet, &mut stand.tasks);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
     stand.follow().await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
@@ -164,7 +176,11 @@ async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template
         ("works", work("m2", "Healthy")),
     ]);
     stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
     stand.follow().await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);

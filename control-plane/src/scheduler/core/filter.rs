@@ -8,7 +8,7 @@ use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::{Placement, SpreadConstraint};
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
-use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
+use muster_shared::names::eviction::{REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED};
 use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
@@ -302,8 +302,11 @@ impl<'a> Filters<'a> {
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only
-                // the end of the task tells that it may be tried there again.
-                task.reason == REASON_APPLICATION_FAILURE || self.is_driven_out(cluster)
+                // the end of the task tells that it may be tried there again. So it is with one that
+                // could not apply the workload.
+                let is_shown =
+                    ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
+                !is_shown || self.is_driven_out(cluster)
             }
         };
         refused.then_some(Rejection::Evicting)

@@ -1,0 +1,281 @@
+//! Moves a workload on from a cluster in which its order could not be carried out.
+//!
+//! A placement that came to nothing is no place: a foreign object of that name, a quota or an
+//! admission webhook of the member refused the copy. Where the workload was moved there, the next
+//! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use muster_shared::api::binding::{Binding, ResourceBindingStatus, ResourceHealth};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::work::ManifestStatus;
+use muster_shared::client;
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::names::annotation::LAST_EVICTION;
+use muster_shared::names::condition;
+use muster_shared::queue::until;
+use tokio::time::Instant;
+
+use super::controller::Mover;
+use super::reports::carrying_out;
+use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::eviction::pace::Payer;
+use crate::eviction::plan::{Departure, plan};
+use crate::eviction::reason::EvictionReason;
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, event_reference};
+use crate::fleet::copy;
+use crate::fleet::protection::protected;
+use crate::fleet::works::{CachedWork, means};
+
+/// Time for which an order has to have been refused: what refuses it may end by itself, such as a
+/// webhook that is being restarted.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// Pause before another cluster is looked for again where there was none.
+const AGAIN: Duration = Duration::from_mins(1);
+/// Longest text of a member that is repeated, in bytes.
+const LONGEST: usize = 256;
+
+/// A target in which the order for a workload could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refused {
+    cluster: String,
+    since: Timestamp,
+    why: String,
+}
+
+impl Refused {
+    /// Returns what the Work for a target says if it says that the order could not be carried out,
+    /// and not that a copy of before is healthy.
+    fn of<B: Binding>(binding: &B, cluster: &str, work: &CachedWork) -> Option<Self> {
+        let said = work.status();
+        let applied = conditions::get(&said.conditions, condition::APPLIED)?;
+        let resource = &binding.spec().resource;
+        let mut manifests = said.manifest_statuses.iter();
+        let healthy = Some(ResourceHealth::Healthy);
+        let is_healthy = |it: &ManifestStatus| it.health == healthy;
+        let runs = manifests.any(|it| means(&it.identifier, resource) && is_healthy(it));
+        if applied.status != conditions::FALSE || runs {
+            return None;
+        }
+        let mut why = applied.message.clone();
+        why.truncate(why.floor_char_boundary(LONGEST));
+        Some(Self {
+            cluster: cluster.to_owned(),
+            since: applied.last_transition_time.0,
+            why,
+        })
+    }
+}
+
+/// Returns whether a workload was moved to where it is, by an eviction or by somebody's request.
+fn was_moved<B: Binding>(binding: &B) -> bool {
+    let spec = binding.spec();
+    !spec.graceful_eviction_tasks.is_empty()
+        || spec.reschedule_triggered_at.is_some()
+        || binding.annotations().contains_key(LAST_EVICTION)
+}
+
+/// Returns whether a binding may have to be moved on, as far as it tells itself.
+pub(super) fn may_move_on<B: Binding>(binding: &B) -> bool {
+    let ResourceBindingStatus {
+        aggregated_status, ..
+    } = binding.status();
+    let mut reports = aggregated_status.iter();
+    reports.any(|it| !it.applied && it.applied_message.is_some())
+        && binding.meta().deletion_timestamp.is_none()
+        && was_moved(binding)
+}
+
+/// Moves a workload on from a target that has refused it for long; returns when to look again.
+pub(super) async fn move_on<B: BindingKind>(
+    fleet: &Fleet,
+    mover: &Mover,
+    key: &BindingKey,
+    binding: &Arc<B>,
+    now: Timestamp,
+) -> Option<Duration> {
+    if !may_move_on(binding.as_ref()) {
+        return None;
+    }
+    let spec = &*protected(fleet, binding.as_ref());
+    let works = fleet.work_index.of(key);
+    let works = carrying_out(&works, &fleet.deleted_works);
+    let targets = spec.clusters.iter();
+    let mut refused = targets.filter_map(|target| {
+        let work = works.get(target.name.as_str())?;
+        Refused::of(binding.as_ref(), &target.name, work)
+    });
+    let Refused {
+        cluster,
+        since,
+        why,
+    } = refused.next()?;
+    let due = since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX);
+    if now < due {
+        return Some(until(due, now));
+    }
+    let departure = Departure {
+        spec,
+        status: binding.status(),
+        cluster: &cluster,
+        reason: EvictionReason::Refused { since, why: &why },
+        purge_mode: &PurgeMode::Gracefully,
+        preserves_state: false,
+        ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+    };
+    let plan = match plan(&departure, &mover.snapshot.get(), &mover.options, now) {
+        Ok(plan) => plan,
+        Err(nowhere) => {
+            let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
+            tracing::info!(binding = %key, cluster, "{note}");
+            let events = &fleet.events;
+            events.publish(binding.as_ref(), EventType::Warning, "NowhereToGo", note);
+            return Some(AGAIN);
+        }
+    };
+    let is_paused = fleet.pauses.of(&cluster, fleet.clock.now()).is_some();
+    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+        return Some(AGAIN);
+    }
+    if let Err(when) = mover.pace.pay(Payer::Rebalances, Instant::now()) {
+        let pause = when.map(|when| when.saturating_duration_since(Instant::now()));
+        return Some(pause.unwrap_or(AGAIN));
+    }
+    let to = plan.destination();
+    match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
+        Ok(_) => {
+            tracing::info!(binding = %key, cluster, to, why, "moved on");
+            let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
+            let events = &fleet.events;
+            events.publish(binding.as_ref(), EventType::Normal, "Evicted", note.clone());
+            let about = event_reference(&binding.spec().resource);
+            events.publish_about(about, EventType::Normal, "Evicted", note);
+            None
+        }
+        Err(error) => {
+            if !may_be_written(&error) {
+                mover.pace.refund();
+            }
+            tracing::info!(binding = %key, cluster, error = client::brief(&error), "not moved on");
+            Some(AGAIN)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::controller::start;
+    use crate::eviction::pace::Pace;
+    use crate::fleet::testing::{self, Stand, binding, pass, work};
+
+    /// Returns a binding whose copy in `m1` waits for one in `m2`, which says this of it.
+    fn refused(applied: bool, tasks: &Value, annotations: &Value) -> Value {
+        let mut binding = binding();
+        binding["metadata"]["generation"] = json!(1);
+        binding["metadata"]["annotations"] = annotations.clone();
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+        binding["spec"]["gracefulEvictionTasks"] = tasks.clone();
+        let names = json!(["m1", "m2", "m3"]);
+        binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = names;
+        let message = (!applied).then_some("already exists");
+        let report = json!({"clusterName": "m2", "applied": applied, "appliedMessage": message});
+        binding["status"] = json!({
+            "schedulerObservedGeneration": 1, "aggregatedStatus": [report],
+        });
+        binding
+    }
+
+    /// Returns the Work in `m2`, refused since now unless it is `applied`.
+    fn work_in_m2(applied: bool, health: &str) -> Value {
+        let mut work = work("m2", health);
+        let condition = &mut work["status"]["conditions"][0];
+        condition["status"] = json!(if applied { "True" } else { "False" });
+        condition["message"] = json!("already exists");
+        condition["lastTransitionTime"] = json!(muster_shared::clock::calendar());
+        work
+    }
+
+    async fn targets_after(seconds: u64, binding: Value, work: Value) -> Vec<Value> {
+        let mut drained = testing::cluster("m1");
+        drained["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
+        let mut stand = Stand::new([
+            ("clusters", drained),
+            ("clusters", testing::cluster("m2")),
+            ("clusters", testing::cluster("m3")),
+            ("resourcebindings", binding),
+            ("works", work),
+        ]);
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(tokio::time::Instant::now());
+        pass(seconds).await;
+        let writes = stand.api.writes().into_iter();
+        writes.map(|(_, _, body)| body["spec"].clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_moved_on_from_a_cluster_that_has_refused_it_for_long() {
+        let task = json!([{
+            "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
+            "gracePeriodSeconds": 40, "creationTimestamp": muster_shared::clock::calendar(),
+        }]);
+        let evicted = json!({"failover.muster.io/last-eviction": "{}"});
+        for (tasks, annotations) in [(&task, &json!({})), (&json!([]), &evicted)] {
+            let binding = refused(false, tasks, annotations);
+            let work = work_in_m2(false, "Unknown");
+            let early = targets_after(25, binding.clone(), work.clone()).await;
+            assert_eq!(early, [] as [Value; 0], "what refuses it may end by itself");
+            let writes = targets_after(120, binding, work).await;
+            let [spec] = &writes[..] else {
+                panic!("{writes:?}");
+            };
+            assert_eq!(spec["clusters"], json!([{"name": "m3", "replicas": 2}]));
+            let tasks = &spec["gracefulEvictionTasks"];
+            let left: Vec<&Value> = tasks.as_array().unwrap().iter().collect();
+            let from = left.iter().map(|it| it["fromCluster"].as_str().unwrap());
+            let from: Vec<&str> = from.collect();
+            assert_eq!(from.first(), Some(&"m2"), "{tasks}");
+            assert_eq!(tasks[0]["reason"], "NotApplied");
+            assert_eq!(
+                from.len(),
+                if annotations == &evicted { 1 } else { 2 },
+                "{tasks}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_what_was_never_moved_and_what_is_healthy_from_before_stay() {
+        let evicted = json!({"failover.muster.io/last-eviction": "{}"});
+        let none = json!([]);
+        for (what, binding, work) in [
+            (
+                "it is applied",
+                refused(true, &none, &evicted),
+                work_in_m2(true, "Healthy"),
+            ),
+            (
+                "it was placed there first",
+                refused(false, &none, &json!({})),
+                work_in_m2(false, "Unknown"),
+            ),
+            (
+                "a change of it was refused",
+                refused(false, &none, &evicted),
+                work_in_m2(false, "Healthy"),
+            ),
+        ] {
+            let writes = targets_after(300, binding, work).await;
+            assert_eq!(writes, [] as [Value; 0], "{what}");
+        }
+    }
+}
