@@ -160,7 +160,7 @@ def members_ask_first():
     for state in ("new", "existing"):
         pod = store({"replicas": 3, "initialClusterState": state})
         asks, runs = flags(pod["initContainers"][0]["args"]), flags(pod["containers"][0]["command"])
-        same = ["--name", "--data-dir", "--initial-cluster", "--initial-cluster-state"]
+        same = ["--name", "--data-dir", "--initial-cluster", "--initial-cluster-token", "--initial-cluster-state"]
         check(f"{path}: it asks about what etcd is given, state {state}", [asks[each] for each in same] == [runs[each] for each in same] and asks["--initial-cluster-state"] == state, str(asks))
         files = {each["name"]: each["mountPath"] for each in pod["initContainers"][0]["volumeMounts"]}
         check(f"{path}: and sees its data and certificate, state {state}", files == {"data": "/var/lib/etcd", "tls": asks["--tls-directory"]}, str(files))

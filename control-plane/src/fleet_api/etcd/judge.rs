@@ -1,5 +1,6 @@
 //! What the answers of the other members of etcd mean for one whose volume is empty. Pure.
 
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde::Deserialize;
 
 /// Page that says what to do.
@@ -10,6 +11,8 @@ const PAGE: &str = "https://github.com/muster-io/muster/blob/main/.github/FLEET_
 pub(super) struct Joining {
     /// Its peer URL.
     pub url: String,
+    /// The id that it has when it starts as one of those that make a store: see [`initial_id`].
+    pub id: u64,
     /// Whether it is started as one that was added to a cluster which runs.
     pub is_added: bool,
 }
@@ -18,14 +21,23 @@ pub(super) struct Joining {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Member {
-    /// Its name. A member that was added and has never started has none.
-    pub name: String,
+    /// Its id. One that was added has another than those that make a store or restore a snapshot.
+    pub id: u64,
     /// URLs at which members reach it.
     #[serde(rename = "peerURLs")]
     pub peer_urls: Vec<String>,
     /// URLs at which clients reach it, which it tells at its first start.
     #[serde(rename = "clientURLs")]
     pub client_urls: Vec<String>,
+}
+
+/// Returns the id that etcd gives to a member of a new cluster, by its peer URL and the token of
+/// the cluster.
+pub(super) fn initial_id(url: &str, token: &str) -> u64 {
+    let text = format!("{url}{token}");
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    let first = hash.as_ref().iter().take(8);
+    first.fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
 /// Answer of another member.
@@ -96,7 +108,7 @@ fn within(joining: &Joining, name: &str, members: &[Member]) -> Verdict {
         ));
     };
     let was_started = !own.client_urls.is_empty();
-    let was_added = own.name.is_empty();
+    let was_added = own.id != joining.id;
     match (joining.is_added, was_started, was_added) {
         (_, true, _) => Verdict::Refuse(format!(
             "{name} serves a store of which this member was a part, and the volume of this one is empty: its part is lost, while the others have \
@@ -120,17 +132,19 @@ mod tests {
     use super::*;
 
     const OWN: &str = "https://etcd-1:2380";
+    const ID: u64 = 7;
 
     fn joining(is_added: bool) -> Joining {
         Joining {
             url: OWN.to_owned(),
+            id: ID,
             is_added,
         }
     }
 
-    fn member(name: &str, url: &str, was_started: bool) -> Member {
+    fn member(id: u64, url: &str, was_started: bool) -> Member {
         Member {
-            name: name.to_owned(),
+            id,
             peer_urls: vec![url.to_owned()],
             client_urls: was_started
                 .then(|| url.replace("2380", "2379"))
@@ -141,7 +155,7 @@ mod tests {
 
     /// A cluster that the member with data, etcd-0, answers with, and perhaps one more member.
     fn serves(own: Option<Member>) -> Answer {
-        let first = member("etcd-0", "https://etcd-0:2380", true);
+        let first = member(1, "https://etcd-0:2380", true);
         Answer::Serves(std::iter::once(first).chain(own).collect())
     }
 
@@ -157,6 +171,13 @@ mod tests {
             Verdict::Wait(why) => ("wait", why),
             Verdict::Refuse(why) => ("refuse", why),
         }
+    }
+
+    #[test]
+    fn the_id_of_a_member_is_that_which_etcd_gives_it() {
+        // What etcd 3.5.1 logged for this URL and token.
+        let id = initial_id("https://127.0.0.1:2380", "muster-fleet-muster-system");
+        assert_eq!(format!("{id:x}"), "2e492d38daa2a0db");
     }
 
     #[test]
@@ -184,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_member_that_lost_its_volume_starts_once_it_was_removed_and_added_again() {
-        let lost = serves(Some(member("etcd-1", OWN, true)));
+        let lost = serves(Some(member(ID, OWN, true)));
         for is_added in [false, true] {
             let (word, why) = verdict(is_added, [lost.clone(), silent()]);
             assert_eq!(word, "refuse");
             assert!(why.contains("add it again"), "{why}");
         }
-        let added = serves(Some(member("", OWN, false)));
+        let added = serves(Some(member(99, OWN, false)));
         let (word, why) = verdict(false, [added.clone(), silent()]);
         assert_eq!(word, "refuse");
         assert!(why.contains("initialClusterState=existing"), "{why}");
@@ -199,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_member_that_is_late_joins_those_that_have_begun_to_make_the_store() {
-        let begun = serves(Some(member("etcd-1", OWN, false)));
+        let begun = serves(Some(member(ID, OWN, false)));
         assert_eq!(verdict(false, [begun.clone(), silent()]).0, "start");
         assert_eq!(verdict(false, [Answer::Empty, begun.clone()]).0, "start");
         // One answer that refuses outweighs one that allows.

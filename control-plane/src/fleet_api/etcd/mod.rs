@@ -55,6 +55,9 @@ struct Options {
     /// Names and peer URLs of all members, as etcd is given them.
     #[arg(long, value_name = "LIST")]
     initial_cluster: String,
+    /// Token of the cluster, as etcd is given it.
+    #[arg(long, value_name = "TOKEN")]
+    initial_cluster_token: String,
     /// State of the cluster, as etcd is given it.
     #[arg(long, value_enum, default_value = "new")]
     initial_cluster_state: ClusterState,
@@ -97,8 +100,10 @@ async fn run(options: &Options) -> anyhow::Result<String> {
             options.name, options.initial_cluster
         )
     })?;
+    let url = peers.remove(own).url;
     let joining = Joining {
-        url: peers.remove(own).url,
+        id: judge::initial_id(&url, &options.initial_cluster_token),
+        url,
         is_added: options.initial_cluster_state == ClusterState::Existing,
     };
     let identity = Identity::read(&options.tls_directory)?;

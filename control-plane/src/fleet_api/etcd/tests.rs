@@ -55,6 +55,7 @@ impl Store {
             name: format!("etcd-{number}"),
             data_dir: self.directory.join(format!("data-{number}")),
             initial_cluster: self.cluster.clone(),
+            initial_cluster_token: "fleet".to_owned(),
             initial_cluster_state: ClusterState::New,
             listen: SocketAddr::from(([127, 0, 0, 1], self.ports[number])),
             tls_directory: self.directory.clone(),
