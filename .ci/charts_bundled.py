@@ -37,10 +37,12 @@ def bundled():
     for each in objects:
         if each["kind"] in ("Deployment", "StatefulSet"):
             pods[each["metadata"]["name"]] = each["spec"]["template"]["spec"]
+        if each["kind"] == "Job":
+            pods[each["metadata"]["name"].rsplit("-", 1)[0]] = each["spec"]["template"]["spec"]
         if each["kind"] == "CronJob":
             pods[each["metadata"]["name"]] = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     expected = {"muster", "muster-fleet-api", "muster-fleet-manager", "muster-fleet-certificates", "muster-fleet-etcd"}
-    expected |= {"muster-fleet-etcd-defragmentation", "muster-fleet-etcd-snapshots"}
+    expected |= {"muster-fleet-etcd-defragmentation", "muster-fleet-etcd-snapshots", "muster-fleet-etcd-snapshot"}
     check(f"{path}: the parts of a fleet API", set(pods) == expected, str(sorted(pods)))
     made = next(each for each in objects if each["kind"] == "Role")["rules"]
     names = {name for rule in made if rule["verbs"] == ["get", "update"] for name in rule["resourceNames"]}
@@ -97,11 +99,14 @@ def bundled():
     serving = next(each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "serving")["secret"]["secretName"]
     check(f"{path}: and the API server serves with what it issues", serving == certificate["secretName"] and f"--serving-secret={serving}" in keeper["args"], serving)
 
-    objects = rendered(path, {"webhook": {"enabled": True}})
+    objects = rendered(path, {})
     asked = next(each for each in objects if each["kind"] == "ConfigMap")["data"]["webhooks.yaml"]
     kinds = [each["kind"] for each in yaml.safe_load_all(asked) if each]
     check(f"{path}: a bundled fleet API is told to ask about policies", sorted(kinds) == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"], str(kinds))
     check(f"{path}: and this cluster is not", not [each for each in objects if "Webhook" in each["kind"]])
+    off = rendered(path, {"webhook": {"enabled": False}})
+    _, main = container(off)
+    check(f"{path}: unless that is not wanted", not [each for each in off if each["kind"] == "ConfigMap"] and not [each for each in main["args"] if each.startswith("--webhook")], str(main["args"]))
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
     objects = rendered(path, {"networkPolicy": {"enabled": True, "metricsFrom": peers}})
     policies = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "NetworkPolicy"}
@@ -117,8 +122,48 @@ def bundled():
     deployment, _ = container(objects)
     names = [each["secret"]["secretName"] for each in deployment["spec"]["template"]["spec"]["volumes"]]
     check(f"{path}: and takes your kubeconfig", names == ["muster-fleet-kubeconfig"], str(names))
+    claims_are_mounted()
+    members_ask_first()
     issued()
     lifetimes()
+
+
+def claims_are_mounted():
+    """A claim that nothing mounts stays Pending where volumes bind late, and `helm --wait` and Flux wait for it."""
+    path = "charts/control-plane"
+    for values in ({}, {"fleetApi": {"etcd": {"replicas": 3}}}, {"fleetApi": {"etcd": {"restore": "x.db"}}}, {"fleetApi": {"etcd": {"restore": "x.db", "snapshots": {"schedule": ""}}}}, {"fleetApi": {"etcd": {"snapshots": {"schedule": ""}}}}):
+        objects = rendered(path, values)
+        claims = {each["metadata"]["name"] for each in objects if each["kind"] == "PersistentVolumeClaim"}
+        started = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Deployment", "StatefulSet", "DaemonSet", "Job")]
+        mounted = {volume["persistentVolumeClaim"]["claimName"] for pod in started for volume in pod.get("volumes", []) if "persistentVolumeClaim" in volume}
+        check(f"{path}: every claim is mounted by what starts at installation, with {values}", claims <= mounted, str(claims - mounted))
+    jobs = [each for each in rendered(path, {}) if each["kind"] in ("Job", "CronJob")]
+    specs = {each["metadata"]["name"]: each["spec"].get("jobTemplate", each)["spec"] for each in jobs}
+    first = next(name for name in specs if name.startswith("muster-fleet-etcd-snapshot-"))
+    check(f"{path}: the first snapshot is taken as all others are", specs[first] == specs["muster-fleet-etcd-snapshots"], str(specs))
+    changed = rendered(path, {"image": {"tag": "next"}})
+    names = [each["metadata"]["name"] for each in changed if each["kind"] == "Job"]
+    check(f"{path}: a Job that would change has another name", len(names) == 1 and names != [first], str(names))
+
+
+def members_ask_first():
+    """A member of etcd with an empty volume makes no second store beside one with data."""
+    path = "charts/control-plane"
+
+    def store(values):
+        return next(each for each in rendered(path, {"fleetApi": {"etcd": values}}) if each["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+
+    check(f"{path}: one member asks nobody", "initContainers" not in store({}))
+    for values, expected in [({}, ["check"]), ({"restore": "x.db"}, ["check", "restore"])]:
+        pod = store({"replicas": 3, **values})
+        check(f"{path}: each of three members asks before anything is written, with {values}", [each["name"] for each in pod["initContainers"]] == expected, str(pod["initContainers"]))
+    for state in ("new", "existing"):
+        pod = store({"replicas": 3, "initialClusterState": state})
+        asks, runs = flags(pod["initContainers"][0]["args"]), flags(pod["containers"][0]["command"])
+        same = ["--name", "--data-dir", "--initial-cluster", "--initial-cluster-token", "--initial-cluster-state"]
+        check(f"{path}: it asks about what etcd is given, state {state}", [asks[each] for each in same] == [runs[each] for each in same] and asks["--initial-cluster-state"] == state, str(asks))
+        files = {each["name"]: each["mountPath"] for each in pod["initContainers"][0]["volumeMounts"]}
+        check(f"{path}: and sees its data and certificate, state {state}", files == {"data": "/var/lib/etcd", "tls": asks["--tls-directory"]}, str(files))
 
 
 def issued():

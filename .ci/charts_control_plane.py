@@ -15,6 +15,9 @@ def control_plane():
     check(f"{path}: failover is off until somebody asks", "--feature-gates=Failover=false" in main["args"])
     _, main = container(external(path, {"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))
     check(f"{path}: gates and further flags arrive", {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(main["args"]))
+    check(f"{path}: nodes of a grade hold what Karmada expects", "--node-grades=minimums" in main["args"], str(main["args"]))
+    _, main = container(external(path, {"scheduler": {"nodeGrades": "upper-bounds"}}))
+    check(f"{path}: or what its documentation's examples expect", "--node-grades=upper-bounds" in main["args"], str(main["args"]))
     _, main = container(external(path, {"eviction": {"largeClusterNumThreshold": 2_000_000}}))
     check(f"{path}: large numbers stay numbers", "--large-cluster-num-threshold=2000000" in main["args"], str(main["args"]))
     _, main = container(external(path, {"image": {"repository": "r.example/x", "digest": "sha256:" + "a" * 64}}))
@@ -39,6 +42,8 @@ def control_plane():
         ({"fleetApi": {"address": "fleet.example.com"}}, "address"),
         ({"fleetApi": {"service": {"type": "ExternalName"}}}, "type"),
         ({"fleetApi": {"etcd": {"replicas": 2}}}, "replicas"),
+        ({"fleetApi": {"etcd": {"initialClusterState": "join"}}}, "initialClusterState"),
+        ({"scheduler": {"nodeGrades": "maximums"}}, "nodeGrades"),
         ({"fleetApi": {"etcd": {"snapshots": {"schedule": "daily"}}}}, "schedule"),
         ({"fleetApi": {"apiServer": {"replicas": 4}}}, "replicas"),
         ({"fleetApi": {"kubernetesVersion": "1.35"}}, "kubernetesVersion"),
@@ -100,7 +105,7 @@ def webhooks():
     _, main = container(objects)
     kinds = {each["kind"] for each in objects}
     quiet = not [each for each in main["args"] if each.startswith("--cert-dir")] and not kinds & {"Service", "Secret", "Certificate"}
-    check(f"{path}: no admission unless asked for", quiet and not [kind for kind in kinds if "Webhook" in kind], str(kinds))
+    check(f"{path}: no admission at an external fleet API unless asked for", quiet and not [kind for kind in kinds if "Webhook" in kind], str(kinds))
 
     values = {"webhook": {"enabled": True, "configure": True, "inCluster": True, "failurePolicy": "Ignore", "timeoutSeconds": 5}}
     objects = external(path, values)
@@ -131,7 +136,10 @@ def webhooks():
     expected = [f"https://muster-webhook.muster-system.svc:443/{path}" for path in ("mutate", "validate")]
     check(f"{path}: another fleet API asks by address", urls == expected, str(urls))
     policies = {entry["name"]: entry["failurePolicy"] for entry in entries}
-    check(f"{path}: only policies wait for an answer", policies == {"policies.muster.io": "Fail", "clusters.muster.io": "Ignore"}, str(policies))
+    check(f"{path}: without an answer everything passes", policies == {"policies.muster.io": "Ignore", "clusters.muster.io": "Ignore"}, str(policies))
+    asked = external(path, {"webhook": {"configure": True, "failurePolicy": "Fail"}})
+    policies = {entry["name"]: entry["failurePolicy"] for each in asked if "WebhookConfiguration" in each["kind"] for entry in each["webhooks"]}
+    check(f"{path}: or policies alone wait for one", policies == {"policies.muster.io": "Fail", "clusters.muster.io": "Ignore"}, str(policies))
     check(f"{path}: several are exempt", "in ['a', 'b'])" in entries[0]["matchConditions"][0]["expression"], str(entries[0]))
     try:
         external(path, {"webhook": {"configure": True, "certificate": {"secret": "mine"}}})

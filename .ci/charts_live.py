@@ -124,6 +124,12 @@ def life(cluster):
         assert time.monotonic() < deadline, "the kinds of the operator are not served"
         time.sleep(0.5)
     high = yaml.safe_load(pathlib.Path(CONTROL_PLANE, "values-ha.yaml").read_text())
+    for values in (high, {"fleetApi": {"etcd": {"replicas": 3}}}):
+        _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, values)
+        check(f"three members of etcd in place of one, by {sorted(values)}: refused, with what to do", "--set fleetApi.etcd.replicas=1" in words and "fleetApi.etcd.restore" in words, words)
+    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fleetApi": {"etcd": {"replicas": 3, "restore": "x.db"}}})
+    check("but for a snapshot that is restored", release is not None, words)
+    cluster.helm("muster-system").rollback("muster")
     fixed = {**high, "fleetApi": {part: each for part, each in high["fleetApi"].items() if part != "etcd"}}
     release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {**OF_CONTROL_PLANE, **fixed})
     check("everything on: a real API takes it as an upgrade", release is not None, words)
@@ -137,6 +143,8 @@ def life(cluster):
     left = {each for each in cluster.names("deployments,statefulsets,cronjobs,services,secrets,configmaps,persistentvolumeclaims,roles", "muster-system") if each[1] != "kube-root-ca.crt"}
     expected = {("Secret", "muster-fleet-ca"), ("PersistentVolumeClaim", "data-muster-fleet-etcd-0"), ("PersistentVolumeClaim", "muster-fleet-etcd-snapshots")}
     check("helm uninstall keeps authorities, the store and its snapshots, and nothing else", left == expected, str(left ^ expected))
+    _, words = cluster.install(CONTROL_PLANE, high)
+    check("installed again with three members beside the volume of one: refused", "--set fleetApi.etcd.replicas=1" in words, words)
     release, words = cluster.install(CONTROL_PLANE, {})
     check("installed again, it finds them", release is not None, words)
 

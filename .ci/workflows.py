@@ -28,6 +28,12 @@ for file in sorted(pathlib.Path(".github/workflows").iterdir()):
                 failed += 1
                 print(f"{file}: {name}: {step.get('name', '')}\n{done.stdout}")
 
+# Whoever builds both images compiles once.
+stages = {re.search(r"^FROM rust.*?(?=^# glibc)", pathlib.Path(folder, "Dockerfile").read_text(), flags=re.S | re.M)[0] for folder in ("agent", "control-plane")}
+if len(stages) != 1:
+    failed += 1
+    print("FAIL agent/Dockerfile and control-plane/Dockerfile do not have the same stage `build`")
+
 jobs = yaml.safe_load(pathlib.Path(".github/workflows/release.yaml").read_text())["jobs"]
 for name in ("manifests", "charts", "release"):
     needs, conditions = jobs[name]["needs"], jobs[name]["if"]

@@ -146,6 +146,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match first {
         Some(definitions::COMMAND) => return definitions::execute(arguments),
         Some(fleet_api::COMMAND) => return fleet_api::execute(arguments),
+        Some(fleet_api::etcd::COMMAND) => return fleet_api::etcd::execute(arguments),
         Some(fleet_api::prune::COMMAND) => return fleet_api::prune::execute(arguments),
         _ => {}
     }
@@ -175,6 +176,7 @@ fn command() -> clap::Command {
         .about("Cluster failover for fleets of Kubernetes clusters: the control plane")
         .subcommand(clap::Command::new(definitions::COMMAND).about(definitions::ABOUT))
         .subcommand(clap::Command::new(fleet_api::COMMAND).about(fleet_api::ABOUT))
+        .subcommand(clap::Command::new(fleet_api::etcd::COMMAND).about(fleet_api::etcd::ABOUT))
         .subcommand(clap::Command::new(fleet_api::prune::COMMAND).about(fleet_api::prune::ABOUT))
 }
 

@@ -12,6 +12,11 @@ read -ra members <<<"${MUSTER_KIND_MEMBERS:-member1 member2 member3}"
 
 say() { printf '== %s\n' "$*"; }
 
+# The sandbox's workload with its policy: one replica in the first member, two in the second.
+web() {
+    sed -e "s/member1/FIRST/g; s/member2/SECOND/g; s/FIRST/${members[0]}/g; s/SECOND/${members[1]}/g" "$root/e2e/sandbox/src/manifests/web.yaml"
+}
+
 # A file as base64 in one line, with what GNU's and BSD's tools have in common.
 encoded() { base64 <"$1" | tr -d '\n'; }
 

@@ -39,8 +39,11 @@ kubectl() {
     files_are_there "$@"
     case "$*" in
     *"--from-file=kubeconfig=/dev/stdin"*) cat >/dev/null ;;
+    *" -f -") grep -A 1 'clusterNames:' >&2 || true ;;
     *"token create"*"--print-helm-command"*)
-        printf 'helm upgrade --install muster-agent charts/agent --namespace %s --create-namespace \\\n  --set clusterName=member1 \\\n' "$namespace"
+        local words="$*"
+        words=${words#*--cluster-name }
+        printf 'helm upgrade --install muster-agent charts/agent --namespace %s --create-namespace \\\n  --set clusterName=%s \\\n' "$namespace" "${words%% *}"
         printf '  --set fleet.server=https://192.0.2.10:30443 \\\n  --set fleet.token=abcdef.0123456789abcdef \\\n  --set fleet.caData=LS0tLS1CRUdJTg== \\\n  --set "fleet.caHash={sha256:%064d}"\n' 0
         ;;
     *".data.kubeconfig"*) printf 'apiVersion: v1\nkind: Config\n' | base64 ;;

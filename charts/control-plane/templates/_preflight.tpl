@@ -1,8 +1,10 @@
 {{- /*
-What Helm can know before it installs anything: whether the volumes of a bundled fleet API will be made. Included by NOTES.txt, so that it
-changes no object: `helm template`, Argo CD and Flux's dry runs see no cluster and skip it. Off with preflight=false.
+What Helm can know before it installs or upgrades anything: whether the volumes of a bundled fleet API will be made, and whether its store would be split.
+Included by NOTES.txt, so that it changes no object: `helm template`, Argo CD and Flux's dry runs see no cluster and skip it; there the pods of etcd
+refuse to start (check-etcd-member). Off with preflight=false.
 */ -}}
 {{- define "muster.preflight" -}}
+{{- include "muster.preflight.members" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -29,6 +31,24 @@ changes no object: `helm template`, Argo CD and Flux's dry runs see no cluster a
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Members of etcd that have data are as many as the values want, or the values restore a snapshot into all of them. */ -}}
+{{- define "muster.preflight.members" -}}
+{{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") (not .Values.fleetApi.etcd.restore) -}}
+{{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
+{{- $wanted := int .Values.fleetApi.etcd.replicas -}}
+{{- $members := dig "spec" "replicas" 0 (lookup "apps/v1" "StatefulSet" .Release.Namespace $name) | int -}}
+{{- /* None runs: those whose volumes are there, also those of an earlier installation. */ -}}
+{{- if not $members -}}
+{{- range $member := until 3 -}}
+{{- if lookup "v1" "PersistentVolumeClaim" $.Release.Namespace (printf "data-%s-%d" $name $member) }}{{ $members = add1 $member | int }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $members (ne $members $wanted) -}}
+{{- fail (printf "\n\nThe fleet API's etcd has %d member(s) with data, and fleetApi.etcd.replicas=%d would not change that: further members begin with an empty store, and a store that lacks members does not answer. Keep the number, also beside values-ha.yaml, with --set fleetApi.etcd.replicas=%d; or restore a snapshot into %d member(s), as .github/FLEET_API.md says (fleetApi.etcd.restore).\n" $members $wanted $members $wanted) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

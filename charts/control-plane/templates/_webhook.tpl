@@ -1,3 +1,8 @@
+{{- /* Whether the control plane answers: what the values say, or with a bundled fleet API. */ -}}
+{{- define "muster.webhook.enabled" -}}
+{{- if kindIs "bool" .Values.webhook.enabled | ternary .Values.webhook.enabled (eq .Values.fleetApi.mode "bundled") }}true{{ end -}}
+{{- end }}
+
 {{- define "muster.webhook.service" -}}
 {{ include "muster.fullname" . }}-webhook
 {{- end }}

@@ -9,9 +9,11 @@
 //! * [`judge`]: whether a Secret is kept, made anew or refused.
 //! * [`issue`]: new keys and certificates.
 //! * [`secrets`]: one pass over the Secrets.
+//! * [`etcd`]: whether a member of etcd may start.
 //! * [`prune`]: which snapshots of etcd are kept.
 //! * [`objects`]: definitions, roles and the public ConfigMap of the fleet API.
 
+pub(crate) mod etcd;
 mod fitness;
 mod issue;
 mod judge;

@@ -1,5 +1,5 @@
-//! Objects that a fleet API needs before anybody can use it: definitions, roles, admission policies
-//! and the public ConfigMap by which members join.
+//! Objects that a fleet API needs before anybody can use it: definitions, roles, admission
+//! policies, the priority of leases, and the public ConfigMap by which members join.
 //!
 //! Each bears the version of the program that wrote it. An older program leaves the objects of a
 //! newer one as they are and says so.
@@ -22,6 +22,8 @@ use crate::registration::{access, discovery};
 
 /// Rights of the control plane.
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
+/// Priority of leases at the API server.
+const LEASES: &str = include_str!("leases.yaml");
 
 /// Reason why the fleet API could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +64,7 @@ pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
     }
     all.extend(rest);
     all.extend(access::of_registration()?);
+    all.extend(access::objects(LEASES)?);
     all.push(dynamic(&administrators())?);
     Ok(all)
 }
@@ -241,8 +244,32 @@ mod tests {
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
             "Role",
+            "FlowSchema",
         ] {
             assert!(position(kind).is_some(), "{kind}");
+        }
+    }
+    #[test]
+    fn renewals_of_leases_have_a_priority_of_their_own_for_whoever_holds_leases() {
+        use muster_shared::names::{AGENT_GROUP, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+
+        let all = own().unwrap();
+        let schema = all.iter().find(|it| access::kind(it) == "FlowSchema");
+        let schema = &schema.unwrap().data;
+        let rule = &schema["spec"]["rules"][0];
+        let subjects = [
+            rule["subjects"][0]["group"]["name"].as_str(),
+            rule["subjects"][1]["user"]["name"].as_str(),
+        ];
+        let expected = [AGENT_GROUP, super::super::plan::CONTROL_PLANE];
+        assert_eq!(subjects, expected.map(Some));
+        let leases = &rule["resourceRules"][0];
+        let namespaces = serde_json::json!([CLUSTER_NAMESPACE, SYSTEM_NAMESPACE]);
+        assert_eq!(leases["namespaces"], namespaces);
+        // Elections are read and patched, heartbeats created and patched (charts/control-plane/access).
+        for verb in ["get", "create", "patch"] {
+            let verbs = leases["verbs"].as_array().unwrap();
+            assert!(verbs.iter().any(|it| it == verb), "{verb} in {verbs:?}");
         }
     }
 }

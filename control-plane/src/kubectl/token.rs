@@ -33,6 +33,9 @@ pub(super) const CHART: &str = match option_env!("MUSTER_AGENT_CHART") {
     None => "charts/agent",
 };
 
+/// Namespace into which the printed command installs an agent.
+pub(super) const AGENT_NAMESPACE: &str = "muster-system";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
     /// Makes a token and prints it.
@@ -193,7 +196,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
 fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(
-        "helm upgrade --install muster-agent {chart} --namespace muster-system --create-namespace --reset-then-reuse-values \\\n  \
+        "helm upgrade --install muster-agent {chart} --namespace {AGENT_NAMESPACE} --create-namespace --reset-then-reuse-values \\\n  \
          --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={} \\\n  --set \"fleet.caHash={{{}}}\"\n",
         server.trim_end_matches('/'),
         STANDARD.encode(&info.authority),

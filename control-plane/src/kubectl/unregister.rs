@@ -22,11 +22,15 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use super::register::{SECRET, call};
+use super::token::AGENT_NAMESPACE;
 use crate::fleet::job_status;
 use crate::fleet::works::is_of_namespace;
 use crate::registration::access;
 use crate::registration::token::{self, Entry, SECRET_TYPE};
 
+/// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
+/// of charts/agent).
+const AGENT_SECRET: &str = "muster-fleet-kubeconfig";
 /// The name under which agents write.
 const AGENT: &str = "muster-agent";
 /// Works that are named when a Cluster cannot go.
@@ -155,14 +159,23 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             ),
         );
     }
-    say(
-        &mut told,
-        &format!(
-            "In the member, if not done yet: helm uninstall muster-agent -n {0} && kubectl -n {0} delete secret {SECRET} --ignore-not-found",
-            options.member_namespace
-        ),
-    );
+    say(&mut told, &at_the_member(&options.member_namespace));
     Ok(told)
+}
+
+/// Says what remains to be done in the member, by the way in which its agent was installed.
+fn at_the_member(namespace: &str) -> String {
+    let remove = |namespace: &str, secret: &str| {
+        format!(
+            "helm uninstall muster-agent -n {namespace} && kubectl -n {namespace} delete secret {secret} --ignore-not-found"
+        )
+    };
+    format!(
+        "In the member, if not done yet, the agent and its credentials have to go. If it joined by the command of `kubectl muster token create`: {}\n\
+         If it joined by `kubectl muster register`: {}",
+        remove(AGENT_NAMESPACE, AGENT_SECRET),
+        remove(namespace, SECRET)
+    )
 }
 
 /// What became of the accounts whose tokens the fleet had.
@@ -375,6 +388,21 @@ mod tests {
             "status": {"manifestStatuses": statuses},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn an_agent_is_removed_from_where_its_command_installed_it() {
+        let told = at_the_member("elsewhere");
+        for (namespace, secret) in [(AGENT_NAMESPACE, AGENT_SECRET), ("elsewhere", SECRET)] {
+            let release = format!("helm uninstall muster-agent -n {namespace} ");
+            let credentials = format!("kubectl -n {namespace} delete secret {secret} ");
+            assert!(
+                told.contains(&release) && told.contains(&credentials),
+                "{told}"
+            );
+        }
+        let values = include_str!("../../../charts/agent/values.yaml");
+        assert!(values.contains(&format!("kubeconfigSecret: {AGENT_SECRET}\n")));
     }
 
     #[test]

@@ -241,6 +241,9 @@ const KINDS: &[Kind] = &[
         "status" => "admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" READ_WRITE,
     }),
     kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicyBinding" "validatingadmissionpolicybindings" "validatingadmissionpolicybinding" [] cluster ALL ["api-extensions"] {}),
+    kind!("flowcontrol.apiserver.k8s.io" "v1" "FlowSchema" "flowschemas" "flowschema" [] cluster ALL [] {
+        "status" => "flowcontrol.apiserver.k8s.io" "v1" "FlowSchema" READ_WRITE,
+    }),
     kind!("apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions" "customresourcedefinition" ["crd" "crds"] cluster ALL ["api-extensions"] {
         "status" => "apiextensions.k8s.io" "v1" "CustomResourceDefinition" READ_WRITE,
     }),

@@ -9,8 +9,8 @@ use k8s_openapi::api::{
     authorization::v1 as authorization, autoscaling::v1 as autoscaling_v1,
     autoscaling::v2 as autoscaling, batch::v1 as batch, certificates::v1 as certificates,
     coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery,
-    events::v1 as events, networking::v1 as networking, policy::v1 as policy, rbac::v1 as rbac,
-    scheduling::v1 as scheduling, storage::v1 as storage,
+    events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
+    policy::v1 as policy, rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
@@ -113,6 +113,7 @@ fn definitions() -> Map<String, Value> {
         apiextensions: CustomResourceDefinition;
         apiregistration: APIService;
         scheduling: PriorityClass;
+        flowcontrol: FlowSchema;
         coordination: Lease;
         discovery: EndpointSlice;
     }

@@ -220,13 +220,14 @@ mod tests {
 
     #[test]
     fn kinds_that_go_clients_write_have_a_wire_form() {
-        // Two live outside the API definitions and are written as JSON by everybody; policies are
-        // written by kubectl, as JSON.
+        // Two live outside the API definitions and are written as JSON by everybody; policies and
+        // flow schemas are written by kubectl, as JSON.
         let json_only = [
             "CustomResourceDefinition",
             "APIService",
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
+            "FlowSchema",
         ];
         for kind in catalog::all()
             .iter()

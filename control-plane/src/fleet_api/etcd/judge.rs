@@ -1,0 +1,237 @@
+//! What the answers of the other members of etcd mean for one whose volume is empty. Pure.
+
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serde::Deserialize;
+
+/// Page that says what to do.
+const PAGE: &str = "https://github.com/muster-io/muster/blob/main/.github/FLEET_API.md";
+
+/// The member whose volume is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Joining {
+    /// Its peer URL.
+    pub url: String,
+    /// The id that it has when it starts as one of those that make a store: see [`initial_id`].
+    pub id: u64,
+    /// Whether it is started as one that was added to a cluster which runs.
+    pub is_added: bool,
+}
+
+/// A member of a cluster, as etcd lists it at its peer URLs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Member {
+    /// Its id. One that was added has another than those that make a store or restore a snapshot.
+    pub id: u64,
+    /// URLs at which members reach it.
+    #[serde(rename = "peerURLs")]
+    pub peer_urls: Vec<String>,
+    /// URLs at which clients reach it, which it tells at its first start.
+    #[serde(rename = "clientURLs")]
+    pub client_urls: Vec<String>,
+}
+
+/// Returns the id that etcd gives to a member of a new cluster, by its peer URL and the token of
+/// the cluster.
+pub(super) fn initial_id(url: &str, token: &str) -> u64 {
+    let text = format!("{url}{token}");
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    let first = hash.as_ref().iter().take(8);
+    first.fold(0, |id, byte| id << 8 | u64::from(*byte))
+}
+
+/// Answer of another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// None, and why.
+    Silent(String),
+    /// Its volume is empty as well, and it waits likewise.
+    Empty,
+    /// etcd runs there, as part of a cluster of these members.
+    Serves(Vec<Member>),
+}
+
+/// What becomes of the member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// etcd may start, and why.
+    Start(String),
+    /// Not before something changes by itself.
+    Wait(String),
+    /// Not before somebody does something.
+    Refuse(String),
+}
+
+/// Judges the answers of all other members, with their names.
+pub(super) fn judge(joining: &Joining, answers: &[(&str, Answer)]) -> Verdict {
+    let mut starts = None;
+    for (name, answer) in answers {
+        let Answer::Serves(members) = answer else {
+            continue;
+        };
+        match within(joining, name, members) {
+            Verdict::Start(why) => starts = Some(why),
+            verdict => return verdict,
+        }
+    }
+    if let Some(why) = starts {
+        return Verdict::Start(why);
+    }
+    let silent: Vec<String> = answers
+        .iter()
+        .filter_map(|(name, answer)| match answer {
+            Answer::Silent(why) => Some(format!("{name} ({why})")),
+            _ => None,
+        })
+        .collect();
+    if silent.is_empty() && !joining.is_added {
+        return Verdict::Start("the volume of every member is empty".to_owned());
+    }
+    Verdict::Wait(if joining.is_added {
+        "no member serves the store that this one was added to".to_owned()
+    } else {
+        format!(
+            "the volume of this member is empty, and others may have data: no answer of {}",
+            silent.join(", ")
+        )
+    })
+}
+
+/// Judges the answer of one member that is part of a cluster.
+fn within(joining: &Joining, name: &str, members: &[Member]) -> Verdict {
+    let mut members = members.iter();
+    let Some(own) = members.find(|it| it.peer_urls.contains(&joining.url)) else {
+        return Verdict::Refuse(format!(
+            "{name} serves a store that this member is no part of, and the volume of this one is empty: together they would be two stores. \
+             A store does not get more members by fleetApi.etcd.replicas: set it back to the former number, or restore a snapshot into the \
+             new number ({PAGE}#from-one-member-of-etcd-to-three)"
+        ));
+    };
+    let was_started = !own.client_urls.is_empty();
+    let was_added = own.id != joining.id;
+    match (joining.is_added, was_started, was_added) {
+        (_, true, _) => Verdict::Refuse(format!(
+            "{name} serves a store of which this member was a part, and the volume of this one is empty: its part is lost, while the others have \
+             all data. Remove the member and add it again ({PAGE}#replace-a-member-of-etcd)"
+        )),
+        (false, false, true) => Verdict::Refuse(format!(
+            "{name} serves a store to which this member was added: set fleetApi.etcd.initialClusterState=existing, so that it joins \
+             ({PAGE}#replace-a-member-of-etcd)"
+        )),
+        (true, false, true) => {
+            Verdict::Start(format!("{name} serves the store that it was added to"))
+        }
+        (_, false, false) => Verdict::Start(format!(
+            "{name} has begun to make the store that this member belongs to"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "https://etcd-1:2380";
+    const ID: u64 = 7;
+
+    fn joining(is_added: bool) -> Joining {
+        Joining {
+            url: OWN.to_owned(),
+            id: ID,
+            is_added,
+        }
+    }
+
+    fn member(id: u64, url: &str, was_started: bool) -> Member {
+        Member {
+            id,
+            peer_urls: vec![url.to_owned()],
+            client_urls: was_started
+                .then(|| url.replace("2380", "2379"))
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    /// A cluster that the member with data, etcd-0, answers with, and perhaps one more member.
+    fn serves(own: Option<Member>) -> Answer {
+        let first = member(1, "https://etcd-0:2380", true);
+        Answer::Serves(std::iter::once(first).chain(own).collect())
+    }
+
+    fn silent() -> Answer {
+        Answer::Silent("connection refused".to_owned())
+    }
+
+    /// The first word of a verdict, and its sentence.
+    fn verdict(is_added: bool, answers: [Answer; 2]) -> (&'static str, String) {
+        let [first, last] = answers;
+        match judge(&joining(is_added), &[("etcd-0", first), ("etcd-2", last)]) {
+            Verdict::Start(why) => ("start", why),
+            Verdict::Wait(why) => ("wait", why),
+            Verdict::Refuse(why) => ("refuse", why),
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_member_is_that_which_etcd_gives_it() {
+        // What etcd 3.5.1 logged for this URL and token.
+        let id = initial_id("https://127.0.0.1:2380", "muster-fleet-muster-system");
+        assert_eq!(format!("{id:x}"), "2e492d38daa2a0db");
+    }
+
+    #[test]
+    fn members_make_a_store_once_every_other_one_says_that_it_is_empty() {
+        use Answer::Empty;
+        assert_eq!(verdict(false, [Empty, Empty]).0, "start");
+        for answers in [[Empty, silent()], [silent(), Empty], [silent(), silent()]] {
+            let (word, why) = verdict(false, answers);
+            assert_eq!(word, "wait");
+            assert!(why.contains("etcd-"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_member_beside_one_with_data_that_does_not_know_it_is_refused_whoever_else_is_empty() {
+        for other in [Answer::Empty, silent(), serves(None)] {
+            for answers in [[serves(None), other.clone()], [other, serves(None)]] {
+                let (word, why) = verdict(false, answers);
+                assert_eq!(word, "refuse");
+                assert!(why.contains("fleetApi.etcd.replicas"), "{why}");
+            }
+        }
+        assert_eq!(verdict(true, [serves(None), Answer::Empty]).0, "refuse");
+    }
+
+    #[test]
+    fn a_member_that_lost_its_volume_starts_once_it_was_removed_and_added_again() {
+        let lost = serves(Some(member(ID, OWN, true)));
+        for is_added in [false, true] {
+            let (word, why) = verdict(is_added, [lost.clone(), silent()]);
+            assert_eq!(word, "refuse");
+            assert!(why.contains("add it again"), "{why}");
+        }
+        let added = serves(Some(member(99, OWN, false)));
+        let (word, why) = verdict(false, [added.clone(), silent()]);
+        assert_eq!(word, "refuse");
+        assert!(why.contains("initialClusterState=existing"), "{why}");
+        assert_eq!(verdict(true, [added, silent()]).0, "start");
+    }
+
+    #[test]
+    fn a_member_that_is_late_joins_those_that_have_begun_to_make_the_store() {
+        let begun = serves(Some(member(ID, OWN, false)));
+        assert_eq!(verdict(false, [begun.clone(), silent()]).0, "start");
+        assert_eq!(verdict(false, [Answer::Empty, begun.clone()]).0, "start");
+        // One answer that refuses outweighs one that allows.
+        assert_eq!(verdict(false, [begun, serves(None)]).0, "refuse");
+    }
+
+    #[test]
+    fn a_member_that_was_added_makes_no_store() {
+        use Answer::Empty;
+        for answers in [[Empty, Empty], [silent(), silent()]] {
+            assert_eq!(verdict(true, answers).0, "wait");
+        }
+    }
+}
