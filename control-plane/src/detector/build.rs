@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{
-    Binding, Component, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
+    Binding, Component, ObjectReference, ResourceBindingSpec, SchedulePriority,
 };
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::interpreter::{self, Interpreters, Replicas};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
 use crate::fleet::claim::{Claim, Pairs, missing};
+use crate::fleet::protection::protect;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::scheduler::core::outcome::Placed;
 use crate::taint::default_tolerations::DefaultTolerations;
@@ -354,29 +355,10 @@ impl<'a> Wanted<'a> {
         let mut placement = policy.placement.clone();
         self.tolerations.add_to(&mut placement);
         spec.placement = Some(Arc::new(placement));
-        spec.failover.clone_from(&policy.failover);
-        spec.conflict_resolution
-            .clone_from(&policy.conflict_resolution);
-        spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
         spec.schedule_priority = self
             .schedule_priority
             .map(|priority| SchedulePriority { priority });
-        // `scheduling` is the binding's own: set by others, such as a queue.
-        let scheduling = spec
-            .suspension
-            .as_ref()
-            .and_then(|suspension| suspension.scheduling);
-        spec.suspension = match &policy.suspension {
-            Some(suspension) => Some(Suspension {
-                dispatching: suspension.dispatching,
-                dispatching_on_clusters: suspension.dispatching_on_clusters.clone(),
-                scheduling,
-            }),
-            None => scheduling.map(|scheduling| Suspension {
-                scheduling: Some(scheduling),
-                ..Suspension::default()
-            }),
-        };
+        protect(spec, policy);
     }
 
     fn owner(&self) -> Value {

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
-use muster_shared::client::says_absent;
 use muster_shared::watch::{Doubt, Presence};
 
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use super::select::winner;
-use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
@@ -59,51 +55,21 @@ impl Detector {
 
     /// What is known of a policy by its name.
     pub(super) fn presence(&self, key: &PolicyKey) -> Presence<Policy> {
-        fn as_policy<K>(found: Presence<Arc<K>>, policy: fn(Arc<K>) -> Policy) -> Presence<Policy> {
-            match found {
-                Presence::There(found) => Presence::There(policy(found)),
-                Presence::Gone => Presence::Gone,
-                Presence::Unknown(doubt) => Presence::Unknown(doubt),
-            }
-        }
-        match key {
-            PolicyKey::Namespaced { namespace, name } => as_policy(
-                self.fleet.policies.presence(Some(namespace), name),
-                Policy::Namespaced,
-            ),
-            PolicyKey::Cluster { name } => as_policy(
-                self.fleet.cluster_policies.presence(None, name),
-                Policy::Cluster,
-            ),
-        }
+        key.presence(&self.fleet)
     }
 
     /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that
     /// cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
-        match self.presence(key) {
+        Ok(match self.presence(key) {
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-                return Ok(false);
+                false
             }
-            Presence::Gone => return Ok(true),
-            Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {}
-        }
-        let client = self.fleet.client.clone();
-        let found = match key {
-            PolicyKey::Namespaced { namespace, name } => {
-                let api: Api<PropagationPolicy> = Api::namespaced(client, namespace);
-                api.get_metadata(name).await.map(drop)
+            Presence::Gone => true,
+            Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {
+                key.read(&self.fleet).await?.is_none()
             }
-            PolicyKey::Cluster { name } => {
-                let api: Api<ClusterPropagationPolicy> = Api::all(client);
-                api.get_metadata(name).await.map(drop)
-            }
-        };
-        match found {
-            Ok(()) => Ok(false),
-            Err(error) if says_absent(&error, key.name()) => Ok(true),
-            Err(error) => Err(ApiError::of("look for", key)(error).into()),
-        }
+        })
     }
 
     /// The policy for a template that has none: one of its namespace before any cluster-wide one.

@@ -12,6 +12,7 @@ pub mod job_status;
 pub mod last_patches;
 pub mod parked;
 pub mod policy;
+pub mod protection;
 pub mod scope;
 pub mod selection;
 pub mod served;

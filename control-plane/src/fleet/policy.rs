@@ -4,12 +4,19 @@
 use std::fmt;
 use std::sync::Arc;
 
+use kube::ResourceExt;
+use kube::api::Api;
 use kube::core::ObjectMeta;
 use muster_shared::api::policy::{
     ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
     PropagationStatus,
 };
+use muster_shared::client::says_absent;
 use muster_shared::events::{EventType, Events};
+use muster_shared::watch::{Followed, Informer, Presence};
+
+use super::Fleet;
+use super::api_error::ApiError;
 
 /// Key of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +49,68 @@ impl PolicyKey {
             Self::Namespaced { namespace, .. } => Some(namespace),
             Self::Cluster { .. } => None,
         }
+    }
+
+    /// Returns what the cache knows of the policy.
+    pub fn presence(&self, fleet: &Fleet) -> Presence<Policy> {
+        fn of<K: Followed>(
+            policies: &Informer<K>,
+            key: &PolicyKey,
+            policy: fn(Arc<K>) -> Policy,
+        ) -> Presence<Policy> {
+            match policies.presence(key.namespace(), key.name()) {
+                Presence::There(found) => Presence::There(policy(found)),
+                Presence::Gone => Presence::Gone,
+                Presence::Unknown(doubt) => Presence::Unknown(doubt),
+            }
+        }
+        match self {
+            Self::Namespaced { .. } => of(&fleet.policies, self, Policy::Namespaced),
+            Self::Cluster { .. } => of(&fleet.cluster_policies, self, Policy::Cluster),
+        }
+    }
+
+    /// Reads the policy as the API has it now, `None` when the API has none of this name. Its
+    /// metadata alone is sent while the cache has the same version.
+    pub async fn read(&self, fleet: &Fleet) -> Result<Option<Policy>, ApiError> {
+        async fn read<K>(
+            api: Api<K>,
+            policies: &Informer<K>,
+            key: &PolicyKey,
+        ) -> Result<Option<Arc<K>>, ApiError>
+        where
+            K: Followed + Clone + fmt::Debug,
+        {
+            let held = policies.get(key.namespace(), key.name());
+            let version = api.get_metadata(key.name()).await;
+            let read = match version.map(|it| it.resource_version()) {
+                Ok(version)
+                    if held
+                        .as_ref()
+                        .is_some_and(|it| it.meta().resource_version == version) =>
+                {
+                    return Ok(held);
+                }
+                Ok(_) => api.get(key.name()).await,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(read) => Ok(Some(Arc::new(read))),
+                Err(error) if says_absent(&error, key.name()) => Ok(None),
+                Err(error) => Err(ApiError::of("read", key)(error)),
+            }
+        }
+        let client = fleet.client.clone();
+        Ok(match self {
+            Self::Namespaced { namespace, .. } => {
+                read(Api::namespaced(client, namespace), &fleet.policies, self)
+                    .await?
+                    .map(Policy::Namespaced)
+            }
+            Self::Cluster { .. } => read(Api::all(client), &fleet.cluster_policies, self)
+                .await?
+                .map(Policy::Cluster),
+        })
     }
 }
 

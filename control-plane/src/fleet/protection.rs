@@ -1,0 +1,240 @@
+//! What a policy says that protects copies in the members, read from the policy itself.
+//!
+//! A binding bears a copy of its policy, and a Work a copy of that. Each is written a moment after
+//! its original, so that a deletion which follows an edit at once finds copies from before the
+//! edit. What removes a copy, or writes to one, therefore asks the policy that people write.
+
+use std::borrow::Cow;
+
+use muster_shared::api::binding::{ResourceBindingSpec, Suspension};
+use muster_shared::api::policy::PropagationSpec;
+
+use super::Fleet;
+use super::api_error::ApiError;
+use super::binding::{BindingKey, BindingKind};
+use super::claim::Claim;
+
+/// Writes into a binding's spec what its policy says of copies in members but for their places:
+/// failover, conflicts, deletion and suspension.
+pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
+    spec.failover.clone_from(&policy.failover);
+    spec.conflict_resolution
+        .clone_from(&policy.conflict_resolution);
+    spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
+    // `scheduling` is the binding's own: others set it, such as a queue.
+    let scheduling = spec.suspension.as_ref().and_then(|it| it.scheduling);
+    let suspension = policy.suspension.as_ref();
+    let is_suspended = suspension.is_some() || scheduling.is_some();
+    spec.suspension = is_suspended.then(|| Suspension {
+        dispatching: suspension.and_then(|it| it.dispatching),
+        dispatching_on_clusters: suspension.and_then(|it| it.dispatching_on_clusters.clone()),
+        scheduling,
+    });
+}
+
+/// Returns the spec of a binding with what its policy says by the cache, which may be newer than
+/// the copy in the binding. An edit of a lazy policy waits for the template, as it says.
+pub fn protected<'a, B: BindingKind>(
+    fleet: &Fleet,
+    binding: &'a B,
+) -> Cow<'a, ResourceBindingSpec> {
+    let policy = Claim::on(binding.meta()).and_then(|claim| {
+        let policy = claim.policy.presence(fleet).there()?;
+        (Claim::by(&policy).as_ref() == Some(&claim)).then_some(policy)
+    });
+    let Some(policy) = policy.filter(|policy| !policy.is_lazy()) else {
+        return Cow::Borrowed(binding.spec());
+    };
+    let mut spec = binding.spec().clone();
+    protect(&mut spec, policy.spec());
+    if spec == *binding.spec() {
+        Cow::Borrowed(binding.spec())
+    } else {
+        Cow::Owned(spec)
+    }
+}
+
+/// Whether objects of a binding stay in the members when the binding is deleted, as its policy says
+/// now. Without a policy, its own copy says it; that of a dependency, which follows others, is what
+/// any of their policies says. A policy that goes leaves its last word on the binding.
+pub async fn preserves_on_deletion<B: BindingKind>(
+    fleet: &Fleet,
+    binding: &B,
+) -> Result<bool, ApiError> {
+    if let Some(claim) = Claim::on(binding.meta()) {
+        if let Some(preserves) = preserves_by(fleet, &claim, binding.spec()).await? {
+            return Ok(preserves);
+        }
+        // The copy in the cache may be from before the policy went.
+        let key = BindingKey::of(binding);
+        let now = B::api(&fleet.client, &key).get_opt(&key.name).await;
+        let now = now.map_err(ApiError::of("read", &key))?;
+        return Ok(preserves(now.as_ref().unwrap_or(binding).spec()));
+    }
+    let mut claims: Vec<Claim> = Vec::new();
+    for referrer in &binding.spec().required_by {
+        let held = fleet
+            .bindings
+            .get(referrer.namespace.as_deref(), &referrer.name);
+        let claim = held.and_then(|held| Claim::on(&held.metadata));
+        claims.extend(claim.filter(|claim| !claims.contains(claim)));
+    }
+    for claim in claims {
+        if preserves_by(fleet, &claim, binding.spec()).await? == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(preserves(binding.spec()))
+}
+
+/// What the policy of a claim says now of the objects of a binding with this spec; `None` when
+/// there is no such policy any more.
+async fn preserves_by(
+    fleet: &Fleet,
+    claim: &Claim,
+    spec: &ResourceBindingSpec,
+) -> Result<Option<bool>, ApiError> {
+    let policy = claim.policy.read(fleet).await?;
+    let policy = policy.filter(|policy| Claim::by(policy).as_ref() == Some(claim));
+    Ok(policy.map(|policy| {
+        let says = policy.spec().preserve_resources_on_deletion == Some(true);
+        says || (policy.is_lazy() && preserves(spec))
+    }))
+}
+
+fn preserves(spec: &ResourceBindingSpec) -> bool {
+    spec.preserve_resources_on_deletion == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fleet::testing::{Stand, binding, refusal};
+
+    fn policy(preserves: bool, id: &str) -> Value {
+        json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": id,
+                "labels": {"propagationpolicy.karmada.io/permanent-id": id},
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "preserveResourcesOnDeletion": preserves,
+            },
+        })
+    }
+
+    /// The binding of a Deployment that policy `shop/web` of id `p` claims.
+    fn claimed(preserves: bool) -> Value {
+        let mut it = binding();
+        it["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        it["metadata"]["annotations"] = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        it["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+        it
+    }
+
+    /// The binding of a ConfigMap on which that Deployment depends.
+    fn dependency() -> Value {
+        json!({
+            "metadata": {"namespace": "shop", "name": "web-configmap"},
+            "spec": {
+                "resource": {
+                    "apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "web",
+                },
+                "requiredBy": [{"namespace": "shop", "name": "web-deployment", "clusters": []}],
+            },
+        })
+    }
+
+    async fn is_preserved(stand: &Stand, binding: Value) -> bool {
+        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        preserves_on_deletion(&stand.fleet, &binding).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edit_of_the_policy_counts_before_any_cache_or_binding_shows_it() {
+        for edited in [true, false] {
+            let objects = [
+                ("propagationpolicies", policy(!edited, "p")),
+                ("resourcebindings", claimed(!edited)),
+            ];
+            let stand = Stand::followed(objects).await;
+            stand.api.put("propagationpolicies", policy(edited, "p"));
+            assert_eq!(is_preserved(&stand, claimed(!edited)).await, edited);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_went_has_left_its_last_word_on_the_binding() {
+        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+        stand.api.put("resourcebindings", claimed(true));
+        // Another policy of the same name says nothing of what the former one placed.
+        for successor in [None, Some(policy(false, "q"))] {
+            if let Some(successor) = successor {
+                stand.api.put("propagationpolicies", successor);
+            }
+            assert!(is_preserved(&stand, claimed(false)).await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dependency_is_preserved_as_the_policy_of_any_referrer_says() {
+        for preserves in [true, false] {
+            let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+            stand.api.put("propagationpolicies", policy(preserves, "p"));
+            assert_eq!(is_preserved(&stand, dependency()).await, preserves);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_decided_while_the_policy_cannot_be_read() {
+        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+        for (code, reason, name) in [(500, "InternalError", ""), (404, "NotFound", "")] {
+            let path = "/propagationpolicies/web";
+            let body = refusal(code, reason, name);
+            stand.api.answer(http::Method::GET, path, code, body);
+            let binding: ResourceBinding = serde_json::from_value(claimed(true)).unwrap();
+            let answer = preserves_on_deletion(&stand.fleet, &binding).await;
+            assert!(answer.is_err(), "{code}: {answer:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_is_read_with_the_protection_that_its_policy_gives_it_by_now() {
+        let mut says = policy(true, "p");
+        says["spec"]["suspension"] = json!({"dispatching": true});
+        says["spec"]["conflictResolution"] = json!("Overwrite");
+        says["spec"]["failover"] = json!({"cluster": {"purgeMode": "Never"}});
+        let mut held: ResourceBinding = serde_json::from_value(claimed(false)).unwrap();
+        held.spec.suspension = Some(Suspension {
+            scheduling: Some(true),
+            ..Suspension::default()
+        });
+        let mut is_lazy = says.clone();
+        is_lazy["spec"]["activationPreference"] = json!("Lazy");
+        for (policy, is_protected) in [(says, true), (is_lazy, false)] {
+            let stand = Stand::followed([("propagationpolicies", policy)]).await;
+            let spec = json!(*protected(&stand.fleet, &held));
+            let expected = if is_protected {
+                json!([true, {"scheduling": true, "dispatching": true}, "Overwrite", "Never"])
+            } else {
+                json!([false, {"scheduling": true}, null, null])
+            };
+            let purge = &spec["failover"]["cluster"]["purgeMode"];
+            let found = [
+                &spec["preserveResourcesOnDeletion"],
+                &spec["suspension"],
+                &spec["conflictResolution"],
+                purge,
+            ];
+            assert_eq!(json!(found), expected);
+            assert_eq!(spec["placement"], json!(held.spec)["placement"]);
+        }
+    }
+}
