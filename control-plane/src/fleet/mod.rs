@@ -22,6 +22,8 @@ pub mod template_event;
 pub mod templates;
 #[cfg(test)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod unheard;
 mod waiting;
 pub mod waits;
@@ -304,6 +306,9 @@ impl Fleet {
             "ends of pauses",
             pauses.run(Arc::clone(&self.clock), shutdown),
         );
+        let shutdown = tasks.shutdown().clone();
+        let (pauses, client) = (self.pauses.clone(), self.urgent_client.clone());
+        tasks.spawn("lost pauses", pauses.confirm_ends(client, shutdown));
         let customizations = self.customizations.clone();
         customizations.tell_failures(&self.events);
         let shutdown = tasks.shutdown().clone();
