@@ -311,8 +311,8 @@ async fn finish<B: BindingKind>(
     {
         return Ok(Next::Done);
     }
-    if let Some(id) = binding.permanent_id() {
-        let works = listed(fleet, key, B::ID_LABEL, id).await?;
+    if binding.permanent_id().is_some() {
+        let works = listed(fleet, key).await?;
         if let Err(error) = remove_named(fleet, client, works).await {
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);

@@ -20,7 +20,6 @@ use super::controller::cluster_of;
 use super::error::Error;
 use super::hold;
 use super::render::Scope;
-use super::write::listed;
 use crate::fencing::{self, Verdict};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -64,13 +63,13 @@ pub async fn held<B: BindingKind>(
     let has_work = |cluster: &str| works.iter().any(|work| cluster_of(work) == Some(cluster));
     if scope.targets.iter().any(|target| !has_work(&target.name)) {
         // A Work that was made a moment ago may not be in the cache yet.
-        let id = binding.permanent_id().unwrap_or_default();
-        let all = listed(fleet, key, B::ID_LABEL, id).await?;
-        let clusters = all
+        fleet.unseen_works.compare(fleet).await?;
+        let unseen = fleet.unseen_works.read(fleet, key).await?;
+        let namespaces = unseen
             .iter()
-            .filter_map(|work| names::cluster_of_execution_namespace(&work.namespace));
-        let mut unseen = clusters.filter(|cluster| !has_work(cluster));
-        if unseen.any(|cluster| !is_target(cluster)) {
+            .filter_map(|it| it.metadata.namespace.as_deref());
+        let mut clusters = namespaces.filter_map(names::cluster_of_execution_namespace);
+        if clusters.any(|cluster| !is_target(cluster)) {
             return Ok(Some(Held {
                 message: String::new(),
                 is_told: false,
