@@ -343,8 +343,8 @@ async fn finish<B: BindingKind>(
         // A deletion that is not known of deletes no data.
         Lookup::Unknown => Reason::Unbound,
     };
-    if let Some(id) = binding.permanent_id() {
-        let works = listed(fleet, key, B::ID_LABEL, id).await?;
+    if binding.permanent_id().is_some() {
+        let works = listed(fleet, key).await?;
         let preserves = preserves_on_deletion(fleet, binding).await?;
         let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
         let works = works.into_iter().map(|work| (work, stays)).collect();

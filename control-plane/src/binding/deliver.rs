@@ -61,7 +61,7 @@ pub(super) async fn deliver<B: BindingKind>(
         removed,
         kept,
     } = wanted;
-    let is_fenced = fence::held(fleet, client, key, (binding, spec), scope, works, removed);
+    let is_fenced = fence::held(fleet, client, key, spec, scope, works, removed);
     if let Some(held) = is_fenced.await? {
         let condition = held.condition(fleet.clock.now());
         tell_of_hold(fleet, client, key, binding, condition).await;

@@ -21,11 +21,10 @@ use super::controller::cluster_of;
 use super::error::Error;
 use super::hold;
 use super::render::Scope;
-use super::write::listed;
 use crate::fencing::{self, Verdict};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::works::CachedWork;
 
 /// Reason of the condition `RemovalPending` while a copy may run.
@@ -48,11 +47,11 @@ pub struct Held {
 
 /// The first copy outside the targets that may run. `removed` says whether the Works outside the
 /// targets have been deleted.
-pub async fn held<B: BindingKind>(
+pub async fn held(
     fleet: &Fleet,
     client: &Client,
     key: &BindingKey,
-    (binding, spec): (&B, &ResourceBindingSpec),
+    spec: &ResourceBindingSpec,
     scope: &Scope,
     works: &[Arc<CachedWork>],
     removed: bool,
@@ -64,13 +63,13 @@ pub async fn held<B: BindingKind>(
     let has_work = |cluster: &str| works.iter().any(|work| cluster_of(work) == Some(cluster));
     if scope.targets.iter().any(|target| !has_work(&target.name)) {
         // A Work that was made a moment ago may not be in the cache yet.
-        let id = binding.permanent_id().unwrap_or_default();
-        let all = listed(fleet, key, B::ID_LABEL, id).await?;
-        let clusters = all
+        fleet.unseen_works.compare(fleet).await?;
+        let unseen = fleet.unseen_works.read(fleet, key).await?;
+        let namespaces = unseen
             .iter()
-            .filter_map(|work| names::cluster_of_execution_namespace(&work.namespace));
-        let mut unseen = clusters.filter(|cluster| !has_work(cluster));
-        if unseen.any(|cluster| !is_target(cluster)) {
+            .filter_map(|it| it.metadata.namespace.as_deref());
+        let mut clusters = namespaces.filter_map(names::cluster_of_execution_namespace);
+        if clusters.any(|cluster| !is_target(cluster)) {
             return Ok(Some(Held {
                 message: String::new(),
                 is_told: false,

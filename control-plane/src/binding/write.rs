@@ -159,6 +159,10 @@ async fn create(
         .map_err(kube::Error::SerdeError)
         .map_err(ApiError::of("compose", &subject()))?;
     lead(fleet)?;
+    let key = origin.key();
+    fleet
+        .unseen_works
+        .making(&key, &rendered.namespace, &rendered.name);
     let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
@@ -172,7 +176,6 @@ async fn create(
         Ok(held) => held.map(|held| held.metadata).unwrap_or_default(),
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
-    let key = origin.key();
     match named(&held).filter(|_| is_of_another(&held, &key)) {
         Some(other) => Err(Error::Foreign {
             work: subject(),
@@ -276,33 +279,22 @@ fn says(fleet: &Fleet, work: &Doomed, stays: bool) -> bool {
     held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
 }
 
-/// The Works of a binding as the API has them now, with those that the cache knows: one that was
-/// made a moment ago is in the cache only later, and nobody would look for it again.
-pub async fn listed(
-    fleet: &Fleet,
-    key: &BindingKey,
-    label: &str,
-    id: &str,
-) -> Result<Vec<Doomed>, Error> {
-    let api = Api::all(fleet.client.clone());
-    let parameters = kube::api::ListParams::default().labels(&format!("{label}={id}"));
-    let listed = Head::<Work>::list(&api, &parameters)
-        .await
-        .map_err(ApiError::of("list the works of", key))?;
-    let mut works: Vec<Doomed> = listed
-        .iter()
-        .filter(|work| !is_of_another(&work.metadata, key))
-        .map(|work| Doomed {
-            namespace: work.namespace().unwrap_or_default(),
-            name: work.name_any(),
-            uid: work.uid(),
-        })
-        .collect();
-    works.extend(fleet.work_index.of(key).iter().map(|work| Doomed {
-        namespace: work.namespace().unwrap_or_default(),
-        name: work.name_any(),
-        uid: work.uid(),
-    }));
+/// The Works of a binding: those that the cache knows, and those that it does not show, such as one
+/// that was made a moment ago. One that a former process made just before it ended is removed when
+/// the cache shows it and its binding is gone.
+pub async fn listed(fleet: &Fleet, key: &BindingKey) -> Result<Vec<Doomed>, Error> {
+    fn doomed(metadata: &ObjectMeta) -> Doomed {
+        Doomed {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+        }
+    }
+    let unseen = fleet.unseen_works.read(fleet, key).await?;
+    let known = fleet.work_index.of(key);
+    let unseen = unseen.iter().map(|work| doomed(&work.metadata));
+    let known = known.iter().map(|work| doomed(&work.metadata));
+    let mut works: Vec<Doomed> = unseen.chain(known).collect();
     works.sort();
     works.dedup();
     Ok(works)
@@ -343,34 +335,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_member_wrote_into_one_work_keeps_none_from_being_removed() {
+    async fn works_are_removed_whatever_a_member_wrote_into_one_of_them_and_whether_seen_or_not() {
         use crate::fleet::testing::{Stand, work};
-        let id = "resourcebinding.karmada.io/permanent-id";
-        let works = ["m1", "m2"].map(|cluster| {
-            let mut work = work(cluster, "Healthy");
-            work["metadata"]["labels"] = json!({ id: "id" });
-            ("works", work)
-        });
-        let stand = Stand::followed(works).await;
+        let stand = Stand::followed([("works", work("m1", "Healthy"))]).await;
         let time = "9999-12-31T23:59:59Z";
-        let mut odd = work("m1", "Healthy");
-        odd["metadata"]["labels"] = json!({ id: "id" });
+        let mut odd = work("m2", "Healthy");
         odd["metadata"]["managedFields"] = json!([{"operation": "Update", "time": time}]);
         odd["status"]["conditions"][0]["lastTransitionTime"] = json!(time);
-        stand.api.put("works", odd);
         let key = BindingKey {
             namespace: Some("shop".to_owned()),
             name: "web-deployment".to_owned(),
         };
-        let found = listed(&stand.fleet, &key, id, "id").await.unwrap();
+        stand
+            .fleet
+            .unseen_works
+            .making(&key, "karmada-es-m2", "web");
+        stand.api.put("works", odd);
+        let found = listed(&stand.fleet, &key).await.unwrap();
         let places: Vec<_> = found.iter().map(|it| &*it.namespace).collect();
         assert_eq!(places, ["karmada-es-m1", "karmada-es-m2"]);
         let found = found.into_iter().map(|work| (work, false)).collect();
         let removed = remove_named(&stand.fleet, &stand.fleet.client, found).await;
         assert!(removed.is_ok(), "{removed:?}");
-        let found = listed(&stand.fleet, &key, id, "id").await.unwrap();
-        let known = found.iter().filter(|it| it.uid.is_some());
-        assert_eq!(known.count(), 0);
         assert_eq!(stand.api.writes().len(), 2);
+        let asked = stand.api.asked().into_iter();
+        let lists = asked.filter(|it| it.path.ends_with("/works"));
+        assert_eq!(lists.count(), 0, "no list of the works of all clusters");
     }
 }

@@ -21,6 +21,7 @@ use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
 use super::waiting::{Told, waits_for_bindings, waits_for_namespace, waits_for_works};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, spec_of};
 use crate::fleet::works::{CachedWork, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
@@ -29,26 +30,34 @@ const DELETION_RETRY: Duration = Duration::from_secs(2);
 pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Result<Next, Error> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
-    let works = within(fleet.works.list(), &namespace);
+    let works = fleet.works.list_in(&namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
-    let (bindings, wide) = (fleet.bindings.list(), fleet.cluster_bindings.list());
-    let specs = bindings.iter().map(|it| &it.spec);
-    let specs = specs.chain(wide.iter().map(|it| &it.spec));
-    let holders: Vec<_> = naming(specs, &name).collect();
+    let named = fleet.bindings_by_cluster.of(&name);
+    let holds = |key: &BindingKey| {
+        let (bindings, wide) = (&fleet.bindings, &fleet.cluster_bindings);
+        let spec = |spec: &ResourceBindingSpec| {
+            let is_target = spec.target(&name).is_some();
+            is_target.then(|| spec.clone())
+        };
+        spec_of(key, bindings, wide, spec).flatten()
+    };
     let deletion = DeletionState {
         cluster,
         namespace: is_deleting(fleet, cluster, &namespace).await?,
         has_works: !works.is_empty(),
         has_held_works: !held.is_empty(),
-        is_named: !holders.is_empty(),
+        is_named: named.iter().any(|key| holds(key).is_some()),
     };
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
     tell_of_waiting(fleet, cluster, told, next, || match next {
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
-        DeletionStep::AwaitBindings => waits_for_bindings(&holders),
+        DeletionStep::AwaitBindings => {
+            let holders: Vec<_> = named.iter().filter_map(|key| holds(key)).collect();
+            waits_for_bindings(&holders)
+        }
         _ => None,
     });
     match next {
@@ -222,12 +231,6 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     )
 }
 
-/// The Works of a namespace.
-fn within(works: Vec<Arc<CachedWork>>, namespace: &str) -> Vec<Arc<CachedWork>> {
-    let here = |work: &Arc<CachedWork>| work.metadata.namespace.as_deref() == Some(namespace);
-    works.into_iter().filter(here).collect()
-}
-
 /// Whether what a Work placed has still to be preserved before the Work is deleted.
 fn has_to_preserve(work: &CachedWork) -> bool {
     is_of_namespace(&work.metadata) && work.preserve_resources_on_deletion != Some(true)
@@ -236,14 +239,6 @@ fn has_to_preserve(work: &CachedWork) -> bool {
 /// Whether a Work is still to be deleted.
 fn stays(work: &CachedWork) -> bool {
     work.metadata.deletion_timestamp.is_none()
-}
-
-/// The bindings that name a cluster as their target.
-fn naming<'a>(
-    specs: impl Iterator<Item = &'a ResourceBindingSpec>,
-    cluster: &str,
-) -> impl Iterator<Item = &'a ResourceBindingSpec> {
-    specs.filter(move |spec| spec.target(cluster).is_some())
 }
 
 #[cfg(test)]
@@ -269,50 +264,6 @@ mod tests {
             let expected = json!({"metadata": {"resourceVersion": "7", "finalizers": kept}});
             assert_eq!(release(&work, finalizer::WORK), expected);
         }
-    }
-
-    #[test]
-    fn a_cluster_is_named_as_long_as_one_binding_has_it_as_a_target() {
-        let spec = |clusters: Value| -> ResourceBindingSpec {
-            serde_json::from_value(json!({"clusters": clusters})).unwrap()
-        };
-        let (on, off) = (
-            json!([{"name": "m2"}, {"name": "m1"}]),
-            json!([{"name": "m2"}]),
-        );
-        for (specs, expected) in [
-            (vec![], false),
-            (vec![off.clone(), json!([])], false),
-            (vec![off.clone(), on.clone()], true),
-            (vec![on, off], true),
-        ] {
-            let specs: Vec<_> = specs.into_iter().map(spec).collect();
-            assert_eq!(
-                naming(specs.iter(), "m1").next().is_some(),
-                expected,
-                "{specs:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_works_of_a_cluster_that_leaves_are_those_of_its_namespace() {
-        let work = |namespace: &str, name: &str| -> Arc<CachedWork> {
-            let work = json!({"metadata": {"namespace": namespace, "name": name}, "spec": {}});
-            Arc::new(serde_json::from_value(work).unwrap())
-        };
-        let works = vec![
-            work("karmada-es-m1", "a"),
-            work("karmada-es-m10", "b"),
-            work("karmada-es-m1", "c"),
-        ];
-        let names = |namespace| -> Vec<String> {
-            let works = within(works.clone(), namespace);
-            works.iter().map(|it| it.name_any()).collect()
-        };
-        assert_eq!(names("karmada-es-m1"), ["a", "c"]);
-        assert_eq!(names("karmada-es-m10"), ["b"]);
-        assert_eq!(names("karmada-es-m2"), [""; 0]);
     }
 
     #[test]

@@ -36,8 +36,8 @@ fn holder(spec: &ResourceBindingSpec) -> String {
 }
 
 /// About bindings that name the cluster.
-pub(super) fn waits_for_bindings(holders: &[&ResourceBindingSpec]) -> Option<String> {
-    let mut names: Vec<_> = holders.iter().map(|spec| holder(spec)).collect();
+pub(super) fn waits_for_bindings(holders: &[ResourceBindingSpec]) -> Option<String> {
+    let mut names: Vec<_> = holders.iter().map(holder).collect();
     names.sort_unstable();
     Some(format!(
         "The cluster waits to be removed until no binding names it: {}. Their scheduler has to take them off it.",
@@ -148,11 +148,10 @@ mod tests {
             spec("c", false),
             spec("d", false),
         ];
-        let holders: Vec<_> = specs.iter().collect();
-        let note = waits_for_bindings(&holders).unwrap();
+        let note = waits_for_bindings(&specs).unwrap();
         let named = "Deployment shop/a (its scheduling is suspended), Deployment shop/b, Deployment shop/c and 1 more.";
         assert!(note.contains(named), "{note}");
-        let note = waits_for_bindings(&holders[..3]).unwrap();
+        let note = waits_for_bindings(&specs[..3]).unwrap();
         assert!(note.contains("Deployment shop/c. Their"), "{note}");
         assert_eq!(waits_for_bindings(&[]), None);
     }

@@ -12,6 +12,7 @@ use kube::api::Patch;
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::events::EventType;
+use muster_shared::merge;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use super::identity::{Owner, owner};
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
+use crate::fleet::protection::protected;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -189,7 +191,9 @@ impl Detector {
     }
 
     /// Ends a claim on a template's binding. Its Works stay: a deleted policy freezes what it
-    /// placed, it does not remove it. A binding of the name that is another object's is left alone.
+    /// placed, it does not remove it. What the policy said last of the copies in members is written
+    /// with it: an edit may have come just before the deletion. A binding of the name that is
+    /// another object's is left alone.
     async fn release_binding<B: BindingKind>(
         &self,
         template: &TemplateKey,
@@ -207,9 +211,16 @@ impl Detector {
             return Ok(true);
         };
         metadata["resourceVersion"] = json!(held.meta().resource_version);
-        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let mut patch = json!({ "metadata": metadata });
+        let policy = self.policy(&claim.policy);
+        if policy.is_some_and(|policy| policy.is_deleting()) {
+            let last = protected(&self.fleet, held.as_ref());
+            if let Some(spec) = merge::difference(&json!(held.spec()), &json!(last)) {
+                patch["spec"] = spec;
+            }
+        }
         match B::api(&self.fleet.client, &key)
-            .patch(&key.name, &patch_params(), &patch)
+            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
         {
             Ok(_) => Ok(true),
@@ -217,5 +228,58 @@ impl Detector {
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
             Err(error) => Err(ApiError::of("release", &key)(error).into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{Stand, binding, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_is_edited_and_deleted_at_once_leaves_its_last_word_on_its_bindings() {
+        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        let annotations = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        let policy = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "p", "labels": labels,
+                "finalizers": ["karmada.io/propagation-policy-controller"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m9"]}},
+                "preserveResourcesOnDeletion": true,
+                "suspension": {"dispatching": true},
+                "failover": {"cluster": {"purgeMode": "Never"}},
+            },
+        });
+        let mut held = binding();
+        held["metadata"]["labels"] = labels.clone();
+        held["metadata"]["annotations"] = annotations.clone();
+        let placement = held["spec"]["placement"].clone();
+        let template = json!({"metadata": {
+            "namespace": "shop", "name": "web", "labels": labels, "annotations": annotations,
+        }});
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy),
+            ("resourcebindings", held),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let policies = stand.fleet.policies.list();
+        assert!(policies.is_empty(), "the policy is gone: {policies:?}");
+        let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+        let held = json!(*held.unwrap());
+        assert_eq!(held["spec"]["preserveResourcesOnDeletion"], json!(true));
+        assert_eq!(held["spec"]["suspension"], json!({"dispatching": true}));
+        assert_eq!(held["spec"]["failover"]["cluster"]["purgeMode"], "Never");
+        assert_eq!(held["spec"]["placement"], placement, "it stays where it is");
     }
 }

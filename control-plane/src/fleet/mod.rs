@@ -1,8 +1,10 @@
 //! State that all controllers share: connections, one cache per kind, leadership.
 
+mod allocated;
 pub mod api_error;
 pub mod availability;
 pub mod binding;
+pub mod bindings_by_cluster;
 pub mod claim;
 pub mod compact_map;
 pub mod completion;
@@ -25,7 +27,10 @@ pub mod template_event;
 pub mod templates;
 #[cfg(test)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod unheard;
+pub mod unseen_works;
 mod waiting;
 pub mod waits;
 pub mod works;
@@ -58,12 +63,14 @@ use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::bindings_by_cluster::BindingsByCluster;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::intern::BindingInterner;
 use crate::fleet::orders::Orders;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;
+use crate::fleet::unseen_works::UnseenWorks;
 use crate::fleet::works::{CachedWork, WorkIndex};
 use crate::pause::{self, Pauses};
 use crate::settings::Settings;
@@ -120,6 +127,10 @@ pub struct Fleet {
     pub work_index: WorkIndex,
     /// Works that this process has asked the API to delete.
     pub deleted_works: DeletedWorks,
+    /// Works that may exist although the cache does not show them.
+    pub unseen_works: UnseenWorks,
+    /// Which bindings name which cluster.
+    pub bindings_by_cluster: BindingsByCluster,
     /// What resources mean: replicas, health, status, dependencies.
     pub interpreters: Arc<Interpreters>,
     /// The scripts of users that the interpreters ask first.
@@ -176,6 +187,13 @@ impl Fleet {
             Api::namespaced(watch_client.clone(), SYSTEM_NAMESPACE),
             everything().fields(format!("metadata.name={}", pause::NAME)),
         );
+        let all = Api::all(watch_client.clone());
+        let bindings = Informer::keeping(all, everything(), common.form());
+        let all = Api::all(watch_client.clone());
+        let cluster_bindings = Informer::keeping(all, everything(), common.form());
+        let bindings_by_cluster = BindingsByCluster::default();
+        bindings_by_cluster.follow(&bindings);
+        bindings_by_cluster.follow(&cluster_bindings);
         Ok(Arc::new(Self {
             pauses: Pauses::follow(&pause_records, &clusters),
             pause_records,
@@ -194,18 +212,12 @@ impl Fleet {
             interpreters,
             work_index: WorkIndex::new(&works),
             deleted_works: DeletedWorks::new(&works),
+            unseen_works: UnseenWorks::new(&works),
             works,
             clusters,
-            bindings: Informer::keeping(
-                Api::all(watch_client.clone()),
-                everything(),
-                common.form(),
-            ),
-            cluster_bindings: Informer::keeping(
-                Api::all(watch_client.clone()),
-                everything(),
-                common.form(),
-            ),
+            bindings,
+            cluster_bindings,
+            bindings_by_cluster,
             policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
@@ -311,6 +323,9 @@ impl Fleet {
             "ends of pauses",
             pauses.run(Arc::clone(&self.clock), shutdown),
         );
+        let shutdown = tasks.shutdown().clone();
+        let (pauses, client) = (self.pauses.clone(), self.urgent_client.clone());
+        tasks.spawn("lost pauses", pauses.confirm_ends(client, shutdown));
         let customizations = self.customizations.clone();
         customizations.tell_failures(&self.events);
         let shutdown = tasks.shutdown().clone();

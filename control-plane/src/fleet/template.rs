@@ -15,6 +15,7 @@ use muster_shared::names::{annotation, label};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
+use super::allocated::drop_allocated;
 use super::job_status::is_complete;
 
 /// Group, version and kind in the form in which objects and selectors name them.
@@ -111,8 +112,9 @@ impl fmt::Display for TemplateKey {
 }
 
 impl Template {
-    /// Takes an object in.
+    /// Takes an object in, without what its server gave it by itself.
     pub fn new(mut object: Value) -> Result<Self, serde_json::Error> {
+        drop_allocated(&mut object);
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }

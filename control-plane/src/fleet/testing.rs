@@ -3,7 +3,7 @@
 //! It keeps objects by plural, namespace and name, and answers reads, lists and watches from them.
 //! What is written changes them, and is written down; a test says what is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ impl Default for Inner {
 #[derive(Debug, Default)]
 struct State {
     objects: BTreeMap<Place, Value>,
+    /// Objects that lists and watches lack.
+    hidden: BTreeSet<Place>,
     /// What watches tell: version, plural, kind of event, object.
     log: Vec<(u64, String, &'static str, Value)>,
     /// Watches from versions below this one are told that their version is too old.
@@ -278,6 +280,17 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
+    /// From now on, lists lack an object that single reads find, as those of a broken cache do.
+    pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        let mut state = self.state();
+        state.hidden.insert(place);
+        let version = *self.0.version.borrow() + 1;
+        state.oldest = version;
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
     /// From now on, requests of a method whose path ends so are answered so.
     pub fn answer(&self, method: Method, path: &str, code: u16, body: Value) {
         self.answer_with(method, path, Some((code, body)));
@@ -299,16 +312,20 @@ impl FakeApi {
 
     /// Deployments are found among the kinds that there are.
     pub fn serve_deployments(&self) {
+        self.serve("/apis/apps/v1", "apps/v1", "deployments", "Deployment");
+    }
+
+    /// A namespaced kind, alone of its group, is found among those that there are.
+    pub fn serve(&self, path: &str, group_version: &str, plural: &str, kind: &str) {
         let resource = json!({
-            "name": "deployments", "singularName": "deployment", "namespaced": true,
-            "kind": "Deployment",
+            "name": plural, "singularName": "", "namespaced": true, "kind": kind,
             "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
         });
         let resources = json!({
-            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1",
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
             "resources": [resource],
         });
-        self.answer(Method::GET, "/apis/apps/v1", 200, resources);
+        self.answer(Method::GET, path, 200, resources);
     }
 
     /// From now on, everything is answered with the truth.
@@ -436,7 +453,11 @@ impl FakeApi {
             value.and_then(|it| it.parse::<usize>().ok())
         };
         let state = self.state();
-        let is_in = |it: &&Place| it.0 == plural && (namespace.is_empty() || it.1 == namespace);
+        let is_in = |it: &&Place| {
+            it.0 == plural
+                && (namespace.is_empty() || it.1 == namespace)
+                && !state.hidden.contains(*it)
+        };
         let places: Vec<&Place> = state.objects.keys().filter(is_in).collect();
         let from = parameter("continue").unwrap_or(0);
         let limit = parameter("limit").unwrap_or(usize::MAX);
@@ -521,7 +542,8 @@ impl FakeApi {
                 text.extend(news.map(|(_, _, kind, object)| line(kind, object)));
             }
             None => {
-                let there = state.objects.iter().filter(|(it, _)| it.0 == plural);
+                let is_shown = |it: &Place| it.0 == plural && !state.hidden.contains(it);
+                let there = state.objects.iter().filter(|(it, _)| is_shown(it));
                 let there = there.filter(|(_, object)| is_in(object));
                 text.extend(there.map(|(_, object)| line("ADDED", object)));
                 let end = json!({"k8s.io/initial-events-end": "true"});

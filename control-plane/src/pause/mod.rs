@@ -6,18 +6,25 @@
 //! every replica, and from the first moment of a new process: nothing is decided before both are
 //! listed. What is being written in the moment of the pause may still be written; what was begun is
 //! left as it is, with its old copy.
+//!
+//! A pause whose record a list lacks has not ended thereby: it ends when the API says that there is
+//! no such object.
 
 pub mod state;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube::api::Api;
+use kube::{Client, ResourceExt};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::says_absent;
 use muster_shared::clock::Clock;
 use muster_shared::k8s::ConfigMap;
+use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::queue::until;
 use muster_shared::watch::{Change, Informer};
 use tokio::sync::Notify;
@@ -27,6 +34,9 @@ pub use self::state::Pause;
 
 /// Name of the ConfigMap that pauses the fleet.
 pub const NAME: &str = "muster-pause";
+
+/// Time between two reads of an object that a list lacks and the API has, or does not tell of.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 
 type Listener = Box<dyn Fn() + Send + Sync>;
 
@@ -41,12 +51,16 @@ struct Inner {
     state: RwLock<State>,
     listeners: Mutex<Vec<Listener>>,
     changed: Notify,
+    doubted: Notify,
 }
 
 #[derive(Default)]
 struct State {
     fleet: Option<Arc<Pause>>,
     clusters: HashMap<String, Arc<Pause>>,
+    /// Pauses whose records are missing from the caches and may exist: clusters by name, and `None`
+    /// for the fleet.
+    doubted: BTreeSet<Option<String>>,
 }
 
 impl fmt::Debug for Pauses {
@@ -67,7 +81,7 @@ impl Pauses {
                     Change::Applied { new, .. } if is_ours => {
                         pauses.set_fleet(Some(Pause::of_fleet(new)));
                     }
-                    Change::Deleted { .. } if is_ours => pauses.set_fleet(None),
+                    Change::Deleted { .. } if is_ours => pauses.doubt(None),
                     _ => {}
                 }
             }
@@ -78,7 +92,7 @@ impl Pauses {
                 Change::Applied { new, .. } => {
                     pauses.set_cluster(&new.name_any(), Pause::of_cluster(new));
                 }
-                Change::Deleted { old } => pauses.set_cluster(&old.name_any(), None),
+                Change::Deleted { old } => pauses.doubt(Some(old.name_any())),
             }
         });
         pauses
@@ -88,6 +102,7 @@ impl Pauses {
     pub fn set_fleet(&self, pause: Option<Pause>) {
         let pause = pause.map(Arc::new);
         let mut state = self.write();
+        state.doubted.remove(&None);
         if state.fleet == pause {
             return;
         }
@@ -105,6 +120,7 @@ impl Pauses {
     pub fn set_cluster(&self, cluster: &str, pause: Option<Pause>) {
         let pause = pause.map(Arc::new);
         let mut state = self.write();
+        state.doubted.remove(&Some(cluster.to_owned()));
         if state.clusters.get(cluster) == pause.as_ref() {
             return;
         }
@@ -117,6 +133,86 @@ impl Pauses {
         }
         drop(state);
         self.tell();
+    }
+
+    /// Keeps a pause whose record, or whose cluster, the cache has lost until the API has said
+    /// whether it exists.
+    fn doubt(&self, cluster: Option<String>) {
+        let mut state = self.write();
+        let is_paused = match &cluster {
+            None => state.fleet.is_some(),
+            Some(name) => state.clusters.contains_key(name),
+        };
+        if is_paused {
+            state.doubted.insert(cluster);
+            drop(state);
+            self.inner.doubted.notify_one();
+        }
+    }
+
+    /// Ends pauses whose records do not exist any more. A record that the API has is read again
+    /// until the cache has it, too, which tells of its end then.
+    pub async fn confirm_ends(self, client: Client, shutdown: CancellationToken) {
+        let work = async {
+            loop {
+                let doubted = self.read().doubted.clone();
+                if doubted.is_empty() {
+                    self.inner.doubted.notified().await;
+                    continue;
+                }
+                for cluster in doubted {
+                    self.look_for(&client, cluster).await;
+                }
+                if !self.read().doubted.is_empty() {
+                    tokio::time::sleep(READ_AGAIN).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    /// Reads the record of a pause that the cache has lost.
+    async fn look_for(&self, client: &Client, cluster: Option<String>) {
+        let (name, read) = match &cluster {
+            None => {
+                let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+                (
+                    NAME,
+                    api.get(NAME).await.map(|it| Some(Pause::of_fleet(&it))),
+                )
+            }
+            Some(name) => {
+                let api: Api<Cluster> = Api::all(client.clone());
+                (
+                    &**name,
+                    api.get(name).await.map(|it| Pause::of_cluster(&it)),
+                )
+            }
+        };
+        match read {
+            Ok(Some(_)) => {
+                let note = "a list lacks the record of a pause that exists: it goes on";
+                tracing::warn!(name, "{note}");
+                return;
+            }
+            Ok(None) => {}
+            Err(error) if says_absent(&error, name) => {}
+            Err(error) => {
+                tracing::warn!(name, %error, "cannot read the record of a pause: it goes on");
+                return;
+            }
+        }
+        // The record may have come back meanwhile.
+        if !self.read().doubted.contains(&cluster) {
+            return;
+        }
+        match cluster {
+            None => self.set_fleet(None),
+            Some(name) => self.set_cluster(&name, None),
+        }
     }
 
     /// The pause that holds for what is to leave a cluster: the fleet's, else the cluster's.

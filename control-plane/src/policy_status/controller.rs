@@ -119,7 +119,8 @@ impl Statuses {
                 continue;
             }
             let began = Instant::now();
-            let wanted = status(&policy, &clusters, fleet.clock.now());
+            let followed = fleet.settings.follows_taint_policies();
+            let wanted = status(&policy, &clusters, followed, fleet.clock.now());
             counting += began.elapsed();
             let other = self.write(&api, &policy, &wanted).await;
             next = sooner(next, other);

@@ -76,10 +76,12 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// The status that a policy should have. `known` times stay where nothing changed.
+/// The status that a policy should have. Times stay where nothing changed. `followed` says whether
+/// policies are followed: with the feature gate `Failover` off they are not.
 pub fn status(
     policy: &ClusterTaintPolicy,
     clusters: &[Sight<'_>],
+    followed: bool,
     now: Timestamp,
 ) -> ClusterTaintPolicyStatus {
     let spec = &policy.spec;
@@ -103,7 +105,12 @@ pub fn status(
         }
     });
     let unknown_conditions = unknown_conditions.collect();
-    let (verdict, reason, message) = counted.judge(spec, clusters.len(), &missing);
+    let mut judged = counted.judge(spec, clusters.len(), &missing);
+    if !followed && judged.0 != Verdict::Impossible {
+        let message = "the feature gate Failover is off: no policy puts a taint on (the control plane's flag --preview-cluster-taint-policies shows what would be put on)";
+        judged = (Verdict::Idle, "FailoverOff", message.to_owned());
+    }
+    let (verdict, reason, message) = judged;
     let mut all = known.conditions;
     for (kind, holds) in [
         (condition::READY, verdict != Verdict::Impossible),

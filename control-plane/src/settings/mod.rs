@@ -279,6 +279,12 @@ pub struct Settings {
     #[arg(long, default_value = "")]
     pub failback_window: FailbackTimes,
 
+    /// Follow ClusterTaintPolicies while the feature gate Failover is off, too, to see which taints
+    /// they would put on. These move nothing then, but NoSchedule and NoExecute taints keep new
+    /// workloads away.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub preview_cluster_taint_policies: bool,
+
     /// Time after a failure at which a cluster gets NoExecute taints, as in Karmada 1.3. If unset,
     /// no such taints are added automatically.
     #[arg(long)]
@@ -415,11 +421,20 @@ impl Settings {
 
     /// Returns whether a controller runs.
     pub fn runs(&self, controller: &str) -> bool {
-        let is_off = controller == "taintmanager" && !self.enable_taint_manager;
+        let is_off = match controller {
+            "taintmanager" => !self.enable_taint_manager,
+            "clustertaintpolicy" => !self.follows_taint_policies(),
+            _ => false,
+        };
         !is_off && self.controllers.enabled(controller, false)
     }
 
-    /// Returns whether the scheduler of this process places bindings that name this scheduler;
+    /// Returns whether ClusterTaintPolicies are followed: not without failover, as in Karmada,
+    /// unless that is asked for.
+    pub fn follows_taint_policies(&self) -> bool {
+        self.gate(&FAILOVER) || self.preview_cluster_taint_policies
+    }
+
     /// Returns whether the control plane connects to members of sync mode Push.
     pub fn connects_to_members(&self) -> bool {
         PUSH_CONTROLLERS
@@ -427,6 +442,7 @@ impl Settings {
             .any(|controller| self.runs(controller))
     }
 
+    /// Returns whether the scheduler of this process places bindings that name this scheduler;
     /// `None` and the empty string mean the default one.
     pub fn schedules(&self, scheduler: Option<&str>) -> bool {
         let ours = |name: &str| name.is_empty() || name == self.scheduler_name;

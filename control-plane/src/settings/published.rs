@@ -28,7 +28,7 @@ impl Settings {
         flags
     }
 
-    fn values(&self) -> [(&'static str, Option<String>); 20] {
+    fn values(&self) -> [(&'static str, Option<String>); 21] {
         #[expect(clippy::unnecessary_wraps, reason = "others have none")]
         fn some(value: impl Display) -> Option<String> {
             Some(value.to_string())
@@ -63,6 +63,10 @@ impl Settings {
             (
                 "no-execute-taint-eviction-purge-mode",
                 some(&self.no_execute_taint_eviction_purge_mode),
+            ),
+            (
+                "preview-cluster-taint-policies",
+                some(self.preview_cluster_taint_policies),
             ),
             ("failback", some(&self.failback)),
             ("failback-after", some(self.failback_after)),

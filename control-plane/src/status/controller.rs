@@ -23,7 +23,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
 use super::places::Places;
-use super::reflect::{is_told, reflect, tell_failure, with_silent};
+use super::reflect::{Shown, is_told, reflect, tell_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::binding::render::Scope;
 use crate::fencing;
@@ -238,7 +238,14 @@ async fn reconcile<B: BindingKind>(
     let (spec, status) = (binding.spec(), binding.status());
     let mut works = fleet.work_index.of(key);
     works.retain(|work| is_made_for(work, binding.permanent_id()));
-    let expected = Scope::of(spec).expected;
+    let Scope {
+        expected, targets, ..
+    } = Scope::of(spec);
+    let is_target = |name: &String| targets.iter().any(|target| target.name == *name);
+    let mut kept: BTreeSet<String> = BTreeSet::new();
+    if !targets.is_empty() {
+        kept.extend(expected.iter().filter(|it| !is_target(it)).cloned());
+    }
     let taken = taken(fleet, key, &spec.resource, &expected, &works);
     let reported = |work: &Arc<CachedWork>| work.is_reported();
     // What is to have no replicas has no clusters, and is as it should be.
@@ -253,8 +260,9 @@ async fn reconcile<B: BindingKind>(
         if !is_scheduled || is_told(fleet, &template) == Some(false) {
             return Ok(Next::Done);
         }
-        let shown = with_silent(&expected, &[]);
-        let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
+        let items = &with_silent(&expected, &[]);
+        let shown = Shown { items, kept: &kept };
+        let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
         return told(fleet, binding.as_ref(), &template, outcome);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
@@ -311,8 +319,9 @@ async fn reconcile<B: BindingKind>(
         }
     }
     let counted = silence::counted(&items, &silent);
-    let shown = with_silent(&expected, &counted);
-    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &shown).await;
+    let items = &with_silent(&expected, &counted);
+    let shown = Shown { items, kept: &kept };
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
     told(fleet, binding.as_ref(), &template, outcome)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::Patch;
-use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
@@ -25,6 +25,17 @@ use crate::fleet::template_event::Lookup;
 /// many as may be.
 const CROWDED: Duration = Duration::from_millis(500);
 
+/// What is shown on a template.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    /// The reports of all clusters that have a copy.
+    pub(super) items: &'a [AggregatedStatusItem],
+    /// The clusters among them that keep an old copy beside the targets. It stays as it was before
+    /// the template was last edited, so that it does not hold back the observed generation, and it
+    /// counts as long as not every target is healthy.
+    pub(super) kept: &'a BTreeSet<String>,
+}
+
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 pub(super) async fn reflect(
     fleet: &Fleet,
@@ -32,7 +43,7 @@ pub(super) async fn reflect(
     memory: &Memory,
     binding: &BindingKey,
     (key, uid): (&TemplateKey, Option<&str>),
-    items: &[AggregatedStatusItem],
+    Shown { items, kept }: Shown<'_>,
 ) -> Result<Next, Error> {
     let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
     if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
@@ -55,16 +66,29 @@ pub(super) async fn reflect(
     let template = template.object(&key.kind);
     let now = fleet.clock.now();
     let asking = interpreters.accepting_late();
+    let is_kept = |it: &&AggregatedStatusItem| kept.contains(&it.cluster_name);
+    let placed = || -> Vec<_> { items.iter().filter(|it| !is_kept(it)).cloned().collect() };
+    let placed = (!kept.is_empty()).then(placed);
+    let judged = placed.as_ref().and_then(|placed| {
+        let judged = asking.aggregate_status(&template, placed, now).ok()??;
+        judged.get("observedGeneration").cloned()
+    });
+    let is_healthy = |it: &AggregatedStatusItem| it.health == Some(ResourceHealth::Healthy);
+    let is_replaced = |placed: &&Vec<_>| judged.is_some() && placed.iter().all(is_healthy);
+    let items = placed.as_ref().filter(is_replaced).map_or(items, |it| it);
     let aggregated = asking.aggregate_status(&template, items, now);
     if let Some(pending) = asking.late() {
         memory.parked.wakes(pending, binding);
     }
-    let wanted = match aggregated {
+    let mut wanted = match aggregated {
         Ok(Some(wanted)) => wanted,
         Ok(None) => return Ok(Next::Done),
         Err(error) if memory.parked.waits(&error, binding) => return Ok(Next::Done),
         Err(error) => return Err(error.into()),
     };
+    if let Some(generation) = judged {
+        wanted["observedGeneration"] = generation;
+    }
     let wanted = acceptable_status(&template, wanted, now);
     let kind = (&*key.kind.api_version, &*key.kind.kind);
     // A script of the user's says itself what is to be read.

@@ -37,8 +37,8 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// Starts the controller. Taints by themselves move nothing, so it runs with the gate `Failover`
-/// off as well: then one sees what would happen.
+/// Starts the controller. With the gate `Failover` off it runs only to show what would happen, if
+/// asked to.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("clustertaintpolicy");
     fleet.clusters.on_change({

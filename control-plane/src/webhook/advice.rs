@@ -15,13 +15,14 @@ use crate::settings::Settings;
 const MOST_NAMES: usize = 10;
 
 /// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a
-/// name, or might be; `fenced` returns the warnings about fencing.
+/// name, or might be; `more` returns the warnings that need other knowledge of the fleet, from what
+/// a policy says and its namespace.
 pub fn warnings(
     review: &[u8],
     scope: &Scope,
     settings: &Settings,
     has_cluster: impl Fn(&str) -> bool,
-    fenced: impl Fn(&PropagationSpec) -> Vec<String>,
+    more: impl Fn(&PropagationSpec, Option<&str>) -> Vec<String>,
 ) -> Vec<String> {
     let Ok(review) = serde_json::from_slice::<Value>(review) else {
         return Vec::new();
@@ -52,7 +53,7 @@ pub fn warnings(
             names.join(", ")
         ));
     }
-    warnings.extend(fenced(&policy.spec));
+    warnings.extend(more(&policy.spec, namespace));
     warnings
 }
 
@@ -111,7 +112,7 @@ mod tests {
                 &Scope::default(),
                 &Settings::default(),
                 |name| name == "m1",
-                |_| Vec::new(),
+                |_, _| Vec::new(),
             );
             assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
             for (warning, part) in warnings.iter().zip(expected) {

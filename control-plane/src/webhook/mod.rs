@@ -12,6 +12,7 @@ mod customization;
 mod failback;
 mod fencing;
 mod interpreter_webhook;
+mod needs;
 pub mod override_policy;
 mod placement;
 pub mod policy;
@@ -101,14 +102,16 @@ pub async fn start(
     };
     let shared = Arc::clone(fleet);
     let advise = move |body: &[u8]| {
-        let fenced = |spec: &PropagationSpec| {
+        let more = |spec: &PropagationSpec, namespace: Option<&str>| {
             let asks = |api_version: &str, kind: &str| {
                 let operation = Operation::InterpretReplica;
                 shared.interpreters.has(api_version, kind, operation)
             };
-            fencing::advice(spec, &pushed(&shared, &spec.placement), asks)
+            let mut more = fencing::advice(spec, &pushed(&shared, &spec.placement), asks);
+            more.extend(needs::advice(&shared, spec, namespace));
+            more
         };
-        advice::warnings(body, &scope, &shared.settings, &has_cluster, fenced)
+        advice::warnings(body, &scope, &shared.settings, &has_cluster, more)
     };
     let clock = Arc::clone(&fleet.clock);
     let informer = fleet.customizations.informer().clone();

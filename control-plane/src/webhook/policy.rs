@@ -92,6 +92,13 @@ pub fn check(policy: &Policy, scope: Scope) -> Findings {
     placement::check(&spec.placement, "spec.placement", &mut found);
     if let Some(behaviour) = &spec.failover {
         failover(behaviour, spec.propagate_deps, &mut found);
+        if spec.preserve_resources_on_deletion == Some(true) {
+            found.warn(
+                "spec.preserveResourcesOnDeletion",
+                "keeps objects in the members when their template or policy is deleted; a workload that moves to another cluster leaves \
+                 no copy behind",
+            );
+        }
     }
     if let Some(suspension) = &spec.suspension
         && suspension.dispatching == Some(true)

@@ -114,6 +114,11 @@ pub fn say_what_runs(settings: &Settings) {
     }
     if !settings.gate(&settings::FAILOVER) {
         tracing::info!("feature gate Failover is off: no taint moves any workload");
+        if !settings.follows_taint_policies() {
+            tracing::info!(
+                "ClusterTaintPolicies put no taints on: with --preview-cluster-taint-policies they do"
+            );
+        }
     }
 }
 

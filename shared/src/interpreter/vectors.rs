@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -76,6 +77,18 @@ fn the_native_rules_answer_as_karmada_does() {
 }
 
 #[test]
+fn a_case_of_an_aggregation_that_has_no_rule_may_have_neither_items_nor_a_time() {
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    for items in [json!(null), json!([]), json!([{}])] {
+        let input = json!({
+            "operation": "AggregateStatus", "object": config_map, "aggregatedStatusItems": items,
+        });
+        let found = interpret(&input);
+        assert!(matches!(found, Err(Error::Unsupported { .. })), "{found:?}");
+    }
+}
+
+#[test]
 fn server_populated_fields_are_pruned_as_karmada_does() {
     replay(PRUNE, &own(), DEVIATIONS, |case: &Case| {
         let mut object = case.input["object"].clone();
@@ -132,11 +145,12 @@ fn interpret(input: &Value) -> Result<Value, Error> {
             let members: Vec<_> = items
                 .iter()
                 .map(|item| MemberStatus {
-                    cluster: item["clusterName"].as_str().unwrap(),
+                    cluster: item["clusterName"].as_str().unwrap_or_default(),
                     status: item.get("status"),
                 })
                 .collect();
-            let now = input["now"].as_str().unwrap().parse().unwrap();
+            let now = input["now"].as_str();
+            let now = now.map_or(Timestamp::UNIX_EPOCH, |now| now.parse().unwrap());
             json!({ "status": aggregate_status(object, &members, now)?.unwrap_or_else(|| object["status"].clone()) })
         }
         // Nothing native consists of several pod templates.

@@ -203,8 +203,18 @@ impl<'a> Attached<'a> {
         if changed {
             spec.resource = self.resource();
         }
-        if spec.placement.is_none() && kept.is_empty() {
+        if spec.placement.is_none() && kept.is_empty() && !self.referrers.is_empty() {
             self.inherit(&mut spec);
+        }
+        // What a referrer that goes has left here holds for what goes with it.
+        let is_dropped = |it: &BindingSnapshot| {
+            let mut all = spec.required_by.iter();
+            !all.any(|other| (&other.namespace, &other.name) == (&it.namespace, &it.name))
+        };
+        if held.spec.preserve_resources_on_deletion == Some(true)
+            && held.spec.required_by.iter().any(is_dropped)
+        {
+            spec.preserve_resources_on_deletion = Some(true);
         }
         let mut patch = Map::new();
         if let Some(difference) = merge::difference(&json!(held.spec), &json!(spec)) {

@@ -13,7 +13,7 @@ use muster_shared::watch::{Change, Doubt, Presence};
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
-use super::writes::{record, release, send};
+use super::writes::{preserve, record, release, send};
 use crate::detector::build;
 use crate::detector::controller::LATER;
 use crate::detector::error::Error;
@@ -21,6 +21,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::parked::Parked;
+use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
@@ -29,6 +30,9 @@ struct Distributor {
     referrers: Queue<BindingKey>,
     templates: Queue<TemplateKey>,
     index: Mutex<Index>,
+    /// Referrers that are going away, as they were last, until it is known whether what they refer
+    /// to stays in the members. May be lost: the copies of their policies count then.
+    leaving: Mutex<HashMap<BindingKey, Arc<ResourceBinding>>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
     /// What was told of a template last, so that it is told once. May be lost.
@@ -48,6 +52,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
         referrers,
         templates: Queue::new("dependencies"),
         index: Mutex::default(),
+        leaving: Mutex::default(),
         told: Mutex::default(),
         scope,
     });
@@ -91,6 +96,10 @@ impl Distributor {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn leaving(&self) -> MutexGuard<'_, HashMap<BindingKey, Arc<ResourceBinding>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn told(&self) -> MutexGuard<'_, HashMap<TemplateKey, String>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,6 +116,10 @@ impl Distributor {
             return;
         }
         let did = old.is_some_and(|old| old.spec.propagate_deps);
+        if (gone || leaving) && new.spec.propagate_deps {
+            self.leaving()
+                .insert(BindingKey::of(new.as_ref()), Arc::clone(new));
+        }
         if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(BindingKey::of(new.as_ref()));
         }
@@ -126,6 +139,18 @@ impl Distributor {
             Presence::Gone | Presence::Unknown(_) => None,
         };
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
+            let left = self.leaving().get(&key).cloned();
+            if let Some(left) = left
+                && preserves_on_deletion(fleet, left.as_ref()).await?
+            {
+                let needs = self.index().needs(&key);
+                for template in needs {
+                    if !preserve(fleet, &template).await? {
+                        return Ok(Next::Again);
+                    }
+                }
+            }
+            self.leaving().remove(&key);
             self.parked.leave(&key);
             let Touched { templates, kinds } = self.index().forget(&key);
             for template in templates {
@@ -378,5 +403,63 @@ mod tests {
             let binding = serde_json::from_value(binding).unwrap();
             assert_eq!(refers(&binding), expected, "{what}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needs_stays_as_the_policy_said_last_when_the_workload_is_deleted() {
+        use crate::fleet::testing::{Stand, binding, pass};
+
+        let policy = |preserves: bool| {
+            json!({
+                "metadata": {
+                    "namespace": "shop", "name": "web", "uid": "p",
+                    "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+                },
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                    "propagateDeps": true, "preserveResourcesOnDeletion": preserves,
+                },
+            })
+        };
+        let mut referrer = binding();
+        referrer["metadata"]["labels"] = json!({
+            "propagationpolicy.karmada.io/permanent-id": "p",
+            "resourcebinding.karmada.io/permanent-id": "b",
+        });
+        referrer["metadata"]["annotations"] = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        referrer["spec"]["propagateDeps"] = json!(true);
+        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
+        let template = json!({
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"spec": {"volumes": [volume]}}},
+        });
+        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy(false)),
+            ("resourcebindings", referrer.clone()),
+            ("deployments", template),
+            ("configmaps", conf),
+        ]);
+        stand.api.serve_deployments();
+        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        let scope = Scope::new("", &[]).unwrap();
+        start(&stand.fleet, scope, &mut stand.tasks);
+        stand.fleet.follow_templates();
+        stand.follow().await;
+        pass(10).await;
+        let conf = || stand.fleet.bindings.get(Some("shop"), "conf-configmap");
+        let named = |it: Arc<ResourceBinding>| it.spec.required_by.len();
+        assert_eq!(conf().map(named), Some(1));
+        assert_eq!(conf().unwrap().spec.preserve_resources_on_deletion, None);
+        stand.api.put("propagationpolicies", policy(true));
+        referrer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        stand.api.put("resourcebindings", referrer);
+        pass(10).await;
+        assert_eq!(conf().map(named), Some(0));
+        let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
+        assert_eq!(preserves, Some(true));
     }
 }

@@ -56,14 +56,17 @@ impl Index {
         touched
     }
 
+    /// The templates that a referrer names.
+    pub fn needs(&self, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
+        let needs = self.needs.get(referrer).into_iter().flatten();
+        needs.filter_map(TemplateKey::of_dependency).collect()
+    }
+
     /// Forgets a referrer.
     pub fn forget(&mut self, referrer: &BindingKey) -> Touched {
+        let templates = self.needs(referrer);
         self.choosing.remove(referrer);
         let needs = self.needs.remove(referrer).unwrap_or_default();
-        let templates: BTreeSet<_> = needs
-            .iter()
-            .filter_map(TemplateKey::of_dependency)
-            .collect();
         for template in &templates {
             if let Some(referrers) = self.named.get_mut(template) {
                 referrers.remove(referrer);

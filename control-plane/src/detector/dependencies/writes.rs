@@ -1,5 +1,7 @@
 //! Writes to referrers and to the bindings attached to them.
 
+use std::sync::Arc;
+
 use kube::api::{Patch, PostParams};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::interpreter::Dependency;
@@ -13,6 +15,7 @@ use crate::detector::error::Error;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::template::TemplateKey;
 
 /// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
 /// may have of annotations. A longer one is not shown, and attached all the same.
@@ -72,6 +75,32 @@ pub(super) async fn record(
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
         Err(error) => Err(ApiError::of("record the dependencies of", key)(error).into()),
+    }
+}
+
+/// Has what a binding without a policy of its own places stay in the members; `false` when the
+/// binding is not as it was known.
+pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bool, Error> {
+    let key = BindingKey::for_template(template);
+    let held = fleet.bindings.get(key.namespace.as_deref(), &key.name);
+    let is_to_change = |held: &Arc<ResourceBinding>| {
+        held.spec.placement.is_none() && held.spec.preserve_resources_on_deletion != Some(true)
+    };
+    let Some(held) = held.filter(is_to_change) else {
+        return Ok(true);
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": held.metadata.resource_version },
+        "spec": { "preserveResourcesOnDeletion": true },
+    });
+    match ResourceBinding::api(&fleet.client, &key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(ApiError::of("preserve", &key)(error).into()),
     }
 }
 

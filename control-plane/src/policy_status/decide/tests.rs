@@ -33,7 +33,7 @@ fn policy(spec: &Value) -> ClusterTaintPolicy {
 
 fn judged(policy: &ClusterTaintPolicy, clusters: &[Cluster]) -> ClusterTaintPolicyStatus {
     let clusters: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
-    status(policy, &clusters, at(100))
+    status(policy, &clusters, true, at(100))
 }
 
 fn when(kind: &str) -> Value {
@@ -250,20 +250,36 @@ fn a_status_that_is_written_is_not_written_again_and_its_times_are_those_of_the_
     let clusters = [cluster("a", "True", &json!([]), &json!({}))];
     let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
     let mut policy = policy(&json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }));
-    let first = status(&policy, &sights, at(100));
+    let first = status(&policy, &sights, true, at(100));
     assert_eq!(first.unknown_conditions[0].since, Some(Time(at(100))));
     policy.status = Some(first.clone());
-    assert_eq!(status(&policy, &sights, at(200)), first);
+    assert_eq!(status(&policy, &sights, true, at(200)), first);
     policy.spec.match_conditions[0].condition_type = "Ready".to_owned();
     policy.metadata.generation = Some(4);
-    let mended = status(&policy, &sights, at(300));
+    let mended = status(&policy, &sights, true, at(300));
     assert!(mended.unknown_conditions.is_empty());
     assert!(conditions::is_true(&mended.conditions, "Effective"));
     assert_eq!(mended.conditions[1].last_transition_time, Time(at(300)));
     policy.status = Some(mended);
     policy.spec.match_conditions[0].condition_type = "Redy".to_owned();
-    let again = status(&policy, &sights, at(400));
+    let again = status(&policy, &sights, true, at(400));
     assert_eq!(again.unknown_conditions[0].since, Some(Time(at(400))));
+}
+
+#[test]
+fn with_failover_off_a_policy_says_that_it_is_not_followed() {
+    let clusters = [cluster("a", "False", &json!([]), &json!({}))];
+    let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
+    for (taints, reason, is_ready) in [
+        (down(), "FailoverOff", true),
+        (json!([{"key": "a", "effect": "Never"}]), "Invalid", false),
+    ] {
+        let policy = policy(&json!({ "matchConditions": when("Ready"), "taintsToAdd": taints }));
+        let status = status(&policy, &sights, false, at(100));
+        let holds = |kind: &str| conditions::is_true(&status.conditions, kind);
+        assert_eq!(status.conditions[0].reason, reason);
+        assert_eq!((holds("Ready"), holds("Effective")), (is_ready, false));
+    }
 }
 
 #[test]

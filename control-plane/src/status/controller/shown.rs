@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::template_event::Lookup;
 use crate::fleet::testing::{self, Stand, pass};
 
 /// The template `shop/web`, by name and namespace.
@@ -58,4 +59,56 @@ async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight()
     stand.api.put("deployments", template());
     pass(5).await;
     assert_eq!(shown(&stand), [json!(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_counts_for_ever() {
+    let id = "resourcebinding.karmada.io/permanent-id";
+    let mut binding = testing::binding();
+    binding["metadata"]["labels"] = json!({ id: "id" });
+    binding["spec"]["resource"]["uid"] = json!("u");
+    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+    binding["spec"]["gracefulEvictionTasks"] =
+        json!([{"fromCluster": "m1", "purgeMode": "Never", "reason": "r", "producer": "p"}]);
+    let copy = |cluster: &str, generation: i64, health: &str| {
+        let mut work = testing::work(cluster, health);
+        work["metadata"]["labels"] = json!({ id: "id" });
+        work["status"]["manifestStatuses"][0]["status"] = json!({
+            "replicas": 2, "readyReplicas": 2, "generation": 1, "observedGeneration": 1,
+            "resourceTemplateGeneration": generation,
+        });
+        work
+    };
+    let mut edited = template();
+    edited["metadata"]["generation"] = json!(3);
+    let mut stand = Stand::new([
+        ("clusters", testing::cluster("m1")),
+        ("clusters", testing::cluster("m2")),
+        ("resourcebindings", binding),
+        ("deployments", edited),
+        ("works", copy("m1", 2, "Healthy")),
+        ("works", copy("m2", 2, "Unhealthy")),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    let told = |stand: &Stand| {
+        let key = TemplateKey::of(&stand.fleet.bindings.list()[0].spec.resource);
+        let Lookup::Found(template) = stand.fleet.templates.get(&key) else {
+            panic!("no template");
+        };
+        let status = template.object(&key.kind)["status"].take();
+        (
+            status["observedGeneration"].clone(),
+            status["replicas"].clone(),
+        )
+    };
+    assert_eq!(told(&stand), (Value::Null, json!(4)), "m2 has not seen it");
+    stand.api.put("works", copy("m2", 3, "Unhealthy"));
+    pass(10).await;
+    assert_eq!(told(&stand), (json!(3), json!(4)), "m1 runs for both");
+    stand.api.put("works", copy("m2", 3, "Healthy"));
+    pass(10).await;
+    assert_eq!(told(&stand), (json!(3), json!(2)), "m2 has taken over");
 }

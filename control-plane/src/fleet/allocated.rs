@@ -1,0 +1,133 @@
+//! Ports that the fleet's API server gave a Service by itself. Each member allocates its own: sent
+//! to members, one server's choice would collide with what others have there.
+
+use serde_json::{Value, json};
+
+/// Removes node ports that nobody wrote: those that no manager of the object's fields owns, because
+/// the server filled them in. An object that does not tell who manages its spec keeps them.
+pub fn drop_allocated(object: &mut Value) {
+    let has_node_port = |port: &Value| port["nodePort"].is_number();
+    let ports = object["spec"]["ports"].as_array().map(Vec::as_slice);
+    let health = &object["spec"]["healthCheckNodePort"];
+    if !ports.is_some_and(|it| it.iter().any(has_node_port)) && !health.is_number() {
+        return;
+    }
+    let managers = object["metadata"]["managedFields"].as_array();
+    let managers = managers.into_iter().flatten();
+    let specs = managers.map(|manager| manager["fieldsV1"]["f:spec"].clone());
+    let specs: Vec<Value> = specs.filter(Value::is_object).collect();
+    if specs.is_empty() {
+        return;
+    }
+    let ports = object["spec"]["ports"].as_array_mut();
+    for port in ports.into_iter().flatten() {
+        let is_written = specs.iter().any(|spec| owns_node_port(spec, port));
+        if let Some(port) = port.as_object_mut().filter(|_| !is_written) {
+            port.remove("nodePort");
+        }
+    }
+    let owns_health = |spec: &Value| !spec["f:healthCheckNodePort"].is_null();
+    if !specs.iter().any(owns_health)
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.remove("healthCheckNodePort");
+    }
+}
+
+/// Whether a manager of some fields of a spec owns the node port of a port, which these name by its
+/// number and protocol.
+fn owns_node_port(spec: &Value, port: &Value) -> bool {
+    let tcp = json!("TCP");
+    let of = |of: &Value| {
+        let protocol = of.get("protocol").unwrap_or(&tcp).clone();
+        (of["port"].as_i64(), protocol)
+    };
+    let owned = spec["f:ports"].as_object().into_iter().flatten();
+    let mut owned = owned.filter(|(_, fields)| !fields["f:nodePort"].is_null());
+    owned.any(|(key, _)| {
+        let key = key.strip_prefix("k:").unwrap_or_default();
+        let key: Result<Value, _> = serde_json::from_str(key);
+        key.is_ok_and(|key| of(&key) == of(port))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Service of two ports, of whose fields its author wrote these.
+    fn service(managed: &Value) -> Value {
+        let mut service = json!({
+            "metadata": {"name": "web", "managedFields": managed},
+            "spec": {
+                "type": "LoadBalancer", "healthCheckNodePort": 31000,
+                "ports": [
+                    {"port": 80, "protocol": "TCP", "nodePort": 30080},
+                    {"port": 53, "protocol": "UDP", "nodePort": 30053},
+                ],
+            },
+        });
+        drop_allocated(&mut service);
+        service
+    }
+
+    fn kept(service: &Value) -> [Option<i64>; 3] {
+        let spec = &service["spec"];
+        [
+            spec["ports"][0]["nodePort"].as_i64(),
+            spec["ports"][1]["nodePort"].as_i64(),
+            spec["healthCheckNodePort"].as_i64(),
+        ]
+    }
+
+    #[test]
+    fn a_node_port_that_its_author_wrote_is_kept_and_one_that_the_server_gave_is_not() {
+        let author = |spec: Value| {
+            let status = json!({"f:status": {"f:loadBalancer": {}}});
+            json!([
+                {"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": spec}},
+                {"manager": "c", "subresource": "status", "fieldsV1": status},
+            ])
+        };
+        let port = |number: i64, protocol: &str, fields: Value| {
+            let key = json!({"port": number, "protocol": protocol});
+            json!({"f:ports": {(format!("k:{key}")): fields}})
+        };
+        let wrote = json!({".": {}, "f:port": {}, "f:nodePort": {}});
+        for (what, spec, expected) in [
+            ("nothing", json!({"f:type": {}}), [None; 3]),
+            (
+                "a port alone",
+                port(80, "TCP", json!({"f:port": {}})),
+                [None; 3],
+            ),
+            (
+                "one node port",
+                port(80, "TCP", wrote.clone()),
+                [Some(30080), None, None],
+            ),
+            ("another protocol's", port(53, "TCP", wrote), [None; 3]),
+            (
+                "the one for health",
+                json!({"f:healthCheckNodePort": {}}),
+                [None, None, Some(31000)],
+            ),
+        ] {
+            let service = service(&author(spec));
+            assert_eq!(kept(&service), expected, "{what}");
+            assert_eq!(service["spec"]["ports"][1]["port"], 53, "{what}");
+        }
+    }
+
+    #[test]
+    fn where_nobody_says_who_wrote_the_spec_all_node_ports_are_kept() {
+        let all = [Some(30080), Some(30053), Some(31000)];
+        for managed in [
+            json!(null),
+            json!([]),
+            json!([{"manager": "a", "fieldsV1": {"f:metadata": {}}}]),
+        ] {
+            assert_eq!(kept(&service(&managed)), all, "{managed}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Index of bindings by the clusters that they name.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_shared::api::binding::{Binding, ResourceBindingSpec};
+use muster_shared::watch::{Change, Informer};
+
+use super::binding::BindingKey;
+
+/// The bindings that name each cluster: as a target, as one that they are leaving, or as one that
+/// they follow a referrer to. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct BindingsByCluster(Arc<Mutex<Index>>);
+
+/// Keys that are shared between the clusters of a binding.
+type Index = HashMap<String, BTreeSet<Arc<BindingKey>>>;
+
+impl BindingsByCluster {
+    /// Follows a cache of bindings; call it before the cache starts and before listeners that read
+    /// this index are installed.
+    pub fn follow<B: Binding>(&self, bindings: &Informer<B>) {
+        let index = self.clone();
+        bindings.on_change(move |change| {
+            let (old, new) = match change {
+                Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+                Change::Deleted { old } => (Some(old.as_ref()), None),
+            };
+            index.change(change.object().as_ref(), old.map(B::spec), new.map(B::spec));
+        });
+    }
+
+    /// The bindings that name a cluster, in the order of their names.
+    pub fn of(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
+        let index = self.lock();
+        let found = index.get(cluster).into_iter().flatten();
+        found.cloned().collect()
+    }
+
+    fn change(
+        &self,
+        binding: &impl Binding,
+        old: Option<&ResourceBindingSpec>,
+        new: Option<&ResourceBindingSpec>,
+    ) {
+        let is_same = |old: &ResourceBindingSpec, new: &ResourceBindingSpec| {
+            old.clusters == new.clusters
+                && old.graceful_eviction_tasks == new.graceful_eviction_tasks
+                && old.required_by == new.required_by
+        };
+        if old.zip(new).is_some_and(|(old, new)| is_same(old, new)) {
+            return;
+        }
+        let (was, is) = (names(old), names(new));
+        let key = Arc::new(BindingKey::of(binding));
+        let mut index = self.lock();
+        for cluster in was.difference(&is) {
+            if let Some(bindings) = index.get_mut(*cluster) {
+                bindings.remove(&key);
+                if bindings.is_empty() {
+                    index.remove(*cluster);
+                }
+            }
+        }
+        for cluster in is.difference(&was) {
+            let bindings = index.entry((*cluster).to_owned()).or_default();
+            bindings.insert(Arc::clone(&key));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clusters that a binding names.
+fn names(spec: Option<&ResourceBindingSpec>) -> BTreeSet<&str> {
+    let Some(spec) = spec else {
+        return BTreeSet::new();
+    };
+    let followed = spec.required_by.iter().flat_map(|it| &it.clusters);
+    let there = spec.clusters.iter().chain(followed);
+    let left = spec.graceful_eviction_tasks.iter();
+    there
+        .map(|it| &*it.name)
+        .chain(left.map(|it| &*it.from_cluster))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn change<B: Binding>(index: &BindingsByCluster, old: Option<Value>, new: Option<Value>) {
+        let read = |spec: Value| -> B {
+            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap()
+        };
+        let (old, new) = (old.map(read), new.map(read));
+        let of = new.as_ref().or(old.as_ref()).unwrap();
+        index.change(of, old.as_ref().map(B::spec), new.as_ref().map(B::spec));
+    }
+
+    #[test]
+    fn a_binding_is_found_by_every_cluster_that_it_names_as_long_as_it_does() {
+        let index = BindingsByCluster::default();
+        let found = || ["m1", "m2", "m3"].map(|cluster| index.of(cluster).len());
+        let placed = json!({
+            "clusters": [{"name": "m1"}],
+            "gracefulEvictionTasks": [{"fromCluster": "m2"}],
+            "requiredBy": [{"name": "a", "clusters": [{"name": "m3"}, {"name": "m1"}]}],
+        });
+        change::<ResourceBinding>(&index, None, Some(placed.clone()));
+        assert_eq!(found(), [1, 1, 1]);
+        let moved = json!({"clusters": [{"name": "m2"}]});
+        change::<ResourceBinding>(&index, Some(placed), Some(moved.clone()));
+        assert_eq!(found(), [0, 1, 0]);
+        change::<ResourceBinding>(&index, Some(moved.clone()), Some(moved.clone()));
+        assert_eq!(found(), [0, 1, 0]);
+        change::<ResourceBinding>(&index, Some(moved), None);
+        assert!(index.lock().is_empty(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn bindings_of_both_kinds_are_told_apart() {
+        let index = BindingsByCluster::default();
+        let placed = json!({"clusters": [{"name": "m1"}]});
+        change::<ClusterResourceBinding>(&index, None, Some(placed.clone()));
+        assert_eq!(index.of("m1")[0].namespace, None);
+        change::<ClusterResourceBinding>(&index, Some(placed), None);
+        assert_eq!(index.of("m1"), []);
+    }
+}

@@ -1,0 +1,67 @@
+use http::Method;
+use serde_json::json;
+
+use super::testing::{Stand, cluster, pass, refusal};
+
+const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
+
+/// A fleet of one cluster, both of them paused.
+async fn paused() -> Stand {
+    let record = json!({
+        "metadata": {"namespace": RECORD.1, "name": RECORD.2, "uid": "p"},
+        "data": {"reason": "freeze"},
+    });
+    let mut paused = cluster("m1");
+    paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
+    Stand::followed([(RECORD.0, record), ("clusters", paused)]).await
+}
+
+/// Whether the fleet is paused, and whether its cluster is by itself or with the fleet.
+fn held(stand: &Stand) -> (bool, bool) {
+    let (pauses, now) = (&stand.fleet.pauses, stand.fleet.clock.now());
+    (
+        pauses.of_fleet(now).is_some(),
+        pauses.of("m1", now).is_some(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_a_list_lacks_goes_on_until_the_api_says_that_its_record_is_gone() {
+    let stand = paused().await;
+    stand.api.hide(RECORD.0, RECORD.1, RECORD.2);
+    stand.api.hide("clusters", "", "m1");
+    pass(60).await;
+    assert!(stand.fleet.clusters.list().is_empty(), "the list is short");
+    assert_eq!(held(&stand), (true, true));
+    // No watch tells of the end of what the cache does not have.
+    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    pass(6).await;
+    assert_eq!(held(&stand), (false, true));
+    stand.api.delete("clusters", "", "m1");
+    pass(6).await;
+    assert_eq!(held(&stand), (false, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_whose_record_cannot_be_read_goes_on() {
+    let stand = paused().await;
+    let body = refusal(500, "InternalError", "");
+    stand.api.answer(Method::GET, RECORD.2, 500, body);
+    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    pass(60).await;
+    assert_eq!(held(&stand), (true, true));
+    stand.api.answer_truly();
+    pass(6).await;
+    assert_eq!(held(&stand), (false, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_ended_ends_at_once() {
+    let stand = paused().await;
+    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    pass(1).await;
+    assert_eq!(held(&stand), (false, true));
+    stand.api.put("clusters", cluster("m1"));
+    pass(1).await;
+    assert_eq!(held(&stand), (false, false));
+}

@@ -1,0 +1,211 @@
+//! Works that may exist although the cache does not show them: one that this process made a moment
+//! ago, and one that a list lacks although nobody saw it leave.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use muster_shared::api::work::Work;
+use muster_shared::client::Head;
+use muster_shared::watch::{Change, Informer};
+use tokio::sync::OnceCell;
+
+use super::Fleet;
+use super::api_error::ApiError;
+use super::binding::BindingKey;
+use super::works::{CachedWork, binding_named, binding_of};
+
+/// Works in one answer of a list.
+const PAGE: u32 = 500;
+
+/// Namespace and name of a Work.
+type Place = (String, String);
+
+/// Such Works, by the binding that they are for. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct UnseenWorks(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    by_binding: Mutex<HashMap<BindingKey, BTreeSet<Place>>>,
+    /// Whether those are known that former processes made.
+    compared: OnceCell<()>,
+}
+
+impl UnseenWorks {
+    /// A memory that follows the cache of Works; make it before the cache starts.
+    pub fn new(works: &Informer<CachedWork>) -> Self {
+        let unseen = Self::default();
+        let (kept, cache) = (unseen.clone(), works.clone());
+        works.on_change(move |change| {
+            let work = change.object();
+            let Some(binding) = binding_of(work) else {
+                return;
+            };
+            let place = (work.namespace().unwrap_or_default(), work.name_any());
+            let is_lost = matches!(change, Change::Deleted { .. })
+                && !cache.presence(Some(&place.0), &place.1).is_gone();
+            if is_lost {
+                kept.insert(&binding, place);
+            } else {
+                kept.remove(&binding, &place);
+            }
+        });
+        unseen
+    }
+
+    /// Call it before the request that makes a Work: the answer may be lost.
+    pub fn making(&self, binding: &BindingKey, namespace: &str, name: &str) {
+        self.insert(binding, (namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Reads the Works of a binding that exist and that the cache does not show.
+    pub async fn read(
+        &self,
+        fleet: &Fleet,
+        binding: &BindingKey,
+    ) -> Result<Vec<Head<Work>>, ApiError> {
+        let places = self.lock().get(binding).cloned().unwrap_or_default();
+        let mut found = Vec::new();
+        for place in places {
+            let (namespace, name) = (&place.0, &place.1);
+            if fleet.works.get(Some(namespace), name).is_none() {
+                let api = Api::namespaced(fleet.client.clone(), namespace);
+                let read = Head::<Work>::get_opt(&api, name).await;
+                let read = read.map_err(ApiError::of("look for the works of", binding))?;
+                let is_of = |work: &Head<Work>| named(work).is_none_or(|it| it == *binding);
+                if let Some(work) = read.filter(is_of) {
+                    found.push(work);
+                    continue;
+                }
+            }
+            self.remove(binding, &place);
+        }
+        Ok(found)
+    }
+
+    /// Compares all Works with the cache, once in a process: a former one may have made some just
+    /// before it ended.
+    pub async fn compare(&self, fleet: &Fleet) -> Result<(), ApiError> {
+        let compared = self.0.compared.get_or_try_init(|| async {
+            let api = Api::all(fleet.client.clone());
+            let mut page = ListParams::default().limit(PAGE);
+            loop {
+                let listed = Head::<Work>::list(&api, &page).await;
+                let listed = listed.map_err(ApiError::of("list", &"the works of all clusters"))?;
+                for work in &listed {
+                    let place = (work.namespace().unwrap_or_default(), work.name_any());
+                    let is_shown = fleet.works.get(Some(&place.0), &place.1).is_some();
+                    if let Some(binding) = named(work).filter(|_| !is_shown) {
+                        self.insert(&binding, place);
+                    }
+                }
+                match listed.metadata.continue_.filter(|it| !it.is_empty()) {
+                    Some(next) => page = page.continue_token(&next),
+                    None => return Ok(()),
+                }
+            }
+        });
+        compared.await.copied()
+    }
+
+    fn insert(&self, binding: &BindingKey, place: Place) {
+        let mut all = self.lock();
+        all.entry(binding.clone()).or_default().insert(place);
+    }
+
+    fn remove(&self, binding: &BindingKey, place: &Place) {
+        let mut all = self.lock();
+        if let Some(places) = all.get_mut(binding) {
+            places.remove(place);
+            if places.is_empty() {
+                all.remove(binding);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, BTreeSet<Place>>> {
+        let all = &self.0.by_binding;
+        all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The binding that a Work names.
+fn named(work: &Head<Work>) -> Option<BindingKey> {
+    binding_named(|key| work.annotations().get(key).map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fleet::testing::{Stand, pass, work};
+
+    fn key() -> BindingKey {
+        BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: "web-deployment".to_owned(),
+        }
+    }
+
+    /// A Work that its agent has to see to before it goes.
+    fn held(cluster: &str) -> Value {
+        let mut it = work(cluster, "Healthy");
+        it["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+        it
+    }
+
+    async fn unseen(stand: &Stand) -> Vec<String> {
+        let found = stand.fleet.unseen_works.read(&stand.fleet, &key()).await;
+        let found = found.unwrap().into_iter();
+        found.filter_map(|it| it.namespace()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_is_unseen_from_its_making_until_the_cache_shows_it() {
+        let stand = Stand::followed([]).await;
+        let works = &stand.fleet.unseen_works;
+        works.making(&key(), "karmada-es-m1", "web");
+        assert_eq!(unseen(&stand).await, [""; 0], "it was never made");
+        works.making(&key(), "karmada-es-m1", "web");
+        stand.api.put("works", held("m1"));
+        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
+        pass(1).await;
+        assert!(works.lock().is_empty(), "nothing is kept of it");
+        assert_eq!(unseen(&stand).await, [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_that_a_list_lacks_is_unseen_and_one_that_was_deleted_is_gone() {
+        let works = ["m1", "m2"].map(|cluster| ("works", held(cluster)));
+        let stand = Stand::followed(works).await;
+        stand.api.delete("works", "karmada-es-m2", "web");
+        pass(1).await;
+        stand.api.hide("works", "karmada-es-m1", "web");
+        pass(60).await;
+        assert!(stand.fleet.works.list().is_empty(), "the list is short");
+        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_of_a_former_process_are_looked_for_once_in_pages() {
+        let works = ["m1", "m2"].map(|cluster| ("works", held(cluster)));
+        let mut stand = Stand::new(works);
+        stand.api.hide("works", "karmada-es-m2", "web");
+        stand.follow().await;
+        let all = json!({"metadata": {}, "items": [held("m1"), held("m2")]});
+        stand.api.answer(Method::GET, "/v1alpha1/works", 200, all);
+        for _ in 0..3 {
+            let compared = stand.fleet.unseen_works.compare(&stand.fleet).await;
+            assert!(compared.is_ok(), "{compared:?}");
+        }
+        assert_eq!(unseen(&stand).await, ["karmada-es-m2"]);
+        let asked = stand.api.asked().into_iter();
+        let lists: Vec<_> = asked.filter(|it| it.path.ends_with("/works")).collect();
+        assert_eq!(lists.len(), 1, "{lists:?}");
+        assert!(lists[0].query.contains("limit=500"), "{lists:?}");
+    }
+}
