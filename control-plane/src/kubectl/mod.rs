@@ -11,6 +11,7 @@ mod history;
 mod interpret;
 mod join;
 mod list;
+mod old_copies;
 mod output;
 mod rebalance;
 mod register;

@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
-use muster_shared::k8s::{Condition, ConfigMap, Lease};
+use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
 use muster_shared::names::condition;
 use serde::Serialize;
 
@@ -30,6 +30,7 @@ use crate::eviction::explain;
 use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
 use crate::kubectl::check::evicting;
+use crate::kubectl::old_copies::{self, InCluster, old_copies};
 use crate::kubectl::running::Source;
 use crate::registration::token::Entry;
 
@@ -52,6 +53,7 @@ const FOR_RATE: &str = "WaitingForRate";
 pub(super) const STOPPED: &str = "StoppedByThreshold";
 
 /// What was read of a fleet. A part that could not be read is an error of its own.
+#[derive(Clone)]
 pub(super) struct Snapshot {
     /// Time of this machine.
     pub now: Timestamp,
@@ -61,6 +63,8 @@ pub(super) struct Snapshot {
     pub leases: Result<BTreeMap<String, Lease>, String>,
     pub clusters: Result<Vec<Cluster>, String>,
     pub bindings: Result<Vec<AnyBinding>, String>,
+    /// Metadata of the Works.
+    pub works: Result<Vec<ObjectMeta>, String>,
     /// The rates by the flags that the command was given, or the defaults.
     pub rates: Rates,
     /// What makes workloads leave by the same flags.
@@ -106,6 +110,8 @@ pub(super) struct Report {
     pub unknown: usize,
     /// Those of them that nothing moves, each with the reason.
     pub unheard: Vec<Waiting>,
+    /// Copies that may still run where their workloads are not placed any more.
+    pub old_copies: Vec<InCluster>,
     pub moving: Vec<Moving>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
@@ -205,6 +211,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     note(snapshot.leases.as_ref().err());
     note(snapshot.clusters.as_ref().err());
     note(snapshot.bindings.as_ref().err());
+    note(snapshot.works.as_ref().err());
     note(snapshot.pause.as_ref().err());
     note(snapshot.tokens.as_ref().err());
     let unknown = snapshot.unknown.iter();
@@ -238,6 +245,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
         unknown: 0,
         unheard: Vec::new(),
+        old_copies: Vec::new(),
         moving: Vec::new(),
         waiting: Vec::new(),
         stranded: Vec::new(),
@@ -252,6 +260,11 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
     for binding in bindings {
         take(&mut report, binding, &silent);
+    }
+    // Without bindings every Work would be one that nothing asks for.
+    if let (Ok(works), Ok(bindings)) = (&snapshot.works, &snapshot.bindings) {
+        let old = old_copies(works, bindings);
+        report.old_copies = old_copies::by_cluster(&old, clusters, &silent);
     }
     estimate(&mut report, snapshot, &pauses);
     report

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::common::remaining;
 
 use super::decide::{Report, STOPPED, Waiting};
+use crate::kubectl::old_copies;
 use crate::kubectl::running::Source;
 use crate::kubectl::table::{Table, shortened};
 
@@ -47,6 +48,10 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     line(format!("Pace:       {}", pace(report)));
     line(format!("Clusters:   {}", counts_of_clusters(report)));
     line(format!("Workloads:  {}", counts_of_workloads(report)));
+    if !report.old_copies.is_empty() {
+        let told = old_copies::told(&report.old_copies);
+        line(format!("Old copies: {told}; they may still run"));
+    }
     text.push_str(&clusters(report, now));
     text.push_str(&ordered(report, now));
     text.push_str(&moving(report, now));

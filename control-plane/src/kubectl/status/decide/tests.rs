@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::print;
 use super::*;
+use crate::kubectl::old_copies::tests::work;
 
 mod orders;
 
@@ -83,6 +84,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
         )])),
         clusters: Ok(clusters),
         bindings: Ok(bindings),
+        works: Ok(Vec::new()),
         rates: Rates::default(),
         switches: switches(true),
         failover: Some(true),
@@ -104,6 +106,21 @@ fn switches(failover: bool) -> Switches {
 
 fn well() -> Vec<Cluster> {
     vec![cluster("m1", "True", &[]), cluster("m2", "True", &[])]
+}
+
+#[test]
+fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
+    let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
+    let whole = snapshot(clusters, vec![binding("web", &[], None)]);
+    let (left, none) = (vec![work("web", "m1"), work("web", "m2")], vec![work("web", "m2")]);
+    let told = "Old copies: 1 old copy not confirmed gone in m1 (silent); they may still run\n";
+    for (works, is_told) in [(Ok(left), true), (Ok(none), false), (Err("no".to_owned()), false)] {
+        let is_unread = works.is_err();
+        let report = decide(&Snapshot { works, ..whole.clone() });
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(told), is_told, "{text}");
+        assert_eq!(text.contains("COULD NOT READ: no"), is_unread, "{text}");
+    }
 }
 
 #[test]
