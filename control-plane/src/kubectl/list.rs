@@ -59,23 +59,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let failed = |error: kube::Error| format!("list {}: {}", K::plural(&()), client::brief(&error));
-    let mut page = ListParams::default().limit(PAGE);
-    let mut objects = Vec::new();
-    loop {
-        let list = match request(&api, &page, part).await {
-            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
-                let whole = request(&api, &ListParams::default(), part).await;
-                objects = whole.map_err(failed)?.items;
-                break;
-            }
-            list => list.map_err(failed)?,
-        };
-        objects.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => break,
-        }
-    }
+    let objects = pages(&api, part).await.map_err(failed)?;
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for object in objects {
         match K::deserialize(&object) {
@@ -84,6 +68,29 @@ where
         }
     }
     Ok((found, unreadable))
+}
+
+/// Every object of an API as it is.
+pub(super) async fn objects<K: Resource + Clone>(api: &Api<K>) -> Result<Vec<Value>, kube::Error> {
+    pages(api, Part::Whole).await
+}
+
+async fn pages<K: Resource + Clone>(api: &Api<K>, part: Part) -> Result<Vec<Value>, kube::Error> {
+    let mut page = ListParams::default().limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let list = match request(api, &page, part).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
+                return Ok(request(api, &ListParams::default(), part).await?.items);
+            }
+            list => list?,
+        };
+        objects.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(objects),
+        }
+    }
 }
 
 async fn request<K: Resource + Clone>(

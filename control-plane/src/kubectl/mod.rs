@@ -3,6 +3,7 @@
 
 mod check;
 mod completion;
+mod dependencies;
 mod explain;
 mod follow;
 mod get;

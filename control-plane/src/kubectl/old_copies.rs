@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
@@ -32,20 +33,32 @@ pub(super) fn old_copies<'a>(
     let known: HashMap<BindingKey, &AnyBinding> =
         bindings.iter().map(|it| (it.key(), it)).collect();
     let mut old = OldCopies::new();
-    for work in works {
-        let annotations = work.annotations.as_ref();
-        let named = |key: &str| Some(annotations?.get(key)?.as_str());
-        let namespace = work.namespace.as_deref();
-        let cluster = namespace.and_then(cluster_of_execution_namespace);
-        let (Some(key), Some(cluster)) = (binding_named(named), cluster) else {
-            continue;
-        };
+    for (key, cluster) in works.into_iter().filter_map(place) {
         let binding = known.get(&key);
         if !binding.is_some_and(|it| expects(it.spec(), cluster)) {
             old.entry(key).or_default().insert(cluster.to_owned());
         }
     }
     old
+}
+
+/// The binding that a Work was made for, and its cluster.
+fn place(work: &ObjectMeta) -> Option<(BindingKey, &str)> {
+    let annotations = work.annotations.as_ref();
+    let named = |key: &str| Some(annotations?.get(key)?.as_str());
+    let cluster = cluster_of_execution_namespace(work.namespace.as_deref()?)?;
+    Some((binding_named(named)?, cluster))
+}
+
+/// Clusters with old copies of one workload.
+pub(super) fn of_one<'a>(
+    works: &'a [ObjectMeta],
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+) -> BTreeSet<&'a str> {
+    let places = works.iter().filter_map(place);
+    let own = places.filter(|(of, cluster)| of == key && !expects(spec, cluster));
+    own.map(|(_, cluster)| cluster).collect()
 }
 
 /// Number of old copies in a cluster.
@@ -83,13 +96,17 @@ pub(super) fn state(
     clusters: &[Cluster],
     unheard: &BTreeSet<String>,
 ) -> Option<&'static str> {
-    let cluster = clusters.iter().find(|it| it.name_any() == name);
+    let state = state_of(clusters.iter().find(|it| it.name_any() == name));
+    state.or_else(|| unheard.contains(name).then_some(SILENT))
+}
+
+/// The same of a cluster as it says itself; `None` stands for one that is not in the fleet.
+pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
     let Some(cluster) = cluster else {
         return Some("not in the fleet");
     };
     let ready = cluster.condition(condition::READY);
     match ready.map_or(conditions::UNKNOWN, |it| &it.status) {
-        _ if unheard.contains(name) => Some(SILENT),
         conditions::TRUE => None,
         conditions::FALSE => Some("not ready"),
         _ => Some(SILENT),

@@ -831,6 +831,31 @@ fn a_pause_is_told_with_what_ends_it() {
 }
 
 #[test]
+fn workloads_that_lack_what_they_refer_to_are_a_warning() {
+    let lack: Break = |it| {
+        let now = at(NOW);
+        let kind = crate::binding::references::CONDITION;
+        let lacks = conditions::new(kind, conditions::TRUE, "R", "it lacks a Secret", now);
+        for binding in it.bindings.as_mut().unwrap() {
+            let status = binding.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, lacks.clone());
+        }
+    };
+    let cases: [(Break, Status, &str); 3] = [
+        (|_| {}, Well, "no workload is known to lack"),
+        (lack, Warning, "1 workloads are placed where something"),
+        (
+            |it| it.bindings = Err(forbidden()),
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, status, words) in cases {
+        told(break_it, "dependencies", status, words);
+    }
+}
+
+#[test]
 fn a_check_that_there_is_not_cannot_be_left_out() {
     known("room").unwrap();
     let told = known("roms").unwrap_err();

@@ -25,6 +25,7 @@ pub(in crate::kubectl) use self::leader::{Leader, SILENT};
 use self::not_well::{NotWell, Ordered, not_well, ordered};
 use self::pauses::Pauses;
 use super::UNREAD;
+use crate::binding::references;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::eviction::judge::Switches;
@@ -110,12 +111,15 @@ pub(super) struct Report {
     pub unknown: usize,
     /// Those of them that nothing moves, each with the reason.
     pub unheard: Vec<Waiting>,
-    /// Copies that may still run where their workloads are not placed any more.
-    pub old_copies: Vec<InCluster>,
+    /// Copies that may still run where their workloads are not placed any more; `null` if that
+    /// could not be read.
+    pub old_copies: Option<Vec<InCluster>>,
     pub moving: Vec<Moving>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
+    /// Workloads that are placed where something they refer to is not.
+    pub without_dependencies: Vec<Waiting>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// What could not be read.
@@ -194,7 +198,8 @@ impl Report {
             && self.expires.is_empty()
             && self.waiting.is_empty()
             && self.stranded.is_empty()
-            && self.unplaced.is_empty();
+            && self.unplaced.is_empty()
+            && self.without_dependencies.is_empty();
         match (self.is_blind, is_well) {
             (true, _) => UNREAD,
             (false, false) => 1,
@@ -245,11 +250,12 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
         unknown: 0,
         unheard: Vec::new(),
-        old_copies: Vec::new(),
+        old_copies: None,
         moving: Vec::new(),
         waiting: Vec::new(),
         stranded: Vec::new(),
         unplaced: Vec::new(),
+        without_dependencies: Vec::new(),
         expires: expires(snapshot),
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
@@ -264,7 +270,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     // Without bindings every Work would be one that nothing asks for.
     if let (Ok(works), Ok(bindings)) = (&snapshot.works, &snapshot.bindings) {
         let old = old_copies(works, bindings);
-        report.old_copies = old_copies::by_cluster(&old, clusters, &silent);
+        report.old_copies = Some(old_copies::by_cluster(&old, clusters, &silent));
     }
     estimate(&mut report, snapshot, &pauses);
     report
@@ -289,6 +295,9 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
     if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
         report.unplaced.push(waiting(unplaced));
+    }
+    if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
+        report.without_dependencies.push(waiting(lacks));
     }
     if let Some(unheard) = unknown::unheard(binding, silent) {
         report.unknown += 1;

@@ -48,9 +48,13 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     line(format!("Pace:       {}", pace(report)));
     line(format!("Clusters:   {}", counts_of_clusters(report)));
     line(format!("Workloads:  {}", counts_of_workloads(report)));
-    if !report.old_copies.is_empty() {
-        let told = old_copies::told(&report.old_copies);
-        line(format!("Old copies: {told}; they may still run"));
+    match report.old_copies.as_deref() {
+        None => line(format!("Old copies: {NOT_KNOWN}")),
+        Some([]) => {}
+        Some(old) => line(format!(
+            "Old copies: {}; they may still run",
+            old_copies::told(old)
+        )),
     }
     text.push_str(&clusters(report, now));
     text.push_str(&ordered(report, now));
@@ -59,6 +63,8 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     text.push_str(&waiting("WAITING", &report.waiting, now));
     text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now));
     text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now));
+    let parted = &report.without_dependencies;
+    text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now));
     text.push_str(&expires(report, now));
     text
 }
@@ -145,12 +151,13 @@ fn counts_of_workloads(report: &Report) -> String {
         count => format!(" ({count} of them until fewer clusters have failed)"),
     };
     format!(
-        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place",
+        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place, {} without what they refer to",
         report.unknown,
         report.moving.len(),
         report.waiting.len(),
         report.stranded.len(),
-        report.unplaced.len()
+        report.unplaced.len(),
+        report.without_dependencies.len()
     )
 }
 

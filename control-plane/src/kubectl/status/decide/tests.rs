@@ -124,6 +124,22 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
 }
 
 #[test]
+fn a_workload_that_lacks_what_it_refers_to_is_counted_and_needs_attention() {
+    let lacks = |status: &str| {
+        let told = (references::CONDITION, status, references::NOT_PLACED);
+        decide(&snapshot(well(), vec![binding("web", &[told], None)]))
+    };
+    for (status, count, code) in [("True", 1, 1), ("False", 0, 0)] {
+        let report = lacks(status);
+        assert_eq!(report.code(), code, "{status}");
+        let text = print::table(&report, NOW.parse().unwrap());
+        let told = format!("0 without a place, {count} without what they refer to\n");
+        assert!(text.contains(&told), "{text}");
+        assert_eq!(text.contains("WITHOUT DEPENDENCIES"), count == 1, "{text}");
+    }
+}
+
+#[test]
 fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
     let told = |leader: Result<Option<Lease>, String>| {
         let snapshot = Snapshot {
