@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_shared::check::{Clocks, Refusal, Status};
 use muster_shared::client::Life;
+use muster_shared::conditions;
 use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt as _, VersionInfo};
 use muster_shared::names::annotation;
 use muster_shared::self_report::{AgentReport, LeaderReport};
@@ -832,6 +833,7 @@ fn a_pause_is_told_with_what_ends_it() {
 
 #[test]
 fn workloads_that_lack_what_they_refer_to_are_a_warning() {
+    use Status::{Ok as Well, Warning};
     let lack: Break = |it| {
         let now = at(NOW);
         let kind = crate::binding::references::CONDITION;

@@ -18,11 +18,8 @@ use crate::eviction::explain;
 use crate::fleet::availability::concern;
 use crate::kubectl::old_copies::{OldCopies, old_copies};
 use crate::kubectl::status::{SILENT, ago};
-use crate::kubectl::table::{Table, shortened};
+use crate::kubectl::table::Table;
 use crate::pause::Pause;
-
-/// Letters of a reason in the table.
-const LONGEST: usize = 80;
 
 /// A cluster.
 #[derive(Debug, PartialEq, Serialize)]
@@ -321,7 +318,7 @@ impl WorkloadRow {
             name: resource.name.clone(),
             clusters: targets
                 .iter()
-                .map(|it| each(&it.name, it.replicas))
+                .map(|it| each(&it.name, spec.target(&it.name).map_or(0, |own| own.replicas)))
                 .collect(),
             leaving,
             not_heard,
@@ -391,7 +388,7 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
         ];
         if wide {
             let [namespace, name, clusters, leaving, state, since] = cells;
-            let why = shortened(&row.message, LONGEST);
+            let why = row.message.clone();
             more.row([namespace, name, clusters, leaving, state, since, why]);
         } else {
             table.row(cells);

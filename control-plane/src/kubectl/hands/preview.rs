@@ -67,7 +67,7 @@ pub(super) struct Preview {
     pub partings: Partings,
     /// Clusters after the move.
     #[serde(skip)]
-    after: After,
+    pub after: After,
 }
 
 /// One copy of a workload: the workload on one cluster.

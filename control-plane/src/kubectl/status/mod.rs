@@ -80,7 +80,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 }
 
 fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
-    let text = || print::table(report, calendar());
+    let text = || {
+        if std::io::stdout().is_terminal() {
+            print::screen(report, calendar())
+        } else {
+            print::table(report, calendar())
+        }
+    };
     Ok(match options.output {
         Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
         Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),

@@ -124,6 +124,17 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
 }
 
 #[test]
+fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
+    let mut report = decide(&snapshot(well(), vec![binding("web", &[LACKS], None)]));
+    report.without_dependencies[0].message = format!("{}.", "long ".repeat(30));
+    let now = NOW.parse().unwrap();
+    assert!(print::table(&report, now).contains("long .\n"));
+    assert!(print::screen(&report, now).ends_with("…\n"));
+}
+
+const LACKS: (&str, &str, &str) = (references::CONDITION, "True", references::NOT_PLACED);
+
+#[test]
 fn a_workload_that_lacks_what_it_refers_to_is_counted_and_needs_attention() {
     let lacks = |status: &str| {
         let told = (references::CONDITION, status, references::NOT_PLACED);
