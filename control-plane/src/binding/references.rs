@@ -78,7 +78,8 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
     if missing.is_empty() {
         let is_over = conditions::is_true(held, CONDITION);
         let message = "everything that the workload refers to is placed where the workload is";
-        return is_over.then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
+        return is_over
+            .then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
     }
     let named: Vec<String> = missing.iter().take(NAMED).map(Missing::to_string).collect();
     let more = match missing.len().saturating_sub(NAMED) {
@@ -129,7 +130,11 @@ mod tests {
         let task = json!([{"fromCluster": "m5", "reason": "R", "producer": "P"}]);
         let needed = json!([{"name": "web-deployment", "clusters": on(&["m5"])}]);
         for (what, settings, expected) in [
-            ("it is there", json!({"clusters": on(&["m2", "m5"])}), vec![]),
+            (
+                "it is there",
+                json!({"clusters": on(&["m2", "m5"])}),
+                vec![],
+            ),
             (
                 "it is elsewhere",
                 json!({"clusters": on(&["m2", "m3"])}),

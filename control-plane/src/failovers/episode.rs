@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
-    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, Return, State,
-    StrandedReason, StrandedWorkload, Subject, Target, Times, Workloads,
+    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, Return,
+    State, StrandedReason, StrandedWorkload, Subject, Target, Times, Workloads,
 };
 use muster_shared::k8s::Time;
 

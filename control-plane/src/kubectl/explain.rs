@@ -25,8 +25,8 @@ use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use self::subject::{Found, Subject};
-use super::{list, old_copies};
 use super::output::Format;
+use super::{list, old_copies};
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::availability::{Workload, can_hold};

@@ -19,9 +19,9 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 
 use super::Reply;
 use super::hands::instead;
-use super::{dependencies, list};
 use super::output::Format;
 use super::running::{Running, Source};
+use super::{dependencies, list};
 
 use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;

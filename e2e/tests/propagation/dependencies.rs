@@ -61,7 +61,7 @@ async fn a_workload_says_what_it_lacks_where_its_config_map_is_placed_by_itself_
     merge(&policies, "web", along).await;
     bench.sent("m2", "ConfigMap", "web-conf", |_| true).await;
     told(&bench, "it takes its ConfigMap along", "False").await;
-    // By itself again, and to another cluster: what it refers to is gone from there, and comes back.
+    // By itself again: what it refers to leaves the cluster, and comes back by its own policy.
     let alone = json!({ "spec": { "propagateDeps": false } });
     merge(&policies, "web", alone).await;
     told(&bench, "it lacks its ConfigMap again", "True").await;

@@ -303,7 +303,8 @@ pub struct Target {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["reason", "workloads"]))]
 pub struct StrandedReason {
-    /// Reason of the condition `EvictionPending`: `NowhereToGo`, `StateNotPreserved` or `NotFenced`.
+    /// Reason of the condition `EvictionPending`: `NowhereToGo`, `StateNotPreserved` or
+    /// `NotFenced`.
     pub reason: String,
     /// Number of workloads that stayed for this reason.
     pub workloads: u32,

@@ -426,8 +426,14 @@ fn a_cluster_that_comes_and_goes_has_one_record() {
     let record = one(&mut ledger, 1_200).status.unwrap();
     assert_eq!((record.relapses, record.state), (19, State::Ended));
     let last = record.returns.last().unwrap();
-    let last = (second(last.recovered.as_ref()), second(last.returned.as_ref()));
-    assert_eq!((record.returns.len(), last), (16, (Some(1_110), Some(1_140))));
+    let last = (
+        second(last.recovered.as_ref()),
+        second(last.returned.as_ref()),
+    );
+    assert_eq!(
+        (record.returns.len(), last),
+        (16, (Some(1_110), Some(1_140)))
+    );
     // After a rest it is another one.
     ledger.cluster(&silent("m1", 2_000), None, at(2_000));
     assert_eq!(write(&mut ledger, 2_000).len(), 2);

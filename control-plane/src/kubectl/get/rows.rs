@@ -318,7 +318,12 @@ impl WorkloadRow {
             name: resource.name.clone(),
             clusters: targets
                 .iter()
-                .map(|it| each(&it.name, spec.target(&it.name).map_or(0, |own| own.replicas)))
+                .map(|it| {
+                    each(
+                        &it.name,
+                        spec.target(&it.name).map_or(0, |own| own.replicas),
+                    )
+                })
                 .collect(),
             leaving,
             not_heard,

@@ -139,7 +139,10 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
     let reasons = json!([{"reason": "NowhereToGo", "workloads": 1}]);
     assert_eq!(told(&mut ledger, 21), ((1, 1), (2, 2), reasons.clone()));
     let counted = ledger.take_tally().counted;
-    let counted: Vec<_> = counted.iter().map(|(_, it)| (it.stranded, it.held)).collect();
+    let counted: Vec<_> = counted
+        .iter()
+        .map(|(_, it)| (it.stranded, it.held))
+        .collect();
     assert_eq!(counted, [(1, 2)]);
     show(&mut ledger, &on("a", "m1"), 30);
     show(&mut ledger, &on("c", "m1"), 30);

@@ -92,7 +92,10 @@ fn a_workload_is_a_line_and_with_wide_its_reason_too() {
 fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_silent_says_so() {
     let moved = binding(&json!([]), Some("m3"));
     let left = Left {
-        copies: old_copies(&["m1", "m4", "m5"].map(|it| work("web-deployment", it)), &[]),
+        copies: old_copies(
+            &["m1", "m4", "m5"].map(|it| work("web-deployment", it)),
+            &[],
+        ),
         not_heard: BTreeSet::from(["m3".to_owned(), "m4".to_owned()]),
     };
     let key = left.copies.keys().next().unwrap().clone();
@@ -118,7 +121,10 @@ fn what_follows_a_workload_is_placed_where_that_is() {
     .unwrap();
     let follows = AnyBinding::from(Arc::new(follows));
     let row = WorkloadRow::of(&follows, &Left::default());
-    assert_eq!((&*row.clusters, &*row.state), (&["m2".to_owned()][..], "Placed"));
+    assert_eq!(
+        (&*row.clusters, &*row.state),
+        (&["m2".to_owned()][..], "Placed")
+    );
     let counts = Counts::of(Some(&[follows]), None);
     assert_eq!(counts.placed, Some(BTreeMap::from([("m2".to_owned(), 1)])));
 }

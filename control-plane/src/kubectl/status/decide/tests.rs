@@ -112,11 +112,21 @@ fn well() -> Vec<Cluster> {
 fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
     let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
     let whole = snapshot(clusters, vec![binding("web", &[], None)]);
-    let (left, none) = (vec![work("web", "m1"), work("web", "m2")], vec![work("web", "m2")]);
+    let (left, none) = (
+        vec![work("web", "m1"), work("web", "m2")],
+        vec![work("web", "m2")],
+    );
     let told = "Old copies: 1 old copy not confirmed gone in m1 (silent); they may still run\n";
-    for (works, is_told) in [(Ok(left), true), (Ok(none), false), (Err("no".to_owned()), false)] {
+    for (works, is_told) in [
+        (Ok(left), true),
+        (Ok(none), false),
+        (Err("no".to_owned()), false),
+    ] {
         let is_unread = works.is_err();
-        let report = decide(&Snapshot { works, ..whole.clone() });
+        let report = decide(&Snapshot {
+            works,
+            ..whole.clone()
+        });
         let text = print::table(&report, NOW.parse().unwrap());
         assert_eq!(text.contains(told), is_told, "{text}");
         assert_eq!(text.contains("COULD NOT READ: no"), is_unread, "{text}");
@@ -535,7 +545,7 @@ Leader:     cp-0, renewed 2s ago
 Failover:   on
 Pace:       0 a second (stopped): 2 of 2 clusters have failed
 Clusters:   2, 2 not well
-Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place
+Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place, 0 without what they refer to
 
 CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
 m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute
