@@ -328,22 +328,25 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
         }]},
     });
     let params = PatchParams::default();
-    let drained = clusters.patch("member0001", &params, &Patch::Merge(&drain));
-    drained.await.unwrap();
-    let namespace = serde_json::from_value(json!({"metadata": {"name": "karmada-es-member0002"}}));
+    clusters
+        .patch("member0001", &params, &Patch::Merge(&drain))
+        .await
+        .unwrap();
+    let params = PostParams::default();
+    let namespace = json!({"metadata": {"name": "karmada-es-member0002"}});
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
     let namespaces: Api<Namespace> = Api::all(bed.client.clone());
-    let made = namespaces.create(&PostParams::default(), &namespace.unwrap());
-    made.await.unwrap();
+    namespaces.create(&params, &namespace).await.unwrap();
     let works: Api<Work> = Api::namespaced(bed.client.clone(), "karmada-es-member0002");
-    let work = serde_json::from_value(json!({
+    let work: Work = serde_json::from_value(json!({
         "metadata": {"name": "web", "annotations": {
             "resourcebinding.karmada.io/namespace": "default",
             "resourcebinding.karmada.io/name": "web-deployment",
         }},
         "spec": {},
-    }));
-    let made = works.create(&PostParams::default(), &work.unwrap());
-    made.await.unwrap();
+    }))
+    .unwrap();
+    works.create(&params, &work).await.unwrap();
     let path = file.display().to_string();
     let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
         .await

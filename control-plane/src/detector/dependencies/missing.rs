@@ -24,6 +24,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_para
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::settings::PROPAGATE_DEPS;
 
 /// Time after a change of a placement in which the placements that belong to it are changed, too:
 /// what is missing no longer than that is not told.
@@ -145,7 +146,8 @@ fn placed(fleet: &Fleet, template: &TemplateKey) -> Option<BTreeSet<String>> {
 fn goes_alone(fleet: &Fleet, binding: &ResourceBinding) -> bool {
     let (spec, resource) = (&binding.spec, &binding.spec.resource);
     let operation = Operation::InterpretDependency;
-    !spec.propagate_deps
+    let goes_along = spec.propagate_deps && fleet.settings.gate(&PROPAGATE_DEPS);
+    !goes_along
         && !spec.clusters.is_empty()
         && binding.metadata.deletion_timestamp.is_none()
         && resource.namespace == binding.metadata.namespace

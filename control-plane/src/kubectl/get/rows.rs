@@ -12,6 +12,7 @@ use muster_shared::self_report::AgentReport;
 use serde::Serialize;
 
 use super::Named;
+use crate::binding::references;
 use crate::binding::render::Scope;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
@@ -256,7 +257,8 @@ pub(super) struct WorkloadRow {
     leaving: Vec<String>,
     /// Those of them that are silent: nothing is heard of the copies there.
     not_heard: Vec<String>,
-    /// `Placed`, `Moving`, `Unplaced`, `Unknown`, or the reason of a pending eviction.
+    /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
+    /// eviction.
     state: String,
     since: Option<Timestamp>,
     message: String,
@@ -281,6 +283,7 @@ impl WorkloadRow {
         let pending = holds(explain::CONDITION, conditions::TRUE);
         let unplaced = holds(condition::SCHEDULED, conditions::FALSE);
         let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
+        let lacks = holds(references::CONDITION, conditions::TRUE);
         // What follows others is placed where they are.
         let targets = Scope::of(spec).targets;
         let old = left.copies.get(&binding.key()).into_iter().flatten();
@@ -304,6 +307,7 @@ impl WorkloadRow {
             _ if task.is_some() => ("Moving".to_owned(), None),
             (_, _, Some(unknown)) => ("Unknown".to_owned(), Some(unknown)),
             _ if targets.is_empty() => ("Unplaced".to_owned(), None),
+            _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
             _ => ("Placed".to_owned(), None),
         };
         let since = told.map(|it| it.last_transition_time.0);

@@ -42,7 +42,7 @@ const WAITS: [&str; 6] = [
     FOR_RATE,
     STOPPED,
     "Paused",
-    "WaitingForFence",
+    FOR_FENCE,
     "WaitingForTemplate",
 ];
 /// The one of them that time alone ends.
@@ -50,6 +50,8 @@ const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
 
+/// The one of them that the stop of the old copy ends.
+const FOR_FENCE: &str = "WaitingForFence";
 /// The one of them that ends when fewer clusters have failed.
 pub(super) const STOPPED: &str = "StoppedByThreshold";
 

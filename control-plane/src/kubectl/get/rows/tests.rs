@@ -61,6 +61,12 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
             "5m0s",
         ),
         (
+            condition("DependenciesMissing", "True", "DependenciesNotPlaced"),
+            None,
+            "DependenciesMissing",
+            "5m0s",
+        ),
+        (
             condition("FullyApplied", "Unknown", "ClustersNotHeard"),
             None,
             "Unknown",

@@ -134,6 +134,33 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
 }
 
 #[test]
+fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
+    let waits = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
+    let AnyBinding::Namespaced(binding) = waits else {
+        panic!("it has a namespace");
+    };
+    for (message, expected) in [
+        (
+            "its copy may run until 400 s after the last renewal",
+            Some(60),
+        ),
+        (
+            "its copy may run until 80 s after the last renewal",
+            Some(0),
+        ),
+        ("its agent has not said whether it fences", None),
+    ] {
+        let mut binding = (*binding).clone();
+        let status = binding.status.as_mut().unwrap();
+        status.conditions[0].message = format!("m1 has a taint: {message}");
+        let bindings = vec![AnyBinding::from(Arc::new(binding))];
+        // The last renewal was 340 s ago.
+        let report = decide(&snapshot(well(), bindings));
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{message}");
+    }
+}
+
+#[test]
 fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
     let mut report = decide(&snapshot(well(), vec![binding("web", &[LACKS], None)]));
     report.without_dependencies[0].message = format!("{}.", "long ".repeat(30));
