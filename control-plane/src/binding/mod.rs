@@ -16,6 +16,7 @@ mod overriding;
 pub mod owner;
 mod prepare;
 mod reach;
+pub mod references;
 pub mod removal;
 pub mod render;
 mod shrink;
