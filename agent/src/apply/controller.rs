@@ -1,5 +1,6 @@
 //! Reconciles one Work at a time: reads it, applies or removes its objects, and reports the result.
 
+mod held;
 mod removal;
 mod telling;
 
@@ -175,9 +176,7 @@ impl Applier {
             return promised(self.patch(&work, None, &patch).await?.as_ref());
         }
         if cached.suspended {
-            self.conclude(work, vec![outcome::dispatching(true, self.clock.now())])
-                .await?;
-            return Ok(Next::Done);
+            return self.hold(&cached, work).await;
         }
         if let Some(wait) = self.objects.drift.wait(name, cached.kinds()) {
             return Ok(Next::After(wait));
@@ -243,6 +242,9 @@ impl Applier {
         if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
             self.conclude(Arc::clone(&work), vec![first]).await?;
         }
+        let Some(work) = self.remember(work).await? else {
+            return Ok(Next::Again);
+        };
         let total = work.spec.workload.manifests.len();
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
         let (mut is_asked, mut unconfirmed) = (false, false);
@@ -278,14 +280,15 @@ impl Applier {
         }
         self.note_waiting(&name, waits);
         // A failed removal does not hide the failures of applies.
-        if let Err(error) = self.remove_dropped(&work, &mut failures.unremoved).await {
+        if let Err(error) = self.remove_dropped(&work, &mut failures).await {
             failures.unremoved.push(error.to_string());
         }
         if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
 
-        if is_asked && failures.is_empty() {
+        let look_again = failures.look_again(self.clock.now());
+        if is_asked && failures.is_empty() && look_again.is_none() {
             // What was reported stays until all objects have been applied.
             return Ok(Next::Done);
         }
@@ -305,7 +308,7 @@ impl Applier {
         }
         self.conclude(Arc::clone(&work), conditions).await?;
         if failures.is_empty() {
-            if news {
+            if news && look_again.is_none() {
                 let note = format!(
                     "Sync work({}) to cluster({}) successful.",
                     path(&work),
@@ -315,6 +318,7 @@ impl Applier {
                     .publish(&*work, EventType::Normal, "SyncSucceed", note);
             }
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
+            let again = again.chain(look_again);
             return Ok(again.min().map_or(Next::Done, Next::After));
         }
         let failure = failures.message();
@@ -371,6 +375,7 @@ impl Applier {
                 self.statuses.see_first(work, key, look);
             }
             Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),
+            Err(error) if error.is_hidden() => self.statuses.see_first(work, key, Look::unknown()),
             Err(_) => {}
         }
         match outcome {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use muster_shared::fencing;
 use muster_shared::fleet_id::Owner;
 use muster_shared::interpreter::webhook::Pending;
 use muster_shared::k8s::{Api, ApiResource, Client};
@@ -25,8 +26,8 @@ use crate::work::desired::ObjectKey;
 use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
 use crate::work::member::Raw;
-use crate::work::ownership;
 use crate::work::reader::Unread;
+use crate::work::{object, ownership};
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -201,8 +202,18 @@ impl Watches {
         let look = Look::at(&object, &self.interpreters);
         seen.again = look.again;
         seen.pending.clone_from(&look.pending);
+        let is_stopped = fencing::stopped(&object).is_some();
         self.statuses.see(name, &key, look);
+        if open.cached.is_held_and_unapplied() || (open.cached.suspended && is_stopped) {
+            self.to_apply.add(name.clone());
+        }
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
+            return seen.of(object);
+        }
+        if object::terminates_since(&object).is_some() {
+            // The applier says so, and makes it again when it is gone.
+            self.drift.doubt(&key);
+            self.to_apply.add(name.clone());
             return seen.of(object);
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());

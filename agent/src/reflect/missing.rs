@@ -1,9 +1,12 @@
-//! Has objects repaired that are gone, or no longer name their Work.
+//! Reports objects that are gone, or no longer name their Work, and has them repaired.
+//!
+//! A loss is reported where it is seen. Its repair may wait, fail, or be switched off.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::look::Look;
 use super::opened::{Opened, Watched};
 use super::watches::Watches;
 use crate::digest::digest;
@@ -28,16 +31,19 @@ impl Watches {
             return;
         };
         self.drift.doubt(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "does not name its work any more");
+        self.statuses.see(name, &key, Look::lost());
+        tracing::info!(object = %key, work = name, "does not name its work any more");
+        let pause = if open.cached.is_held() {
+            Duration::ZERO
+        } else {
             let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.differs(name, &key, desired, None);
-            self.to_apply.add_after(name.to_owned(), pause);
-        }
+            self.repairs.differs(name, &key, desired, None)
+        };
+        self.to_apply.add_after(name.to_owned(), pause);
     }
 
-    /// Has an object created again that is gone from the member. Returns the key that the Work has
-    /// for it, if the Work still wants it.
+    /// Reports an object that is gone from the member, and has it created again. Returns the key
+    /// that the Work has for it, if the Work still wants it.
     pub(super) async fn lose(
         &self,
         watched: &Watched,
@@ -52,15 +58,23 @@ impl Watches {
             return None;
         };
         let open = open?;
-        let (key, manifest) = open.find(place)?;
-        self.statuses.lose(name, &key);
+        let Some((key, manifest)) = open.find(place) else {
+            // The Work may wait until an object is gone that it does not want any more.
+            if open.cached.is_pending() {
+                self.to_apply.add(name.to_owned());
+            }
+            return None;
+        };
+        self.statuses.see(name, &key, Look::lost());
         self.drift.gone(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "disappeared from the member");
+        tracing::info!(object = %key, work = name, "disappeared from the member");
+        let pause = if open.cached.is_held() {
+            Duration::ZERO
+        } else {
             let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.disappeared(name, &key, desired);
-            self.to_apply.add_after(name.to_owned(), pause);
-        }
+            self.repairs.disappeared(name, &key, desired)
+        };
+        self.to_apply.add_after(name.to_owned(), pause);
         Some(key)
     }
 

@@ -118,7 +118,13 @@ impl Reporter {
             Verdict::Wait(rest) => return Ok(Next::After(rest)),
             Verdict::Write => {}
         }
-        let patch = json!({ "status": { "manifestStatuses": report.statuses } });
+        // The applier adds the names of objects that it is about to make: a report upon an older
+        // version would take them away.
+        let version = &whole.cached.metadata.resource_version;
+        let patch = json!({
+            "metadata": { "resourceVersion": version },
+            "status": { "manifestStatuses": report.statuses },
+        });
         let call = write::merge(&self.api, &name, Some("status"), &patch);
         match within("report the status of a Work", call).await {
             Ok(_) => {
@@ -144,6 +150,7 @@ impl Reporter {
                 Ok(Next::Done)
             }
             Err(error) if error.is_not_found() => Ok(Next::Done),
+            Err(error) if error.is_conflict() => Ok(Next::Again),
             Err(error) => Err(error),
         }
     }

@@ -164,10 +164,17 @@ impl CachedWork {
     /// Returns whether changes of the Work's objects are repaired. A Work that could not be applied
     /// is retried by its queue instead.
     pub fn is_to_be_kept(&self) -> bool {
-        self.applied != Some(false)
-            && self.metadata.deletion_timestamp.is_none()
-            && !self.suspended
-            && self.is_readable()
+        self.applied != Some(false) && !self.is_held() && self.is_readable()
+    }
+
+    /// Returns whether its objects are not applied, because it is suspended or being deleted.
+    pub fn is_held(&self) -> bool {
+        self.suspended || self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Returns whether it is suspended, and says that objects are missing.
+    pub fn is_held_and_unapplied(&self) -> bool {
+        self.suspended && self.applied == Some(false)
     }
 }
 

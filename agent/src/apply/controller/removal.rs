@@ -14,18 +14,43 @@ use super::telling::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path};
+use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
 use crate::work::reader::Whole;
 
 impl Applier {
+    /// Writes the names of the objects of a Work into its status, before any of them is made: what
+    /// has been done is remembered before it is done, so that each object is removed when the Work
+    /// no longer has it, whatever happens in between. Returns the Work afterwards; `None` if another
+    /// client wrote it meanwhile.
+    pub(super) async fn remember(&self, work: Arc<Work>) -> Result<Option<Arc<Work>>, Error> {
+        let unnamed = unnamed(&work);
+        if unnamed.is_empty() {
+            return Ok(Some(work));
+        }
+        let mut work = Arc::unwrap_or_clone(work);
+        let status = work.status.get_or_insert_default();
+        status.manifest_statuses.extend(unnamed);
+        let patch = json!({ "status": { "manifestStatuses": status.manifest_statuses } });
+        match self.patch(&work, Some("status"), &patch).await {
+            Ok(after) => work.metadata.resource_version = after.metadata.resource_version.clone(),
+            // Its spec alone names the objects of a Work of this size.
+            Err(error) if error.is_too_large() => {
+                tracing::warn!(work = path(&work), %error, "cannot name the objects in the status");
+            }
+            Err(error) if error.is_conflict() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Some(Arc::new(work)))
+    }
+
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
     /// them behind. Failures are added to `failures`.
     pub(super) async fn remove_dropped(
         &self,
         work: &Work,
-        failures: &mut Vec<String>,
+        failures: &mut Failures,
     ) -> Result<(), Error> {
         let dropped = dropped(work);
         if dropped.is_empty() {
@@ -46,7 +71,7 @@ impl Applier {
             match self.place(&manifest.0, ordinal).await {
                 Ok((_, place)) => wanted.entry(place.across_groups()).or_default().push(place),
                 Err(error) => {
-                    failures.push(error.to_string());
+                    failures.unremoved.push(error.to_string());
                     return Ok(());
                 }
             }
@@ -70,6 +95,7 @@ impl Applier {
                             work: origin,
                             wanted,
                             preserve,
+                            waits: true,
                             fleet: &self.fleet.now(),
                         };
                         self.objects.remove(&key, &removal).await
@@ -87,8 +113,8 @@ impl Applier {
                     self.statuses.drop_object(&name, &key);
                 }
                 Err(error) => {
-                    count(&key, "error");
-                    failures.push(error.to_string());
+                    count_failure(&key, &error);
+                    failures.add_unremoved(&error);
                 }
             }
         }
@@ -121,13 +147,21 @@ impl Applier {
         if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
+        let now = self.clock.now();
+        if let Some(pause) = failures.look_again(now).filter(|_| failures.is_empty()) {
+            let waits = outcome::applied(0, &failures, now);
+            if is_news(&work, &waits) {
+                self.conclude(Arc::new(work), vec![waits]).await?;
+            }
+            return Ok(Next::After(pause));
+        }
         if !failures.is_empty() {
             let failure = failures.message();
             let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
-            let known = outcome::applied(0, &failures, self.clock.now());
+            let known = outcome::applied(0, &failures, now);
             if is_news(&work, &known) {
                 self.events
                     .publish(&work, EventType::Warning, "SyncFailed", note);
@@ -167,6 +201,7 @@ impl Applier {
                 },
                 wanted: &[],
                 preserve,
+                waits: !self.cluster_is_leaving(),
                 fleet: &self.fleet.now(),
             };
             match self.objects.remove(&key, &removal).await {
@@ -179,8 +214,8 @@ impl Applier {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
                 Err(error) => {
-                    count(&key, "error");
-                    failures.unremoved.push(error.to_string());
+                    count_failure(&key, &error);
+                    failures.add_unremoved(&error);
                     if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
                         break;
                     }
@@ -209,5 +244,12 @@ impl Applier {
         self.clusters
             .get(None, &self.objects.cluster)
             .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+    }
+}
+
+/// Counts an object that could not be removed. One that is being deleted is on its way.
+fn count_failure(key: &ObjectKey, error: &object::Error) {
+    if error.terminates_since().is_none() {
+        count(key, "error");
     }
 }

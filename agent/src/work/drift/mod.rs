@@ -24,7 +24,7 @@ mod settled;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_shared::interpreter::{self, Interpreters};
+use muster_shared::interpreter::{self, Interpreters, Operation};
 use muster_shared::k8s::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -62,6 +62,12 @@ impl Drift {
             interpreters,
             state: Mutex::new(state),
         }
+    }
+
+    /// Returns whether the kind of an object has a rule for replicas, so that it runs pods.
+    pub fn has_replicas(&self, object: &Value) -> bool {
+        let has = |operation| self.interpreters.has_for(object, operation);
+        has(Operation::InterpretReplica) || has(Operation::InterpretComponent)
     }
 
     /// Returns why an object has to be applied; `None` if it is as desired.
