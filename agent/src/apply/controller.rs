@@ -26,7 +26,7 @@ use super::outcome::{self, Failures};
 use crate::fencing::orders::{self, Fenced};
 use crate::fencing::{Fencer, Permission};
 use crate::fleet_id;
-use crate::reflect::{Look, ObjectStatuses};
+use crate::reflect::{Look, ObjectStatuses, has_run};
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
@@ -151,7 +151,9 @@ impl Applier {
         };
         let written = self.state.expectations.answer(name, &cached.metadata);
         let cached = written.unwrap_or(cached);
-        let _turn = self.state.turns.of(&cached).await;
+        let Some(_turn) = self.state.turns.take(&cached, &self.queue) else {
+            return Ok(Next::Waits);
+        };
         self.repairs.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
@@ -350,6 +352,13 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<Change, object::Error> {
+        let seen = self.statuses.seen(&work.name_any(), key);
+        // A task that has succeeded does not run again because its object is cleaned up.
+        if has_run(work, seen.as_ref(), key, manifest)
+            && self.objects.member.get(key).await?.is_none()
+        {
+            return Ok(Change::None);
+        }
         let fleet = self.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
         // A list shows an object as desired that was stopped where the member decides its replicas.
@@ -358,7 +367,10 @@ impl Applier {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
-        self.note_applied(&work.name_any(), key, &outcome);
+        self.note_applied(&work.name_any(), key, manifest, &outcome);
+        if let Ok((Change::Updated, object)) = &outcome {
+            self.tell_scaled(work, key, &wanted, object);
+        }
         outcome.map(|(change, _)| change)
     }
 
@@ -367,11 +379,12 @@ impl Applier {
         &self,
         work: &str,
         key: &ObjectKey,
+        manifest: &Value,
         outcome: &Result<(Change, Value), object::Error>,
     ) {
         match outcome {
             Ok((_, object)) => {
-                let look = Look::at(object, &self.interpreters);
+                let look = Look::of(object, manifest, &self.interpreters);
                 self.statuses.see_first(work, key, look);
             }
             Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),

@@ -199,7 +199,7 @@ impl Watches {
             self.drift.doubt(&key);
             return seen;
         }
-        let look = Look::at(&object, &self.interpreters);
+        let look = Look::of(&object, manifest, &self.interpreters);
         seen.again = look.again;
         seen.pending.clone_from(&look.pending);
         let is_stopped = fencing::stopped(&object).is_some();

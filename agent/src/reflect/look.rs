@@ -10,6 +10,7 @@ use muster_shared::work_status;
 use serde_json::Value;
 
 use super::news::Trouble;
+use crate::work::completed;
 
 /// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,20 @@ impl Look {
                 (status.health, status.stopped) = (ResourceHealth::Unhealthy, true);
             }
             look.trouble.get_or_insert(Trouble::Stopped);
+        }
+        look
+    }
+
+    /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
+    /// manifest.
+    pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
+        let mut look = Self::at(object, interpreters);
+        if completed::is_task(manifest)
+            && let Some(seen) = &mut look.status
+            && let Some(mut status) = seen.status()
+        {
+            completed::note(&mut status, object, manifest);
+            seen.status = Some(status.to_string().into());
         }
         look
     }

@@ -88,7 +88,9 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let _turn = self.turns.of(&cached).await;
+        let Some(_turn) = self.turns.take(&cached, self.statuses.queue()) else {
+            return Ok(Next::Waits);
+        };
         let Some(whole) = self.reader.open(&cached).await? else {
             return Ok(UNTIL_SHOWN);
         };

@@ -93,6 +93,11 @@ impl ObjectStatuses {
         }
     }
 
+    /// Returns the queue of Works to report.
+    pub fn queue(&self) -> &Queue<String> {
+        &self.queue
+    }
+
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
         // What was seen before stays until the webhook has answered.

@@ -12,7 +12,7 @@ use muster_shared::queue::Queue;
 use serde_json::{Value, json};
 
 use super::dependents;
-use super::desired::ObjectKey;
+use super::desired::{Container, ObjectKey};
 use super::drift::{Difference, Drift};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
@@ -88,6 +88,16 @@ pub enum Error {
         /// Object to apply or remove.
         object: String,
     },
+    /// Objects of another Work would go with the object.
+    #[error(
+        "{object} is not deleted in the member, because objects of work {user:?} would go with it"
+    )]
+    InUse {
+        /// Object to remove.
+        object: String,
+        /// Name of the other Work.
+        user: String,
+    },
     /// The object is being deleted, and is not gone yet.
     #[error("{object} is being deleted in the member since {since:.0}")]
     Terminating {
@@ -121,6 +131,11 @@ impl Error {
     /// Returns whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Member(error) if error.is_silence())
+    }
+
+    /// Returns whether objects of another Work would go with the object.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
     }
 
     /// Returns since when the object is being deleted, if that is all that is wrong.
@@ -425,6 +440,12 @@ impl Objects {
         // Another Work may take the object over in this moment. The permission is that of the
         // version that was read.
         let version = version_of(&observed);
+        if !removal.preserve
+            && let Some(user) = Container::of(&observed).and_then(|it| (removal.user)(&it))
+        {
+            let object = key.to_string();
+            return Err(Error::InUse { object, user });
+        }
         if !removal.preserve {
             let left = if terminates_since(&observed).is_some() {
                 Some(observed.clone())
@@ -462,6 +483,8 @@ pub struct Removal<'a> {
     pub wanted: &'a [ObjectKey],
     /// Whether the object is released to the member instead of deleted.
     pub preserve: bool,
+    /// Returns the name of another Work whose objects would go with a container.
+    pub user: &'a (dyn Fn(&Container<'_>) -> Option<String> + Sync),
     /// Whether an object that is being deleted counts as one that is there. A fenced one always
     /// does.
     pub waits: bool,

@@ -10,12 +10,13 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::names::condition::APPLIED;
 use muster_shared::queue::Next;
+use serde_json::Value;
 
 use super::super::outcome::{self, Failures, MISSING};
 use super::telling::is_news;
 use super::{Applier, CUT_OFF, Error};
 use crate::fencing::orders::Fenced;
-use crate::reflect::{Look, ObjectStatus};
+use crate::reflect::{Look, ObjectStatus, has_run};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{key_of, keys, namespace};
@@ -64,10 +65,14 @@ impl Applier {
             .map(|status| key_of(&status.identifier).object())
             .collect();
         let mut missing = Vec::new();
-        for (_, key, _) in keys(work).filter(|(_, key, _)| reported.contains(&key.object())) {
-            let is_missing = match self.statuses.seen(&name, &key) {
+        for (_, key, manifest) in keys(work) {
+            let seen = self.statuses.seen(&name, &key);
+            if !reported.contains(&key.object()) || has_run(work, seen.as_ref(), &key, manifest) {
+                continue;
+            }
+            let is_missing = match seen {
                 Some(seen) => seen.lost,
-                None => self.look(work, &key).await?,
+                None => self.look(work, &key, manifest).await?,
             };
             if is_missing {
                 missing.push(key.to_string());
@@ -78,7 +83,7 @@ impl Applier {
 
     /// Looks at an object that no watch has shown. Returns whether the member has no object of this
     /// Work.
-    async fn look(&self, work: &Work, key: &ObjectKey) -> Result<bool, Error> {
+    async fn look(&self, work: &Work, key: &ObjectKey, manifest: &Value) -> Result<bool, Error> {
         let (namespace, name) = (namespace(work), work.name_any());
         let origin = Origin {
             namespace: &namespace,
@@ -86,7 +91,7 @@ impl Applier {
         };
         let look = match self.objects.member.get(key).await {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin) => {
-                Look::at(&object, &self.interpreters)
+                Look::of(&object, manifest, &self.interpreters)
             }
             Ok(_) | Err(member::Error::UnknownKind { .. }) => Look::lost(),
             Err(error) if error.is_refused_read() => Look::unknown(),

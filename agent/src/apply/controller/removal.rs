@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use muster_shared::api::work::Work;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt;
@@ -13,11 +14,14 @@ use super::super::outcome::{self, Failures};
 use super::telling::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
-use crate::work::desired::ObjectKey;
+use crate::work::desired::{Container, ObjectKey};
 use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
 use crate::work::reader::Whole;
+
+/// Time within which Works that go together are all being deleted, such as those of a namespace.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
 
 impl Applier {
     /// Writes the names of the objects of a Work into its status, before any of them is made: what
@@ -96,9 +100,10 @@ impl Applier {
                             wanted,
                             preserve,
                             waits: true,
+                            user: &|container| self.user_of(&name, container),
                             fleet: &self.fleet.now(),
                         };
-                        self.objects.remove(&key, &removal).await
+                        self.remove_or_release(work, &key, removal).await
                     }
                 }
                 Err(error) => Err(error.into()),
@@ -202,9 +207,10 @@ impl Applier {
                 wanted: &[],
                 preserve,
                 waits: !self.cluster_is_leaving(),
+                user: &|container| self.user_of(&name, container),
                 fleet: &self.fleet.now(),
             };
-            match self.objects.remove(&key, &removal).await {
+            match self.remove_or_release(work, &key, removal).await {
                 Ok(()) => {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
@@ -226,6 +232,47 @@ impl Applier {
             }
         }
         failures
+    }
+
+    /// Removes an object. A namespace or a definition with which objects of other Works would go is
+    /// released to the member instead, once those have had the time to be deleted as well.
+    async fn remove_or_release(
+        &self,
+        work: &Work,
+        key: &ObjectKey,
+        removal: Removal<'_>,
+    ) -> Result<(), object::Error> {
+        let error = match self.objects.remove(key, &removal).await {
+            Err(error) if error.is_in_use() => error,
+            outcome => return outcome,
+        };
+        let begun = work.metadata.deletion_timestamp.as_ref();
+        if let Some(begun) = begun
+            && self.clock.now().duration_since(begun.0) < TOGETHER
+        {
+            return Err(error);
+        }
+        let released = Removal {
+            preserve: true,
+            ..removal
+        };
+        self.objects.remove(key, &released).await?;
+        let (name, cluster) = (path(work), &self.objects.cluster);
+        tracing::warn!(work = name, %error, "released to the member");
+        let note = format!("Left in cluster({cluster}) without work({name}): {error}");
+        self.events
+            .publish(work, EventType::Warning, "LeftWithContents", note);
+        Ok(())
+    }
+
+    /// Returns the name of another Work whose objects would go with a container, and that is not
+    /// being deleted.
+    fn user_of(&self, own: &str, container: &Container<'_>) -> Option<String> {
+        let works = self.works.list();
+        let others = works
+            .iter()
+            .filter(|work| work.metadata.deletion_timestamp.is_none() && work.may_be_in(container));
+        others.map(|work| work.name_any()).find(|name| name != own)
     }
 
     /// Reports that an object stays in the member because it is another fleet's.

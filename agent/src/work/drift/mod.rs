@@ -19,6 +19,7 @@ mod lists;
 mod normalized;
 mod pods;
 mod rival;
+mod scaled;
 mod settled;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +35,7 @@ use self::difference::difference;
 use self::lists::FirstLists;
 use self::normalized::{Normalized, Pair};
 pub use self::rival::rival;
+pub use self::scaled::scaler;
 use self::settled::settled;
 use super::desired::ObjectKey;
 use super::member::FIELD_MANAGER;

@@ -74,6 +74,7 @@ fn objects(client: Client) -> Objects {
 fn removal<'a>(wanted: &'a [ObjectKey], preserve: bool, fleet: &'a FleetId) -> Removal<'a> {
     Removal {
         waits: true,
+        user: &|_| None,
         work: WORK,
         wanted,
         preserve,
