@@ -10,7 +10,7 @@ use muster_shared::fleet_id::Owner;
 use muster_shared::interpreter::webhook::Pending;
 use muster_shared::k8s::{Api, ApiResource, Client};
 use muster_shared::names::label;
-use muster_shared::watch::{self, Event, Selection};
+use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,12 @@ impl Watches {
         let selection = Selection::everything()
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
-        let mut events = Box::pin(watch::events(&api, selection.clone()));
+        let trouble: Arc<Trouble> = Arc::default();
+        let follow = || {
+            let trouble = Arc::clone(&trouble);
+            Box::pin(watch::explained_events(&api, selection.clone(), trouble))
+        };
+        let (mut events, mut is_hidden) = (follow(), false);
         let readable = self.readable.subscribe();
         let mut relist = Relist::new(&self.interpreters, &watched.kind, readable);
         let mut index = Index::default();
@@ -68,7 +73,7 @@ impl Watches {
                 () = stop.cancelled() => break,
                 // A list that has begun comes to its end, however long it takes.
                 () = relist.due(), if listed.is_none() => {
-                    events = Box::pin(watch::events(&api, selection.clone()));
+                    events = follow();
                     continue;
                 }
                 _ = count.tick() => {
@@ -76,6 +81,11 @@ impl Watches {
                     opened = None;
                     self.forget_works(&mut index);
                     self.count_orphans(&watched, &index);
+                    let hidden = is_refused(&trouble);
+                    if hidden && !is_hidden {
+                        self.lose_sight(&watched, &index).await;
+                    }
+                    is_hidden = hidden;
                     continue;
                 }
                 next = waiting.answered() => {
@@ -287,6 +297,12 @@ impl Watches {
         tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
         gauge_orphans(watched, count);
     }
+}
+
+/// Returns whether the member has refused for some time to show the objects of a kind.
+fn is_refused(trouble: &Trouble) -> bool {
+    let is_refusal = |latest: Refused| latest.code == Some(403);
+    trouble.words().is_some() && trouble.latest().is_some_and(is_refusal)
 }
 
 /// Notes whether an object of a list is as desired. A streamed list may show it twice: the last

@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_shared::api::work::Work;
 use serde_json::Value;
 
+use super::index::Index;
 use super::look::{Look, ObjectStatus};
 use super::opened::{Opened, Watched};
 use super::watches::Watches;
@@ -86,6 +87,19 @@ impl Watches {
         };
         self.to_apply.add_after(name.to_owned(), pause);
         Some(key)
+    }
+
+    /// Reports objects of which nothing can be known any more, because the agent may not read their
+    /// kind. A list shows them when it may again.
+    pub(super) async fn lose_sight(&self, watched: &Watched, index: &Index) {
+        let mut opened = None;
+        for (place, name) in index.wanted() {
+            if let Ok(Some(open)) = self.open(watched, name, &mut opened).await
+                && let Some((key, _)) = open.find(place)
+            {
+                self.statuses.see(name, &key, Look::unknown());
+            }
+        }
     }
 
     fn desired(&self, open: &Opened, manifest: &Value) -> Value {
