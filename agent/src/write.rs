@@ -62,6 +62,15 @@ impl Error {
         matches!(self, Self::Call { source, .. } if client::is_conflict(source))
     }
 
+    /// Returns whether the object would be larger than the API or its store takes.
+    pub fn is_too_large(&self) -> bool {
+        let Self::Call { source, .. } = self else {
+            return false;
+        };
+        matches!(source, kube::Error::Api(status)
+            if status.code == 413 || status.message.contains("request is too large"))
+    }
+
     /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Call { source, .. } if client::is_not_found(source))

@@ -37,9 +37,10 @@ const LARGE: usize = 40;
 
 /// The cache of an agent.
 fn cache(client: Client) -> Informer<CachedWork> {
-    let (kinds, texts) = (Interner::default(), Texts::default());
+    let (kinds, namespaces) = (Interner::default(), Interner::default());
+    let texts = Texts::default();
     let form = move |work: &mut CachedWork| {
-        work.share(&kinds);
+        work.share(&kinds, &namespaces);
         work.fit(&texts);
     };
     Informer::keeping(Api::all(client), Selection::everything(), form)

@@ -153,6 +153,17 @@ pub fn identity(component: &str, gateway: &Gateway) -> String {
     format!("{host}_{random:016x}")
 }
 
+/// What a follower has heard of the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Identity of the leader.
+    pub holder: String,
+    /// Time at or before which the leader made the annotations of its last renewal.
+    pub since: Instant,
+    /// Annotations of the lease. The leader may have left those of another one as they were.
+    pub annotations: BTreeMap<String, String>,
+}
+
 /// Permission of this process to act. Ask before each act; do not store the answer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership {
@@ -161,8 +172,8 @@ pub struct Leadership {
     /// Returns the identity of the leader while this process is a follower; `None` if no leader is
     /// known, or if this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
-    /// Time at which this process, as a follower, last saw the leader's lease change.
-    heard: Arc<watch::Sender<Option<Instant>>>,
+    /// What this process, as a follower, last heard of the leader.
+    heard: Arc<watch::Sender<Option<Heard>>>,
     /// Why the lease could be neither taken nor read at the last attempt.
     trouble: Arc<watch::Sender<Option<String>>>,
     always: bool,
@@ -226,10 +237,10 @@ impl Leadership {
         self.always
     }
 
-    /// Returns when this process, as a follower, last saw the lease of the leader change: until
-    /// then at least another process ran and reached the API. `None` if it has seen no change.
-    pub fn heard(&self) -> Option<Instant> {
-        *self.heard.borrow()
+    /// Returns what this process, as a follower, last heard of the leader. `None` if it has not
+    /// seen the lease change often enough to tell when that was.
+    pub fn heard(&self) -> Option<Heard> {
+        self.heard.borrow().clone()
     }
 
     /// Notes who leads instead of us, and says so in the log when it is somebody else than before.
@@ -310,7 +321,7 @@ pub async fn campaign(
                 Ok(true)
             }
             Ok(Ok(Claim::Held(holder))) => {
-                leadership.heard.send_replace(observed.renewed);
+                leadership.heard.send_replace(observed.heard.clone());
                 leadership.stand_by(&candidate.name, Some(holder));
                 Ok(false)
             }
@@ -416,8 +427,13 @@ fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
 struct Observed {
     version: Option<String>,
     changed: Option<Instant>,
-    /// When it was last seen to differ from what was seen before. The first sight is no change.
-    renewed: Option<Instant>,
+    /// The last read before this one, and the last one before the version was there that is known.
+    read: Option<Instant>,
+    before: Option<Instant>,
+    /// Time of the renewal that was seen last, which tells a renewal from another change.
+    renewed: Option<MicroTime>,
+    /// What was heard of the leader with that renewal.
+    heard: Option<Heard>,
     /// How we may write it.
     verbs: Verbs,
 }
@@ -455,19 +471,29 @@ async fn attempt(
             Err(error) => Err(error),
         };
     };
+    let spec = lease.spec.as_ref();
+    let holder = spec
+        .and_then(|spec| spec.holder_identity.as_deref())
+        .unwrap_or_default();
     if observed.version != lease.metadata.resource_version {
-        if observed.version.is_some() {
-            observed.renewed = Some(now);
+        let renewed = spec.and_then(|spec| spec.renew_time.clone());
+        if observed.renewed != renewed {
+            // The leader makes its annotations after it has read the version before, which was not
+            // there yet at the last read that did not show it.
+            observed.heard = observed.before.map(|since| Heard {
+                holder: holder.to_owned(),
+                since,
+                annotations: lease.metadata.annotations.clone().unwrap_or_default(),
+            });
+            observed.before = observed.read;
+            observed.renewed = renewed;
         }
         observed
             .version
             .clone_from(&lease.metadata.resource_version);
         observed.changed = Some(now);
     }
-    let spec = lease.spec.as_ref();
-    let holder = spec
-        .and_then(|spec| spec.holder_identity.as_deref())
-        .unwrap_or_default();
+    observed.read = Some(now);
     let duration = spec
         .and_then(|spec| spec.lease_duration_seconds)
         .and_then(|seconds| u64::try_from(seconds).ok())
@@ -494,6 +520,7 @@ async fn attempt(
         Ok(renewed) => {
             observed.version = renewed.metadata.resource_version;
             observed.changed = Some(now);
+            (observed.before, observed.heard) = (None, None);
             Ok(Claim::Ours)
         }
         // A leader whose lease somebody touched is the leader still.

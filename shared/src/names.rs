@@ -128,6 +128,10 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
     /// stops workloads. Another time than that of the lease is a remainder of another agent.
     pub const FENCES: &str = "failover.muster.io/fences";
+    /// On the lease of the election of a member's agents (Muster's own): identity of the leader, and
+    /// age in milliseconds of the last renewal of the member's lease that it knows to have been
+    /// acknowledged, as `identity/milliseconds`.
+    pub const HEARTBEAT: &str = "failover.muster.io/heartbeat";
     /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.
     pub const PAUSED: &str = "failover.muster.io/paused";
     /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
@@ -142,6 +146,9 @@ pub mod annotation {
     pub const LEADER: &str = "failover.muster.io/leader";
     /// On an object of the fleet API (Muster's own): version of the program that wrote it.
     pub const VERSION: &str = "failover.muster.io/version";
+    /// On an object in a member (Muster's own): numbers of its manifest that the agent leaves to an
+    /// autoscaler there, by their paths, as JSON. Another number in the manifest is applied.
+    pub const LEFT_TO_AUTOSCALER: &str = "work.muster.io/left-to-autoscaler";
     /// On an object in a member (Muster's own): the id of the fleet whose agent made it.
     pub const FLEET: &str = "work.muster.io/fleet";
     /// On the namespace `karmada-cluster` of the fleet API (Muster's own): the id of the fleet.

@@ -1,5 +1,6 @@
 //! Reconciles one Work at a time: reads it, applies or removes its objects, and reports the result.
 
+mod held;
 mod removal;
 mod telling;
 
@@ -25,7 +26,7 @@ use super::outcome::{self, Failures};
 use crate::fencing::orders::{self, Fenced};
 use crate::fencing::{Fencer, Permission};
 use crate::fleet_id;
-use crate::reflect::{Look, ObjectStatuses};
+use crate::reflect::{Look, ObjectStatuses, has_run};
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
@@ -150,7 +151,9 @@ impl Applier {
         };
         let written = self.state.expectations.answer(name, &cached.metadata);
         let cached = written.unwrap_or(cached);
-        let _turn = self.state.turns.of(&cached).await;
+        let Some(_turn) = self.state.turns.take(&cached, &self.queue) else {
+            return Ok(Next::Waits);
+        };
         self.repairs.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
@@ -175,9 +178,7 @@ impl Applier {
             return promised(self.patch(&work, None, &patch).await?.as_ref());
         }
         if cached.suspended {
-            self.conclude(work, vec![outcome::dispatching(true, self.clock.now())])
-                .await?;
-            return Ok(Next::Done);
+            return self.hold(&cached, work).await;
         }
         if let Some(wait) = self.objects.drift.wait(name, cached.kinds()) {
             return Ok(Next::After(wait));
@@ -243,6 +244,9 @@ impl Applier {
         if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
             self.conclude(Arc::clone(&work), vec![first]).await?;
         }
+        let Some(work) = self.remember(work).await? else {
+            return Ok(Next::Again);
+        };
         let total = work.spec.workload.manifests.len();
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
         let (mut is_asked, mut unconfirmed) = (false, false);
@@ -278,14 +282,15 @@ impl Applier {
         }
         self.note_waiting(&name, waits);
         // A failed removal does not hide the failures of applies.
-        if let Err(error) = self.remove_dropped(&work, &mut failures.unremoved).await {
+        if let Err(error) = self.remove_dropped(&work, &mut failures).await {
             failures.unremoved.push(error.to_string());
         }
         if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
 
-        if is_asked && failures.is_empty() {
+        let look_again = failures.look_again(self.clock.now());
+        if is_asked && failures.is_empty() && look_again.is_none() {
             // What was reported stays until all objects have been applied.
             return Ok(Next::Done);
         }
@@ -305,7 +310,7 @@ impl Applier {
         }
         self.conclude(Arc::clone(&work), conditions).await?;
         if failures.is_empty() {
-            if news {
+            if news && look_again.is_none() {
                 let note = format!(
                     "Sync work({}) to cluster({}) successful.",
                     path(&work),
@@ -315,6 +320,7 @@ impl Applier {
                     .publish(&*work, EventType::Normal, "SyncSucceed", note);
             }
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
+            let again = again.chain(look_again);
             return Ok(again.min().map_or(Next::Done, Next::After));
         }
         let failure = failures.message();
@@ -346,6 +352,13 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<Change, object::Error> {
+        let seen = self.statuses.seen(&work.name_any(), key);
+        // A task that has succeeded does not run again because its object is cleaned up.
+        if has_run(work, seen.as_ref(), key, manifest)
+            && self.objects.member.get(key).await?.is_none()
+        {
+            return Ok(Change::None);
+        }
         let fleet = self.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
         // A list shows an object as desired that was stopped where the member decides its replicas.
@@ -354,7 +367,10 @@ impl Applier {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
-        self.note_applied(&work.name_any(), key, &outcome);
+        self.note_applied(&work.name_any(), key, manifest, &outcome);
+        if let Ok((Change::Updated, object)) = &outcome {
+            self.tell_scaled(work, key, &wanted, object);
+        }
         outcome.map(|(change, _)| change)
     }
 
@@ -363,14 +379,16 @@ impl Applier {
         &self,
         work: &str,
         key: &ObjectKey,
+        manifest: &Value,
         outcome: &Result<(Change, Value), object::Error>,
     ) {
         match outcome {
             Ok((_, object)) => {
-                let look = Look::at(object, &self.interpreters);
+                let look = Look::of(object, manifest, &self.interpreters);
                 self.statuses.see_first(work, key, look);
             }
             Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),
+            Err(error) if error.is_hidden() => self.statuses.see_first(work, key, Look::unknown()),
             Err(_) => {}
         }
         match outcome {

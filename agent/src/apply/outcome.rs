@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE};
@@ -9,6 +10,7 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
 
 use crate::work::cached::Unreadable;
+use crate::work::object;
 use crate::work::repairs::Contended;
 
 /// Returns the condition that says whether dispatching is allowed or suspended.
@@ -38,6 +40,10 @@ const LONGEST_FAILURE: usize = 1024;
 /// Bytes of a message about all of them. Kubernetes takes 32 KiB, and an event 1 KiB.
 const LONGEST_MESSAGE: usize = 4096;
 
+/// Shortest and longest pause between two looks at objects that are being deleted.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// Failures of a Work.
 #[derive(Debug, Default)]
 pub struct Failures {
@@ -46,6 +52,10 @@ pub struct Failures {
     /// Messages about objects that were not removed, of a deleted Work or of an earlier version of
     /// it.
     pub unremoved: Vec<String>,
+    /// Messages about objects that are being deleted, and are not gone yet.
+    pub terminating: Vec<String>,
+    /// Time since which the first of them is.
+    pub since: Option<Timestamp>,
 }
 
 impl Failures {
@@ -58,7 +68,27 @@ impl Failures {
     pub fn message(&self) -> String {
         aggregate(self.unapplied.iter().chain(&self.unremoved))
     }
+
+    /// Adds an object that was not removed.
+    pub fn add_unremoved(&mut self, error: &object::Error) {
+        if let Some(since) = error.terminates_since() {
+            self.terminating.push(error.to_string());
+            self.since = Some(self.since.map_or(since, |known| known.min(since)));
+        } else {
+            self.unremoved.push(error.to_string());
+        }
+    }
+
+    /// Returns the time after which objects that are being deleted are looked at again, where no
+    /// watch tells of their end: each time as long as it has taken so far. `None` if there are none.
+    pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
+        let lasts = Duration::try_from(now.duration_since(self.since?)).unwrap_or_default();
+        Some(lasts.clamp(FIRST_LOOK, LONGEST_PAUSE))
+    }
 }
+
+/// Reason of the condition `Applied` while nothing is wrong but that objects are not gone yet.
+const TERMINATING: &str = "Terminating";
 
 /// Returns the condition that says whether all of the `total` objects were applied, and all dropped
 /// objects removed.
@@ -66,8 +96,14 @@ pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
     let Failures {
         unapplied,
         unremoved,
+        terminating,
+        ..
     } = failures;
     let message = match (unapplied.is_empty(), unremoved.is_empty()) {
+        (true, true) if !terminating.is_empty() => {
+            let message = aggregate(terminating);
+            return conditions::new(APPLIED, FALSE, TERMINATING, &message, now);
+        }
         (true, true) => {
             let message = "Manifest has been successfully applied";
             return conditions::new(APPLIED, TRUE, "AppliedSuccessful", message, now);
@@ -95,6 +131,19 @@ fn not_removed(messages: &[String]) -> String {
         messages.len(),
         aggregate(messages)
     )
+}
+
+/// Reason of the condition `Applied` of a suspended Work whose objects are gone, and of the event
+/// about that.
+pub const MISSING: &str = "ObjectsMissing";
+
+/// Returns the condition that says which objects of a suspended Work are gone.
+pub fn missing(objects: &[String], now: Timestamp) -> Condition {
+    let message = format!(
+        "The member does not have {} any more, or it belongs to somebody else there. It is not made again while dispatching is suspended",
+        aggregate(objects)
+    );
+    conditions::new(APPLIED, FALSE, MISSING, &message, now)
 }
 
 /// Returns the condition of a Work that cannot be read.
@@ -231,6 +280,7 @@ mod tests {
             let failures = Failures {
                 unapplied: texts(unapplied),
                 unremoved: texts(unremoved),
+                ..Failures::default()
             };
             let condition = applied(2, &failures, Timestamp::UNIX_EPOCH);
             assert_eq!(

@@ -1,13 +1,14 @@
 //! Keeps the record of renewals, stops what is due, and answers the applier.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
 use muster_shared::events::Events;
 use muster_shared::k8s::{Client, ResourceExt};
-use muster_shared::lease::Leadership;
+use muster_shared::lease::{Heard, Leadership};
+use muster_shared::names::annotation;
 use muster_shared::queue::Queue;
 use muster_shared::remind::Reminder;
 use muster_shared::watch::Informer;
@@ -168,13 +169,12 @@ impl Fencer {
         }
     }
 
-    /// Learns from the election. A follower that sees the leader renew the lease of the election
-    /// knows that another process runs, reaches the fleet API, and stops by itself what it has to
-    /// stop: whatever hinders the leader from writing the record in the member.
+    /// Learns from the election when the leader last renewed the lease of the member, whatever
+    /// hinders it from writing the record. That the leader renews the lease of the election says
+    /// nothing of that: the control plane counts the renewals of the member's lease alone.
     fn hear(&self) {
-        let before = self.setup.interval * 5 / 4;
         let heard = self.setup.leadership.heard();
-        if let Some(at) = heard.and_then(|at| at.checked_sub(before)) {
+        if let Some(at) = heard.as_ref().and_then(renewed_by) {
             self.setup.silence.learned(at);
         }
     }
@@ -287,5 +287,55 @@ impl Fencer {
 
     fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns what a leader writes into the lease of the election: the age of the last renewal of the
+/// member's lease that was acknowledged.
+pub fn heartbeat_note(leader: &str, silence: &Silence) -> BTreeMap<String, String> {
+    let age = silence.age(Instant::now());
+    let note = age.map(|age| {
+        let note = format!("{leader}/{}", age.as_millis());
+        (annotation::HEARTBEAT.to_owned(), note)
+    });
+    note.into_iter().collect()
+}
+
+/// Returns a time at or before the last renewal of the member's lease that a leader tells of. One
+/// that does not write the note leaves that of another leader as it was.
+fn renewed_by(heard: &Heard) -> Option<Instant> {
+    let note = heard.annotations.get(annotation::HEARTBEAT)?;
+    let age = note.strip_prefix(&*heard.holder)?.strip_prefix('/')?;
+    heard
+        .since
+        .checked_sub(Duration::from_millis(age.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_learns_the_age_of_the_leaders_last_renewal_and_nothing_from_its_election() {
+        let since = Instant::now();
+        let (leader, other) = (Silence::begin(Duration::ZERO, || None), "b/0");
+        assert!(
+            heartbeat_note("a", &leader).is_empty(),
+            "it has renewed nothing"
+        );
+        leader.acknowledged(since, true);
+        tokio::time::advance(Duration::from_secs(7)).await;
+        let note = heartbeat_note("a", &leader);
+        let heard = |annotations| Heard {
+            holder: "a".to_owned(),
+            since,
+            annotations,
+        };
+        let age = renewed_by(&heard(note)).map(|at| since - at);
+        assert_eq!(age, Some(Duration::from_secs(7)));
+        let left = BTreeMap::from([(annotation::HEARTBEAT.to_owned(), other.to_owned())]);
+        for note in [BTreeMap::new(), left] {
+            assert_eq!(renewed_by(&heard(note)), None);
+        }
     }
 }

@@ -15,6 +15,6 @@ mod rounds;
 mod silence;
 mod step;
 
-pub use controller::{Fencer, Setup};
+pub use controller::{Fencer, Setup, heartbeat_note};
 pub use record::Machine;
 pub use silence::{Permission, Silence};

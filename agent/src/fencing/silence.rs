@@ -107,6 +107,12 @@ impl Silence {
         self.lock().woken
     }
 
+    /// Returns the time since the last known renewal; `None` if none is known.
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let renewed = self.lock().renewed()?;
+        Some(now.saturating_duration_since(renewed))
+    }
+
     /// Returns the time since the last known renewal, or since the start of the process.
     pub fn lasts(&self, now: Instant) -> Duration {
         let times = *self.lock();

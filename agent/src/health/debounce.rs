@@ -12,7 +12,7 @@ pub enum Readiness {
     True,
     /// The member's API server does not answer, or is not healthy.
     False,
-    /// The agent has stopped reporting; only the control plane writes this.
+    /// The agent has stopped reporting, which the control plane writes, or cannot ask.
     Unknown,
 }
 

@@ -16,6 +16,11 @@ pub enum Observation {
         /// HTTP status of the answer.
         code: u16,
     },
+    /// The API server does not take the agent's credentials, which tells nothing of its health.
+    Refused {
+        /// HTTP status of the answer.
+        code: u16,
+    },
     /// The API server did not answer in time. The agent then reports `Ready`=False: the taint
     /// `unreachable` is the control plane's, for a member of which nothing is heard.
     Unreachable {
@@ -60,10 +65,11 @@ async fn ask(client: &Client, path: &str) -> Answer {
 
 /// An answer other than 200 is an answer: the server is there and says that it is not well. Karmada
 /// calls that "not reachable" for every status of 300 and above (defect K1), which sends people to
-/// look at the network.
+/// look at the network. A server that refuses the credentials has not been asked for its health.
 fn judge(answer: Answer) -> Observation {
     match answer {
         Answer::Status(200) => Observation::Ready,
+        Answer::Status(code @ (401 | 403)) => Observation::Refused { code },
         Answer::Status(code) => Observation::NotReady { code },
         Answer::Silence(cause) => Observation::Unreachable { cause },
     }
@@ -76,8 +82,11 @@ mod tests {
     #[test]
     fn only_an_explicit_ok_is_ready_and_only_silence_is_unreachable() {
         assert_eq!(judge(Answer::Status(200)), Observation::Ready);
-        for code in [201, 204, 301, 401, 403, 404, 429, 500, 503] {
+        for code in [201, 204, 301, 404, 429, 500, 503] {
             assert_eq!(judge(Answer::Status(code)), Observation::NotReady { code });
+        }
+        for code in [401, 403] {
+            assert_eq!(judge(Answer::Status(code)), Observation::Refused { code });
         }
         let cause = "connection refused".to_owned();
         assert_eq!(

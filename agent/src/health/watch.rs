@@ -54,6 +54,9 @@ pub async fn watch(
             }
             match &observation {
                 Observation::Ready => tracing::info!("the member is well"),
+                Observation::Refused { code } => {
+                    tracing::warn!(code, "the member refuses the agent's credentials");
+                }
                 Observation::NotReady { code } => {
                     tracing::warn!(code, "the member answers that it is not well");
                 }

@@ -42,6 +42,17 @@ impl Error {
         matches!(self, Self::Twin(_))
     }
 
+    /// Returns the status code with which the member refuses the agent's credentials, if it does.
+    pub fn refusal(&self) -> Option<u16> {
+        match self {
+            Self::Identify(write::Error::Call {
+                source: kube::Error::Api(status),
+                ..
+            }) => Some(status.code).filter(|code| [401, 403].contains(code)),
+            _ => None,
+        }
+    }
+
     /// Returns whether the identity of the member could not be read.
     pub fn is_anonymity(&self) -> bool {
         matches!(self, Self::Identify(_))

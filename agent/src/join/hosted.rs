@@ -121,7 +121,12 @@ impl Recognition {
             Ok(id) => id,
             Err(error) => {
                 let problem = error.to_string();
-                self.publish(problem.clone());
+                self.publish(match error.refusal() {
+                    Some(code) => Observation::Refused { code },
+                    None => Observation::Unreachable {
+                        cause: problem.clone(),
+                    },
+                });
                 // The probe tells of a member that was recognised once.
                 if *self.standing.borrow() < Standing::Member {
                     let note = format!("The member cannot be identified: {problem}");
@@ -150,7 +155,7 @@ impl Recognition {
                 let was_member = *self.standing.borrow() == Standing::Member;
                 step_back(&self.standing);
                 let note = format!("Nothing is applied to the member: {problem}");
-                self.publish(problem);
+                self.publish(Observation::Unreachable { cause: problem });
                 self.tell(&cluster, told, "MemberNotRecognised", note);
                 (!was_member).then_some(SOON)
             }
@@ -167,11 +172,11 @@ impl Recognition {
         }
     }
 
-    /// Publishes that the member is not reached, unless the probe says how it is.
-    fn publish(&self, cause: String) {
+    /// Publishes why the member was not recognised, unless the probe says how it is.
+    fn publish(&self, observation: Observation) {
         if *self.standing.borrow() < Standing::Member {
             self.probed.send_replace(Some(Health {
-                observation: Observation::Unreachable { cause },
+                observation,
                 at: Instant::now(),
             }));
         }

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
+use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
 use super::look::ObjectStatus;
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::{key_of, keys};
+use crate::work::manifests::{identifier, key_of, keys};
 
 /// Bytes that the manifests of a Work and the statuses of its objects may have together. etcd
 /// refuses an object of more than 1.5 MB; the rest is for the identifiers.
@@ -43,7 +43,7 @@ pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>, gone: &[Obj
         let said = before.get(&key.object());
         let said_status = || said.and_then(|said| said.status.clone());
         let entry = match now {
-            Some(now) if now.lost => said.map(|_| (said_status(), ResourceHealth::Unhealthy)),
+            Some(now) if now.lost => said.map(|_| (None, ResourceHealth::Unhealthy)),
             Some(now) if now.stays => Some((said_status(), now.health.clone())),
             Some(now) => Some((now.status().map(RawExtension), now.health.clone())),
             None => said.map(|said| {
@@ -88,21 +88,6 @@ fn shorten(work: &Work, statuses: &mut [ManifestStatus]) -> usize {
         }
     }
     shortened
-}
-
-/// Returns the identifier of an object. `resource` is empty as in Karmada, whose controllers
-/// compare identifiers.
-fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    ResourceIdentifier {
-        ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
-        group: given(&key.kind.group),
-        version: key.kind.version.clone(),
-        kind: key.kind.kind.clone(),
-        resource: String::new(),
-        namespace: given(&key.namespace),
-        name: key.name.clone(),
-    }
 }
 
 #[cfg(test)]
@@ -165,16 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_gone_and_cannot_be_made_again_is_unhealthy_where_it_was_reported() {
+    fn an_object_that_is_gone_counts_nothing_and_is_unhealthy_where_it_was_reported() {
         let seen = HashMap::from([
             (key("a"), ObjectStatus::lost()),
             (key("never-made"), ObjectStatus::lost()),
         ]);
         let statuses = compose(&work(&["a", "never-made"], &["a"]), &seen, &[]).statuses;
-        assert_eq!(
-            names(&statuses),
-            [(0, "a", Some(&json!({"from": "before"})))]
-        );
+        assert_eq!(names(&statuses), [(0, "a", None)]);
         assert_eq!(statuses[0].health, Some(ResourceHealth::Unhealthy));
     }
 

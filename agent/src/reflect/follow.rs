@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use muster_shared::fencing;
 use muster_shared::fleet_id::Owner;
 use muster_shared::interpreter::webhook::Pending;
 use muster_shared::k8s::{Api, ApiResource, Client};
 use muster_shared::names::label;
-use muster_shared::watch::{self, Event, Selection};
+use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +26,8 @@ use crate::work::desired::ObjectKey;
 use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
 use crate::work::member::Raw;
-use crate::work::ownership;
 use crate::work::reader::Unread;
+use crate::work::{object, ownership};
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -53,7 +54,12 @@ impl Watches {
         let selection = Selection::everything()
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
-        let mut events = Box::pin(watch::events(&api, selection.clone()));
+        let trouble: Arc<Trouble> = Arc::default();
+        let follow = || {
+            let trouble = Arc::clone(&trouble);
+            Box::pin(watch::explained_events(&api, selection.clone(), trouble))
+        };
+        let (mut events, mut is_hidden) = (follow(), false);
         let readable = self.readable.subscribe();
         let mut relist = Relist::new(&self.interpreters, &watched.kind, readable);
         let mut index = Index::default();
@@ -67,7 +73,7 @@ impl Watches {
                 () = stop.cancelled() => break,
                 // A list that has begun comes to its end, however long it takes.
                 () = relist.due(), if listed.is_none() => {
-                    events = Box::pin(watch::events(&api, selection.clone()));
+                    events = follow();
                     continue;
                 }
                 _ = count.tick() => {
@@ -75,6 +81,11 @@ impl Watches {
                     opened = None;
                     self.forget_works(&mut index);
                     self.count_orphans(&watched, &index);
+                    let hidden = is_refused(&trouble);
+                    if hidden && !is_hidden {
+                        self.lose_sight(&watched, &index).await;
+                    }
+                    is_hidden = hidden;
                     continue;
                 }
                 next = waiting.answered() => {
@@ -198,11 +209,21 @@ impl Watches {
             self.drift.doubt(&key);
             return seen;
         }
-        let look = Look::at(&object, &self.interpreters);
+        let look = Look::of(&object, manifest, &self.interpreters);
         seen.again = look.again;
         seen.pending.clone_from(&look.pending);
+        let is_stopped = fencing::stopped(&object).is_some();
         self.statuses.see(name, &key, look);
+        if open.cached.is_held_and_unapplied() || (open.cached.suspended && is_stopped) {
+            self.to_apply.add(name.clone());
+        }
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
+            return seen.of(object);
+        }
+        if object::terminates_since(&object).is_some() {
+            // The applier says so, and makes it again when it is gone.
+            self.drift.doubt(&key);
+            self.to_apply.add(name.clone());
             return seen.of(object);
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());
@@ -276,6 +297,12 @@ impl Watches {
         tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
         gauge_orphans(watched, count);
     }
+}
+
+/// Returns whether the member has refused for some time to show the objects of a kind.
+fn is_refused(trouble: &Trouble) -> bool {
+    let is_refusal = |latest: Refused| latest.code == Some(403);
+    trouble.words().is_some() && trouble.latest().is_some_and(is_refusal)
 }
 
 /// Notes whether an object of a list is as desired. A streamed list may show it twice: the last

@@ -52,12 +52,11 @@ impl Index {
         }
     }
 
-    /// Forgets an object; returns the Works that wanted it, the last one first.
+    /// Forgets an object; returns the Works that wanted it or made it, the last one first.
     pub(super) fn remove(&mut self, place: &ObjectKey) -> Vec<String> {
-        self.strays.remove(place);
         let former = self.former.remove(place).unwrap_or_default();
-        self.wanted
-            .remove(place)
+        let last = self.wanted.remove(place);
+        last.or(self.strays.remove(place))
             .into_iter()
             .chain(former)
             .collect()

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceHealth;
+use muster_shared::fencing;
 use muster_shared::interpreter::webhook::Pending;
 use muster_shared::interpreter::{Error, Interpreters};
 use muster_shared::work_status;
 use serde_json::Value;
 
 use super::news::Trouble;
+use crate::work::completed;
 
 /// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +20,12 @@ pub struct ObjectStatus {
     status: Option<Box<str>>,
     /// Health of the object.
     pub health: ResourceHealth,
-    /// Whether the object is gone and could not be created again. Its last reported status stays.
+    /// Whether the member has no object of this Work, although the Work wants one.
     pub lost: bool,
     /// Whether the last reported status stays, because the present one cannot be reflected.
     pub stays: bool,
+    /// Whether the agent has stopped the object, because the member was cut off.
+    stopped: bool,
 }
 
 impl ObjectStatus {
@@ -32,6 +36,7 @@ impl ObjectStatus {
             health,
             lost: false,
             stays: false,
+            stopped: false,
         }
     }
 
@@ -47,12 +52,17 @@ impl ObjectStatus {
         }
     }
 
-    /// Of an object that is gone and could not be made again.
+    /// Makes the status of an object that is gone: it is unhealthy, and counts nothing.
     pub fn lost() -> Self {
         Self {
             lost: true,
             ..Self::new(None, ResourceHealth::Unhealthy)
         }
+    }
+
+    /// Returns whether the agent has stopped the object, because the member was cut off.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Returns the reported part of its status; `None` when it has none.
@@ -82,8 +92,35 @@ pub struct Look {
 
 impl Look {
     /// Interprets an object. A kind without a health rule is as healthy as its conditions say, and
-    /// healthy where they say nothing; an object that cannot be judged is of unknown health.
+    /// healthy where they say nothing; an object that cannot be judged is of unknown health. One
+    /// that the agent has stopped is not healthy, whatever its own status says.
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
+        let mut look = Self::interpret(object, interpreters);
+        if fencing::stopped(object).is_some() {
+            look.health = look.health.map(|_| ResourceHealth::Unhealthy);
+            if let Some(status) = &mut look.status {
+                (status.health, status.stopped) = (ResourceHealth::Unhealthy, true);
+            }
+            look.trouble.get_or_insert(Trouble::Stopped);
+        }
+        look
+    }
+
+    /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
+    /// manifest.
+    pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
+        let mut look = Self::at(object, interpreters);
+        if completed::is_task(manifest)
+            && let Some(seen) = &mut look.status
+            && let Some(mut status) = seen.status()
+        {
+            completed::note(&mut status, object, manifest);
+            seen.status = Some(status.to_string().into());
+        }
+        look
+    }
+
+    fn interpret(object: &Value, interpreters: &Interpreters) -> Self {
         // Both are asked before either is waited for.
         let interpreters = interpreters.accepting_late();
         let status = interpreters.status(object);
@@ -134,7 +171,7 @@ impl Look {
         }
     }
 
-    /// Of an object that is gone and could not be made again.
+    /// Makes the look at an object that is gone.
     pub fn lost() -> Self {
         Self {
             status: Some(ObjectStatus::lost()),
@@ -142,7 +179,16 @@ impl Look {
         }
     }
 
-    /// Of an object that cannot be read.
+    /// Makes the look at an object of which nothing can be known: what was seen last stays, and its
+    /// health is unknown.
+    pub fn unknown() -> Self {
+        Self {
+            health: Some(ResourceHealth::Unknown),
+            ..Self::default()
+        }
+    }
+
+    /// Makes the look at an object that cannot be read.
     pub fn unreadable(reason: String) -> Self {
         Self {
             trouble: Some(Trouble::Status(reason)),

@@ -1,14 +1,20 @@
-//! Has objects repaired that are gone, or no longer name their Work.
+//! Reports objects that are gone, or no longer name their Work, and has them repaired.
+//!
+//! A loss is reported where it is seen. Its repair may wait, fail, or be switched off.
 
 use std::time::Duration;
 
+use muster_shared::api::work::Work;
 use serde_json::Value;
 
+use super::index::Index;
+use super::look::{Look, ObjectStatus};
 use super::opened::{Opened, Watched};
 use super::watches::Watches;
 use crate::digest::digest;
+use crate::work::completed;
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::desired_for;
+use crate::work::manifests::{desired_for, key_of};
 use crate::work::reader::Unread;
 
 /// Time after which the applier looks at a Work that a watch could not read.
@@ -28,16 +34,19 @@ impl Watches {
             return;
         };
         self.drift.doubt(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "does not name its work any more");
+        self.statuses.see(name, &key, Look::lost());
+        tracing::info!(object = %key, work = name, "does not name its work any more");
+        let pause = if open.cached.is_held() {
+            Duration::ZERO
+        } else {
             let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.differs(name, &key, desired, None);
-            self.to_apply.add_after(name.to_owned(), pause);
-        }
+            self.repairs.differs(name, &key, desired, None)
+        };
+        self.to_apply.add_after(name.to_owned(), pause);
     }
 
-    /// Has an object created again that is gone from the member. Returns the key that the Work has
-    /// for it, if the Work still wants it.
+    /// Reports an object that is gone from the member, and has it created again. Returns the key
+    /// that the Work has for it, if the Work still wants it.
     pub(super) async fn lose(
         &self,
         watched: &Watched,
@@ -52,16 +61,45 @@ impl Watches {
             return None;
         };
         let open = open?;
-        let (key, manifest) = open.find(place)?;
-        self.statuses.lose(name, &key);
+        let Some((key, manifest)) = open.find(place) else {
+            // The Work may wait until an object is gone that it does not want any more.
+            if open.cached.is_pending() {
+                self.to_apply.add(name.to_owned());
+            }
+            return None;
+        };
         self.drift.gone(&key);
-        if open.cached.is_to_be_kept() {
-            tracing::info!(object = %key, work = name, "disappeared from the member");
-            let desired = digest(&self.desired(open, manifest));
-            let pause = self.repairs.disappeared(name, &key, desired);
-            self.to_apply.add_after(name.to_owned(), pause);
+        let seen = self.statuses.seen(name, &key);
+        if has_run(&open.work, seen.as_ref(), &key, manifest) {
+            tracing::info!(object = %key, work = name, "gone after its task has succeeded");
+            if open.cached.is_held() {
+                self.to_apply.add(name.to_owned());
+            }
+            return Some(key);
         }
+        self.statuses.see(name, &key, Look::lost());
+        tracing::info!(object = %key, work = name, "disappeared from the member");
+        let pause = if open.cached.is_held() {
+            Duration::ZERO
+        } else {
+            let desired = digest(&self.desired(open, manifest));
+            self.repairs.disappeared(name, &key, desired)
+        };
+        self.to_apply.add_after(name.to_owned(), pause);
         Some(key)
+    }
+
+    /// Reports objects of which nothing can be known any more, because the agent may not read their
+    /// kind. A list shows them when it may again.
+    pub(super) async fn lose_sight(&self, watched: &Watched, index: &Index) {
+        let mut opened = None;
+        for (place, name) in index.wanted() {
+            if let Ok(Some(open)) = self.open(watched, name, &mut opened).await
+                && let Some((key, _)) = open.find(place)
+            {
+                self.statuses.see(name, &key, Look::unknown());
+            }
+        }
     }
 
     fn desired(&self, open: &Opened, manifest: &Value) -> Value {
@@ -76,6 +114,30 @@ impl Watches {
         }
         self.to_apply.add_after(name.to_owned(), LEFT);
     }
+}
+
+/// Returns whether the task of a manifest has succeeded, by what was seen or reported of it last.
+pub fn has_run(
+    work: &Work,
+    seen: Option<&ObjectStatus>,
+    key: &ObjectKey,
+    manifest: &Value,
+) -> bool {
+    if !completed::is_task(manifest) {
+        return false;
+    }
+    if let Some(status) = seen.filter(|seen| !seen.lost && !seen.stays) {
+        return status
+            .status()
+            .is_some_and(|it| completed::says(&it, manifest));
+    }
+    let status = work.status.as_ref();
+    let reported = status.map_or(&[][..], |status| &status.manifest_statuses);
+    let said = reported
+        .iter()
+        .find(|it| key_of(&it.identifier).object() == key.object());
+    said.and_then(|said| said.status.as_ref())
+        .is_some_and(|status| completed::says(&status.0, manifest))
 }
 
 /// Returns the keys that a manifest may have for an object: with the namespace where the server

@@ -20,6 +20,7 @@ mod waiting;
 mod watches;
 
 pub use self::look::{Look, ObjectStatus};
+pub use self::missing::has_run;
 pub use self::news::Trouble;
 pub use self::reporter::Reporter;
 pub use self::statuses::ObjectStatuses;

@@ -14,9 +14,11 @@ use crate::work::manifests::key_of;
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
 
-/// Reason why an object could not be interpreted.
+/// What a person has to know of an object beside its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
+    /// The agent has stopped the object.
+    Stopped,
     /// The status cannot be reflected.
     Status(String),
     /// The health cannot be judged; it is reported as unknown.
@@ -31,6 +33,12 @@ impl Trouble {
             Self::Status(error) => {
                 let text = format!("Reflect status for object({object}) failed, err: {error}.");
                 ("ReflectStatusFailed", text)
+            }
+            Self::Stopped => {
+                let text = format!(
+                    "The agent has stopped object({object}), because its cluster was cut off from the fleet. It is started again as soon as that is known to be over."
+                );
+                ("StoppedWhileCutOff", text)
             }
             Self::Health(error) => {
                 let text = format!("Interpret health of object({object}) failed, err: {error}.");

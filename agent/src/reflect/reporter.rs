@@ -88,7 +88,9 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let _turn = self.turns.of(&cached).await;
+        let Some(_turn) = self.turns.take(&cached, self.statuses.queue()) else {
+            return Ok(Next::Waits);
+        };
         let Some(whole) = self.reader.open(&cached).await? else {
             return Ok(UNTIL_SHOWN);
         };
@@ -118,7 +120,13 @@ impl Reporter {
             Verdict::Wait(rest) => return Ok(Next::After(rest)),
             Verdict::Write => {}
         }
-        let patch = json!({ "status": { "manifestStatuses": report.statuses } });
+        // The applier adds the names of objects that it is about to make: a report upon an older
+        // version would take them away.
+        let version = &whole.cached.metadata.resource_version;
+        let patch = json!({
+            "metadata": { "resourceVersion": version },
+            "status": { "manifestStatuses": report.statuses },
+        });
         let call = write::merge(&self.api, &name, Some("status"), &patch);
         match within("report the status of a Work", call).await {
             Ok(_) => {
@@ -144,6 +152,7 @@ impl Reporter {
                 Ok(Next::Done)
             }
             Err(error) if error.is_not_found() => Ok(Next::Done),
+            Err(error) if error.is_conflict() => Ok(Next::Again),
             Err(error) => Err(error),
         }
     }

@@ -70,10 +70,11 @@ impl Objects {
         Some(&self.seen[place].1)
     }
 
-    fn lose(&mut self, key: &ObjectKey) {
+    fn forget(&mut self, key: &ObjectKey) {
         if let Ok(place) = self.place(key) {
             self.seen.remove(place);
         }
+        self.troubles.remove(key);
     }
 
     /// Returns the position of an object's status, or the one where it would be.
@@ -92,6 +93,11 @@ impl ObjectStatuses {
         }
     }
 
+    /// Returns the queue of Works to report.
+    pub fn queue(&self) -> &Queue<String> {
+        &self.queue
+    }
+
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
         // What was seen before stays until the webhook has answered.
@@ -100,7 +106,8 @@ impl ObjectStatuses {
         }
         // An interpretation without content is not stored, because the Work may be gone and would
         // not be forgotten again.
-        if look.status.is_none() && look.trouble.is_none() && !self.lock().contains_key(work) {
+        let is_empty = look.status.is_none() && look.health.is_none() && look.trouble.is_none();
+        if is_empty && !self.lock().contains_key(work) {
             return;
         }
         let news = self
@@ -140,13 +147,9 @@ impl ObjectStatuses {
             .collect()
     }
 
-    /// Forgets an object that is gone from the member. Its last report stays, because the object
-    /// will be created again, or its Work is deleted too.
-    pub fn lose(&self, work: &str, key: &ObjectKey) {
-        if let Some(objects) = self.lock().get_mut(work) {
-            objects.lose(key);
-            objects.troubles.remove(key);
-        }
+    /// Returns what was seen last of an object of a Work.
+    pub fn seen(&self, work: &str, key: &ObjectKey) -> Option<ObjectStatus> {
+        self.lock().get(work)?.seen(key).cloned()
     }
 
     /// Forgets an object that was removed because its Work no longer wants it, and removes it from
@@ -154,8 +157,7 @@ impl ObjectStatuses {
     pub fn drop_object(&self, work: &str, key: &ObjectKey) {
         let mut works = self.lock();
         let objects = works.entry(work.to_owned()).or_default();
-        objects.lose(key);
-        objects.troubles.remove(key);
+        objects.forget(key);
         if !objects.gone.contains(key) {
             objects.gone.push(key.clone());
         }
@@ -231,7 +233,7 @@ mod tests {
                 Look::at(&object(value), &Interpreters::default()),
             );
         }
-        statuses.lose("w", &key("c"));
+        statuses.drop_object("w", &key("c"));
         let (seen, _) = statuses.of("w");
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[&key("a")].status(), Some(json!({"v": 4})));

@@ -1,7 +1,7 @@
 //! Conditions of the Cluster that the agent computes. Pure.
 
 use jiff::Timestamp;
-use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{READY, WORKS_UP_TO_DATE};
 
@@ -11,7 +11,13 @@ use crate::health::probe::Observation;
 /// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
 
+/// Reason of `Ready` while the member refuses the agent's credentials.
+const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
+
 /// Returns the condition `Ready` for an observation, with Karmada's reasons and messages.
+///
+/// Karmada has none for refused credentials: those are a matter of the connection, and the member
+/// may be well.
 pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
     let (status, reason, message) = match observation {
         Observation::Ready => (
@@ -23,6 +29,11 @@ pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
             FALSE,
             "ClusterNotReady",
             "cluster is reachable but health endpoint responded without ok",
+        ),
+        Observation::Refused { .. } => (
+            UNKNOWN,
+            CREDENTIALS_REFUSED,
+            "the API server of the cluster refuses the credentials that the fleet has for it, so that its health is not known: give it new ones",
         ),
         Observation::Unreachable { .. } => {
             (FALSE, "ClusterNotReachable", "cluster is not reachable")
@@ -138,6 +149,13 @@ mod tests {
             lost.message
         );
         assert_eq!(works_up_to_date(None, T1).status, TRUE);
+    }
+
+    #[test]
+    fn a_member_that_refuses_the_credentials_is_not_known_to_be_ill() {
+        let refused = ready(&Observation::Refused { code: 401 }, T0);
+        let said = (refused.status.as_str(), refused.reason.as_str());
+        assert_eq!(said, ("Unknown", "ClusterCredentialsRefused"));
     }
 
     #[test]

@@ -355,6 +355,7 @@ impl Reporter {
         }
         let observed = match health.observation {
             Observation::Ready => Readiness::True,
+            Observation::Refused { .. } => Readiness::Unknown,
             Observation::NotReady { .. } | Observation::Unreachable { .. } => Readiness::False,
         };
         let verdict = debounce(

@@ -239,12 +239,12 @@ fn cluster(base: &Base) -> anyhow::Result<Informer<Cluster>> {
 fn works(base: &Base) -> anyhow::Result<Informer<CachedWork>> {
     let namespace = names::execution_namespace(&base.settings.cluster_name);
     let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
-    let (kinds, texts) = (Interner::default(), Texts::default());
+    let (kinds, namespaces, texts) = (Interner::default(), Interner::default(), Texts::default());
     Ok(Informer::keeping(
         Api::namespaced(client, &namespace),
         Selection::everything().page_size(WORKS_PER_PAGE),
         move |work: &mut CachedWork| {
-            work.share(&kinds);
+            work.share(&kinds, &namespaces);
             work.fit(&texts);
         },
     ))

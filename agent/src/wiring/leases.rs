@@ -21,7 +21,7 @@ use super::Threads;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::fencing::Silence;
+use crate::fencing::{Silence, heartbeat_note};
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 use crate::settings::Settings;
@@ -55,16 +55,18 @@ struct Leases {
 pub(super) fn leases(context: &Context) -> Made {
     let base = &context.base;
     let settings = &base.settings;
+    let identity = lease::identity(COMPONENT, &base.fleet);
+    let (leader, silence) = (identity.clone(), context.silence.clone());
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: format!("karmada-agent-{}", settings.cluster_name),
-        identity: lease::identity(COMPONENT, &base.fleet),
+        identity,
         timing: lease::Timing {
             lease_duration: *settings.leader_elect_lease_duration,
             renew_deadline: *settings.leader_elect_renew_deadline,
             retry_period: *settings.leader_elect_retry_period,
         },
-        annotations: lease::Annotations::default(),
+        annotations: lease::Annotations::new(move || heartbeat_note(&leader, &silence)),
     };
     let leases = Leases {
         fleet: Arc::clone(&base.fleet),

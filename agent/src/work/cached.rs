@@ -15,7 +15,7 @@ use muster_shared::k8s::{Condition, GroupVersionKind, ObjectMeta};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
-use super::desired::ObjectKey;
+use super::desired::{Container, ObjectKey};
 use super::texts::{self, Text, Texts};
 use crate::digest::digest;
 
@@ -32,6 +32,8 @@ pub struct CachedWork {
     reported: Option<u64>,
     /// The kinds of its objects, each once.
     kinds: Box<[Arc<GroupVersionKind>]>,
+    /// The namespaces of its objects, each once.
+    namespaces: Box<[Arc<String>]>,
     /// Whether dispatching is suspended.
     pub suspended: bool,
     /// Whether the condition `Applied` is true or false; `None` if it is neither.
@@ -110,9 +112,24 @@ impl CachedWork {
         self.kinds.iter().map(AsRef::as_ref)
     }
 
-    /// Shares kinds with other Works, to save memory.
-    pub fn share(&mut self, kinds: &Interner<GroupVersionKind>) {
+    /// Shares kinds and namespaces with other Works, to save memory.
+    pub fn share(&mut self, kinds: &Interner<GroupVersionKind>, namespaces: &Interner<String>) {
         self.kinds.iter_mut().for_each(|kind| kinds.share(kind));
+        self.namespaces
+            .iter_mut()
+            .for_each(|it| namespaces.share(it));
+    }
+
+    /// Returns whether an object of the Work may be in a container, which is a namespace or the
+    /// definition of a kind. Those of a Work that cannot be read may be anywhere.
+    pub fn may_be_in(&self, container: &Container<'_>) -> bool {
+        !self.is_readable()
+            || match container {
+                Container::Namespace(name) => self.namespaces.iter().any(|it| **it == *name),
+                Container::Definition { group, kind } => self
+                    .kinds()
+                    .any(|it| (&*it.group, &*it.kind) == (*group, *kind)),
+            }
     }
 
     /// Returns whether a change of a Work has to be applied. Changes of its status do not.
@@ -164,10 +181,17 @@ impl CachedWork {
     /// Returns whether changes of the Work's objects are repaired. A Work that could not be applied
     /// is retried by its queue instead.
     pub fn is_to_be_kept(&self) -> bool {
-        self.applied != Some(false)
-            && self.metadata.deletion_timestamp.is_none()
-            && !self.suspended
-            && self.is_readable()
+        self.applied != Some(false) && !self.is_held() && self.is_readable()
+    }
+
+    /// Returns whether its objects are not applied, because it is suspended or being deleted.
+    pub fn is_held(&self) -> bool {
+        self.suspended || self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Returns whether it is suspended, and says that objects are missing.
+    pub fn is_held_and_unapplied(&self) -> bool {
+        self.suspended && self.applied == Some(false)
     }
 }
 
@@ -197,6 +221,16 @@ fn kinds(spec: &WorkSpec) -> Box<[Arc<GroupVersionKind>]> {
     manifests
         .filter_map(|(ordinal, manifest)| Some(ObjectKey::of(&manifest.0, ordinal).ok()?.kind))
         .filter(|kind| known.insert(kind.clone()))
+        .map(Arc::new)
+        .collect()
+}
+
+fn namespaces(spec: &WorkSpec) -> Box<[Arc<String>]> {
+    let mut known = HashSet::new();
+    let manifests = spec.workload.manifests.iter().enumerate();
+    manifests
+        .filter_map(|(ordinal, manifest)| Some(ObjectKey::of(&manifest.0, ordinal).ok()?.namespace))
+        .filter(|namespace| !namespace.is_empty() && known.insert(namespace.clone()))
         .map(Arc::new)
         .collect()
 }

@@ -197,6 +197,35 @@ fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) 
     marks[key] = json!(value);
 }
 
+/// An object with which others go when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container<'a> {
+    /// A namespace, with everything in it.
+    Namespace(&'a str),
+    /// The definition of a kind, with all objects of the kind.
+    Definition {
+        /// Group of the kind.
+        group: &'a str,
+        /// Name of the kind.
+        kind: &'a str,
+    },
+}
+
+impl<'a> Container<'a> {
+    /// Reads an object; `None` if nothing else goes with it.
+    pub fn of(object: &'a Value) -> Option<Self> {
+        let api_version = object["apiVersion"].as_str()?;
+        match (api_version.split('/').next()?, object["kind"].as_str()?) {
+            ("v1", "Namespace") => Some(Self::Namespace(object["metadata"]["name"].as_str()?)),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => Some(Self::Definition {
+                group: object["spec"]["group"].as_str()?,
+                kind: object["spec"]["names"]["kind"].as_str()?,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the rank of a kind in the order in which the objects of a Work are applied: namespaces
 /// first, then definitions.
 pub fn rank(kind: &GroupVersionKind) -> u8 {

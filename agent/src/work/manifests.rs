@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use muster_shared::api::work::{ResourceIdentifier, Work};
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
 use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
 use serde_json::{Value, json};
@@ -43,6 +44,21 @@ pub fn key_of(identifier: &ResourceIdentifier) -> ObjectKey {
     }
 }
 
+/// Returns the identifier of an object. `resource` is empty as in Karmada, whose controllers
+/// compare identifiers.
+pub fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ResourceIdentifier {
+        ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
+        group: given(&key.kind.group),
+        version: key.kind.version.clone(),
+        kind: key.kind.kind.clone(),
+        resource: String::new(),
+        namespace: given(&key.namespace),
+        name: key.name.clone(),
+    }
+}
+
 /// Returns whether the Work has the agent's finalizer.
 pub fn has_finalizer(work: &Work) -> bool {
     work.finalizers()
@@ -71,6 +87,24 @@ pub fn keys(work: &Work) -> impl Iterator<Item = (usize, ObjectKey, &Value)> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
     manifests
         .filter_map(|(n, manifest)| Some((n, ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
+}
+
+/// Returns an entry for each object that the Work's spec names and its status does not. Nothing is
+/// known of those but that they may exist from now on.
+pub fn unnamed(work: &Work) -> Vec<ManifestStatus> {
+    let status = work.status.iter();
+    let named = status.flat_map(|status| &status.manifest_statuses);
+    let mut named: HashSet<_> = named
+        .map(|status| key_of(&status.identifier).object())
+        .collect();
+    keys(work)
+        .filter(|(_, key, _)| named.insert(key.object()))
+        .map(|(ordinal, key, _)| ManifestStatus {
+            identifier: identifier(&key, ordinal),
+            status: None,
+            health: Some(ResourceHealth::Unknown),
+        })
+        .collect()
 }
 
 /// Returns the objects that the Work's status names and its spec does not.

@@ -153,14 +153,14 @@ impl Member {
     }
 
     /// Deletes the object with this uid and version, its dependents in the background afterwards or
-    /// in the foreground before it. Succeeds if the object is gone already.
+    /// in the foreground before it. Returns whether it may still be there; `false` if it is gone.
     pub async fn delete(
         &self,
         key: &ObjectKey,
         uid: Option<&str>,
         version: Option<&str>,
         dependents: PropagationPolicy,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let api = self.api(key).await?;
         let params = DeleteParams {
             propagation_policy: Some(dependents),
@@ -172,8 +172,9 @@ impl Member {
         };
         self.ask("delete", key)?;
         match within("delete", key, api.delete(&key.name, &params)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_missing(&key.name) => Ok(()),
+            // A server answers with the object while finalizers or a grace period keep it.
+            Ok(answer) => Ok(answer.is_left()),
+            Err(error) if error.is_missing(&key.name) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -6,6 +6,7 @@
 //! | which objects does a Work want? | [`manifests`], [`desired`] |
 //! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
 //! | does an object have to be applied? | [`drift`] |
+//! | may the task of an object run again? | [`completed`] |
 //! | when is a difference repaired? | [`repairs`] |
 //! | how is one object applied or removed? | [`object`] |
 //! | how is it read and written? | [`member`], [`raw`], [`partial`] |
@@ -14,6 +15,7 @@
 //! and it uses neither.
 
 pub mod cached;
+pub(crate) mod completed;
 pub(crate) mod dependents;
 pub mod desired;
 pub(crate) mod drift;

@@ -1,8 +1,8 @@
 //! Applies one object of a Work to the member, keeping the fields that the member sets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::fencing::{self, Orders};
 use muster_shared::fleet_id::FleetId;
 use muster_shared::interpreter;
@@ -10,10 +10,9 @@ use muster_shared::k8s::PropagationPolicy;
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation, label};
 use muster_shared::queue::Queue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::dependents;
-use super::desired::ObjectKey;
+use super::desired::{Container, ObjectKey};
 use super::drift::{Difference, Drift};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
@@ -22,9 +21,6 @@ use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
 const ATTEMPTS: usize = 4;
-
-/// Time for which one attempt waits for the end of a fenced object.
-const DEPARTURE: Duration = Duration::from_secs(5);
 
 /// A resourceVersion that no object has, because it is that of an empty store.
 const NO_VERSION: &str = "1";
@@ -92,11 +88,23 @@ pub enum Error {
         /// Object to apply or remove.
         object: String,
     },
-    /// The object, or a pod of it, is not gone yet.
-    #[error("{object} is being deleted and waits for its pods to end")]
-    Terminating {
+    /// Objects of another Work would go with the object.
+    #[error(
+        "{object} is not deleted in the member, because objects of work {user:?} would go with it"
+    )]
+    InUse {
         /// Object to remove.
         object: String,
+        /// Name of the other Work.
+        user: String,
+    },
+    /// The object is being deleted, and is not gone yet.
+    #[error("{object} is being deleted in the member since {since:.0}")]
+    Terminating {
+        /// Object to apply or remove.
+        object: String,
+        /// Time of the request to delete it.
+        since: Timestamp,
     },
     /// An earlier manifest of the Work is about the same object.
     #[error("manifest {ordinal} of the work names {object}, as manifest {first} does")]
@@ -125,6 +133,19 @@ impl Error {
         matches!(self, Self::Member(error) if error.is_silence())
     }
 
+    /// Returns whether objects of another Work would go with the object.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+
+    /// Returns since when the object is being deleted, if that is all that is wrong.
+    pub fn terminates_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Terminating { since, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
     /// Returns whether nothing was sent, because the agent may not act for the member.
     pub fn is_dismissal(&self) -> bool {
         matches!(self, Self::Member(error) if error.is_dismissal())
@@ -143,7 +164,12 @@ impl Error {
 
     /// Returns whether the member has no object of this fleet, although the Work wants one.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NotMade(_)) || self.is_other_fleets()
+        matches!(self, Self::NotMade(_) | Self::Unmanaged { .. }) || self.is_other_fleets()
+    }
+
+    /// Returns whether the agent may not read the object.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self, Self::Member(error) if error.is_refused_read())
     }
 }
 
@@ -227,6 +253,7 @@ impl Objects {
         };
         refuse_others(key, &observed, fleet)?;
         self.refuse_unmanaged(key, desired, &observed)?;
+        refuse_terminating(key, &observed)?;
         let observed = match takeover(&observed) {
             Some(takeover) => self.member.patch(key, &takeover).await?,
             None => observed,
@@ -241,6 +268,25 @@ impl Objects {
             Some(why) => Ok((Change::Updated, self.update(key, observed, why).await?)),
             None => Ok((Change::None, observed)),
         }
+    }
+
+    /// Starts an object of a Work again that the agent stopped while its member was cut off, as it
+    /// was before, whatever the Work says by now.
+    pub async fn restart(
+        &self,
+        key: &ObjectKey,
+        work: Origin<'_>,
+        fleet: &FleetId,
+    ) -> Result<(), Error> {
+        retry_on_conflict("start", key, async || {
+            let observed = self.member.get(key).await?;
+            let Some(observed) = observed.filter(|it| ownership::may_remove(it, work)) else {
+                return Ok(());
+            };
+            refuse_others(key, &observed, fleet)?;
+            self.release(key, &json!({}), observed).await.map(drop)
+        })
+        .await
     }
 
     /// Releases an object that the agent stopped while its member was cut off.
@@ -346,6 +392,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`Error::Foreign`] when the object is another fleet's by now, and stays.
+    /// [`Error::Terminating`] while the object is being deleted, and is not gone.
     pub async fn remove(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
         self.drift.gone(key);
         let Some(key) = &self.member.served(key).await? else {
@@ -354,20 +401,21 @@ impl Objects {
         retry_on_conflict("remove", key, || self.attempt_removal(key, removal)).await
     }
 
-    /// Waits until a fenced object is gone, and with it its pods: another cluster may run a copy
-    /// then.
-    async fn gone(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
-        let begun = Instant::now();
-        loop {
-            let left = self.member.get(key).await?;
-            if left.as_ref().is_none_or(|left| uid_of(left) != uid) {
-                return Ok(());
-            }
-            if begun.elapsed() > DEPARTURE {
-                let object = key.to_string();
-                return Err(Error::Terminating { object });
-            }
-            tokio::time::sleep(DEPARTURE / 20).await;
+    /// Returns how the dependents of an object are deleted with it. An object that owns pods goes
+    /// after them, so that none of them runs when it is gone. The pods of kinds without a rule for
+    /// replicas are not known.
+    fn dependents(&self, observed: &Value) -> PropagationPolicy {
+        let api_version = observed["apiVersion"].as_str().unwrap_or_default();
+        let kind = observed["kind"].as_str().unwrap_or_default();
+        let is_workload = match api_version.split_once('/') {
+            Some(("apps" | "batch", _)) => true,
+            Some(_) => false,
+            None => kind == "ReplicationController",
+        };
+        if is_workload || Orders::of(observed).is_some() || self.drift.has_replicas(observed) {
+            PropagationPolicy::Foreground
+        } else {
+            PropagationPolicy::Background
         }
     }
 
@@ -392,18 +440,30 @@ impl Objects {
         // Another Work may take the object over in this moment. The permission is that of the
         // version that was read.
         let version = version_of(&observed);
+        if !removal.preserve
+            && let Some(user) = Container::of(&observed).and_then(|it| (removal.user)(&it))
+        {
+            let object = key.to_string();
+            return Err(Error::InUse { object, user });
+        }
         if !removal.preserve {
-            let policy = if Orders::of(&observed).is_some() {
-                PropagationPolicy::Foreground
+            let left = if terminates_since(&observed).is_some() {
+                Some(observed.clone())
             } else {
-                PropagationPolicy::Background
+                let policy = self.dependents(&observed);
+                if self.member.delete(key, uid, version, policy).await? {
+                    self.member.get(key).await?
+                } else {
+                    None
+                }
             };
-            let waits = policy == PropagationPolicy::Foreground;
-            self.member.delete(key, uid, version, policy).await?;
-            return if waits {
-                self.gone(key, uid).await
-            } else {
-                Ok(())
+            // An accepted deletion is no absence: finalizers and pods may take their time.
+            let left = left.filter(|left| uid_of(left) == uid);
+            return match left {
+                Some(left) if removal.waits || Orders::of(&left).is_some() => {
+                    refuse_terminating(key, &left)
+                }
+                _ => Ok(()),
             };
         }
         if let Some(mut patch) = ownership::without_marks(&observed) {
@@ -423,6 +483,11 @@ pub struct Removal<'a> {
     pub wanted: &'a [ObjectKey],
     /// Whether the object is released to the member instead of deleted.
     pub preserve: bool,
+    /// Returns the name of another Work whose objects would go with a container.
+    pub user: &'a (dyn Fn(&Container<'_>) -> Option<String> + Sync),
+    /// Whether an object that is being deleted counts as one that is there. A fenced one always
+    /// does.
+    pub waits: bool,
     /// The id of the fleet.
     pub fleet: &'a FleetId,
 }
@@ -442,6 +507,29 @@ async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Val
         }
         outcome => outcome,
     }
+}
+
+/// Refuses an object that is being deleted: what is written into it goes with it.
+fn refuse_terminating(key: &ObjectKey, object: &Value) -> Result<(), Error> {
+    match terminates_since(object) {
+        Some(since) => Err(Error::Terminating {
+            object: key.to_string(),
+            since,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Returns when an object was asked to go. Its own time of deletion is the end of the grace period.
+pub fn terminates_since(object: &Value) -> Option<Timestamp> {
+    let metadata = object.get("metadata")?;
+    let end = metadata.get("deletionTimestamp")?.as_str()?;
+    let grace = metadata.get("deletionGracePeriodSeconds");
+    let grace = grace.and_then(Value::as_i64).unwrap_or_default();
+    let end: Timestamp = end.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+    end.checked_sub(SignedDuration::from_secs(grace.max(0)))
+        .ok()
+        .or(Some(end))
 }
 
 fn uid_of(object: &Value) -> Option<&str> {

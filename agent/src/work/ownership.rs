@@ -12,13 +12,14 @@ const RELEASED_LABELS: [&str; 4] = [
     labels::CLUSTER_RESOURCE_BINDING_ID,
 ];
 /// Annotations that go when an object is released to the member.
+/// The uid of the template stays: by it a former copy is known again.
 const RELEASED_ANNOTATIONS: [&str; 11] = [
     annotations::FLEET,
+    annotations::LEFT_TO_AUTOSCALER,
     annotations::MANAGED_ANNOTATIONS,
     annotations::MANAGED_LABELS,
     annotations::RESOURCE_BINDING_NAMESPACE,
     annotations::RESOURCE_BINDING_NAME,
-    annotations::TEMPLATE_UID,
     annotations::TEMPLATE_GENERATION,
     annotations::WORK_NAME,
     annotations::WORK_NAMESPACE,
@@ -49,7 +50,18 @@ pub fn is_managed(object: &Value) -> bool {
 /// Returns whether an object that exists in the member may be changed for this desired state.
 pub fn may_update(desired: &Value, observed: &Value) -> bool {
     is_managed(observed)
+        || is_former_copy(desired, observed)
         || annotation(desired, annotations::CONFLICT_RESOLUTION) == Some("overwrite")
+}
+
+/// Returns whether an object was made from the template of a desired state and then released to the
+/// member, and is no other Work's by now.
+fn is_former_copy(desired: &Value, observed: &Value) -> bool {
+    let uid = annotation(desired, annotations::TEMPLATE_UID).filter(|uid| !uid.is_empty());
+    let marks = [annotations::WORK_NAMESPACE, annotations::WORK_NAME];
+    uid.is_some()
+        && uid == annotation(observed, annotations::TEMPLATE_UID)
+        && marks.iter().all(|key| annotation(observed, key).is_none())
 }
 
 /// Returns whether an object in the member may be deleted (or released) on behalf of a Work: it is
@@ -177,6 +189,39 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_the_same_template_that_was_released_is_taken_back() {
+        let copy = |uid: &str, mark: &str| {
+            object(
+                &json!({}),
+                &json!({annotations::TEMPLATE_UID: uid, mark: "x"}),
+            )
+        };
+        for (what, wanted, found, expected) in [
+            ("released", "u", copy("u", "note"), true),
+            ("another template's", "u", copy("v", "note"), false),
+            (
+                "of another Work",
+                "u",
+                copy("u", annotations::WORK_NAME),
+                false,
+            ),
+            (
+                "never the fleet's",
+                "",
+                object(&json!({}), &json!({})),
+                false,
+            ),
+            ("of no template", "", copy("", "note"), false),
+        ] {
+            let desired = object(
+                &json!({}),
+                &json!({annotations::TEMPLATE_UID: wanted, annotations::CONFLICT_RESOLUTION: "abort"}),
+            );
+            assert_eq!(may_update(&desired, &found), expected, "{what}");
+        }
+    }
+
+    #[test]
     fn an_object_is_removed_only_by_the_work_it_comes_from() {
         let managed = json!({labels::MANAGED: "true"});
         let work = Origin {
@@ -215,7 +260,7 @@ mod tests {
     fn a_released_object_keeps_only_what_is_the_members_own() {
         let observed = object(
             &json!({labels::MANAGED: "true", "app": "web", "propagationpolicy.karmada.io/permanent-id": "1"}),
-            &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", "note": "x"}),
+            &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", annotations::TEMPLATE_UID: "u", "note": "x"}),
         );
         assert_eq!(
             without_marks(&observed),

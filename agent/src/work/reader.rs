@@ -1,11 +1,12 @@
 //! Opens Works: from the cache, or from the fleet API where the cache does not keep the text.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ResourceExt};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use muster_shared::queue::Queue;
 use tokio::time::{Instant, timeout};
 
 use super::cached::{CachedWork, Unreadable};
@@ -27,22 +28,54 @@ pub struct Whole {
     pub work: Result<Work, Unreadable>,
 }
 
-/// Bounds how many large Works are held at a time. Others need no turn.
-pub struct Turns(Semaphore);
+/// Bounds how many large Works are held at a time. Others need no turn. Cheap to clone: all clones
+/// are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Turns(Arc<Mutex<Taken>>);
 
-impl Default for Turns {
-    fn default() -> Self {
-        Self(Semaphore::new(LARGE))
-    }
+#[derive(Debug, Default)]
+struct Taken {
+    turns: usize,
+    /// Works that wait for a turn.
+    waiting: HashSet<String>,
+}
+
+/// Turn of a Work, which lasts until it is dropped. Then those that wait are due again.
+pub struct Turn {
+    of: Option<Turns>,
+    queue: Queue<String>,
 }
 
 impl Turns {
-    /// Waits for the turn of a Work, which lasts until the permit is dropped.
-    pub async fn of(&self, cached: &CachedWork) -> Option<SemaphorePermit<'_>> {
+    /// Returns the turn of a Work; `None` if it has to wait. Then it is added to the queue when
+    /// there is one: a worker that waited for it would keep small Works waiting.
+    pub fn take(&self, cached: &CachedWork, queue: &Queue<String>) -> Option<Turn> {
+        let mut of = None;
         if cached.is_large() {
-            self.0.acquire().await.ok()
-        } else {
-            None
+            let mut taken = self.lock();
+            if taken.turns == LARGE {
+                taken.waiting.insert(cached.name_any());
+                return None;
+            }
+            taken.turns += 1;
+            of = Some(self.clone());
+        }
+        let queue = queue.clone();
+        Some(Turn { of, queue })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(turns) = &self.of else { return };
+        let mut taken = turns.lock();
+        taken.turns -= 1;
+        for work in std::mem::take(&mut taken.waiting) {
+            self.queue.add(work);
         }
     }
 }

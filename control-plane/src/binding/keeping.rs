@@ -80,7 +80,7 @@ impl Keeping {
 pub(super) fn sooner(first: Next, second: Next) -> Next {
     match (first, second) {
         (Next::After(first), Next::After(second)) => Next::After(first.min(second)),
-        (Next::Done, other) | (other, Next::Done) => other,
+        (Next::Done | Next::Waits, other) | (other, Next::Done | Next::Waits) => other,
         (Next::Again, _) | (_, Next::Again) => Next::Again,
     }
 }

@@ -335,7 +335,7 @@ impl Rest {
 
     pub(super) fn take(&mut self, outcome: Result<Next, Error>) {
         match outcome {
-            Ok(Next::Done) => {}
+            Ok(Next::Done | Next::Waits) => {}
             Ok(Next::After(_) | Next::Again) => self.again = true,
             Err(error) => {
                 self.failed += 1;

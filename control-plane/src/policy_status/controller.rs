@@ -242,7 +242,7 @@ fn is_kept(stored: Option<&ClusterTaintPolicyStatus>, wanted: &ClusterTaintPolic
 /// enough for the cache.
 fn sooner(one: Next, other: Next) -> Next {
     let wait = |next| match next {
-        Next::Done => None,
+        Next::Done | Next::Waits => None,
         Next::After(wait) => Some(wait),
         Next::Again => Some(PAUSE),
     };

@@ -15,6 +15,7 @@ mod events;
 mod fleets;
 mod held;
 mod interpreters;
+mod losses;
 mod meter;
 mod odd;
 mod outages;

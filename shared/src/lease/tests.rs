@@ -79,3 +79,46 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
         assert_eq!(judge(until, ours, now), expected, "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
+    let shown = std::sync::Arc::new(std::sync::Mutex::new(json!({})));
+    let answer = std::sync::Arc::clone(&shown);
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let body = kube::client::Body::from(answer.lock().unwrap().to_string().into_bytes());
+        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+    });
+    let api: Api<Lease> = Api::namespaced(Client::new(service, "default"), "a");
+    let candidate = Candidate {
+        namespace: "a".into(),
+        name: "b".into(),
+        identity: "us".into(),
+        timing: Timing::default(),
+        annotations: Annotations::default(),
+    };
+    let (mut observed, begun) = (Observed::default(), Instant::now());
+    // Version, second of the renewal, and the second since which the annotations are known to be.
+    for (second, version, renewed, since) in [
+        (0, 1, 0, None),
+        (2, 1, 0, None),
+        (4, 2, 3, None),
+        (6, 3, 5, Some(2)),
+        (8, 4, 5, Some(2)),
+        (10, 5, 9, Some(4)),
+    ] {
+        let renewed = format!("2026-01-01T00:00:{renewed:02}.000000Z");
+        *shown.lock().unwrap() = json!({
+            "metadata": { "name": "b", "resourceVersion": version.to_string(), "annotations": { "v": version.to_string() } },
+            "spec": { "holderIdentity": "leader", "leaseDurationSeconds": 15, "renewTime": renewed },
+        });
+        let now = begun + Duration::from_secs(second);
+        let claim = attempt(&api, &candidate, &mut observed, now).await.unwrap();
+        assert!(matches!(claim, Claim::Held(holder) if holder == "leader"));
+        let heard = observed.heard.as_ref();
+        let found = heard.map(|heard| (heard.since - begun).as_secs());
+        assert_eq!(found, since, "at {second}");
+        if second == 10 {
+            assert_eq!(heard.unwrap().annotations["v"], "5");
+        }
+    }
+}

@@ -73,6 +73,9 @@ pub enum Next {
     /// The key is due again after a pause that doubles each time in a row ([`again`]): another
     /// client wrote the object first, or a cache does not show yet what the work needs.
     Again,
+    /// The work has not begun, and waits for something that adds the key again. Its back-off goes
+    /// on.
+    Waits,
 }
 
 /// Function that returns the rank of a key when it is added.
@@ -253,13 +256,14 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
                     *repeats = repeats.saturating_add(1);
                     Some(wait)
                 }
+                Ok(Next::Waits) => again.then_some(Duration::ZERO),
                 Ok(next) => {
                     state.failures.remove(&key);
                     state.repeats.remove(&key);
                     match (again, next) {
                         (true, _) => Some(Duration::ZERO),
                         (false, Next::After(wait)) => Some(wait),
-                        (false, Next::Done | Next::Again) => None,
+                        (false, Next::Done | Next::Again | Next::Waits) => None,
                     }
                 }
                 Err(error) => {
@@ -388,6 +392,27 @@ mod tests {
             at.push(told.recv().await.unwrap().1);
         }
         assert_eq!(at, [0, 100, 300, 700, 1700, 1800]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_waits_is_due_when_it_is_added_and_keeps_its_back_off() {
+        let queue = Queue::new("test");
+        queue.add("a");
+        let news = queue.clone();
+        let mut told = start(&queue, move |key, nth| match nth {
+            1..=3 => Err("no"),
+            4 => {
+                news.add_after(key, Duration::from_secs(5));
+                Ok(Next::Waits)
+            }
+            5 => Err("no"),
+            _ => Ok(Next::Done),
+        });
+        let mut at = Vec::new();
+        for _ in 0..6 {
+            at.push(told.recv().await.unwrap().1);
+        }
+        assert_eq!(at, [0, 100, 300, 700, 5700, 6500]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -185,6 +185,15 @@ pub fn events<K: Followed>(
     stream(follower::Follower::new(api, selection))
 }
 
+/// Returns the stream of [`events`], which also tells why it cannot follow while it cannot.
+pub fn explained_events<K: Followed>(
+    api: &Api<K>,
+    selection: Selection,
+    trouble: Arc<Trouble>,
+) -> impl Stream<Item = Event<K>> + Send + use<K> {
+    stream(follower::Follower::new(api, selection).explaining(trouble))
+}
+
 /// Returns the stream of [`events`] of a kind that can be decoded from protobuf, which costs the
 /// server a third of JSON. If a server does not write it, or writes it unreadably, JSON is used.
 /// `touch` is told how current the stream is.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use muster_shared::api::work::Work;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt;
@@ -13,19 +14,47 @@ use super::super::outcome::{self, Failures};
 use super::telling::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
-use crate::work::desired::ObjectKey;
-use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path};
+use crate::work::desired::{Container, ObjectKey};
+use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
 use crate::work::reader::Whole;
 
+/// Time within which Works that go together are all being deleted, such as those of a namespace.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
+
 impl Applier {
+    /// Writes the names of the objects of a Work into its status, before any of them is made: what
+    /// has been done is remembered before it is done, so that each object is removed when the Work
+    /// no longer has it, whatever happens in between. Returns the Work afterwards; `None` if another
+    /// client wrote it meanwhile.
+    pub(super) async fn remember(&self, work: Arc<Work>) -> Result<Option<Arc<Work>>, Error> {
+        let unnamed = unnamed(&work);
+        if unnamed.is_empty() {
+            return Ok(Some(work));
+        }
+        let mut work = Arc::unwrap_or_clone(work);
+        let status = work.status.get_or_insert_default();
+        status.manifest_statuses.extend(unnamed);
+        let patch = json!({ "status": { "manifestStatuses": status.manifest_statuses } });
+        match self.patch(&work, Some("status"), &patch).await {
+            Ok(after) => work.metadata.resource_version = after.metadata.resource_version.clone(),
+            // Its spec alone names the objects of a Work of this size.
+            Err(error) if error.is_too_large() => {
+                tracing::warn!(work = path(&work), %error, "cannot name the objects in the status");
+            }
+            Err(error) if error.is_conflict() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Some(Arc::new(work)))
+    }
+
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
     /// them behind. Failures are added to `failures`.
     pub(super) async fn remove_dropped(
         &self,
         work: &Work,
-        failures: &mut Vec<String>,
+        failures: &mut Failures,
     ) -> Result<(), Error> {
         let dropped = dropped(work);
         if dropped.is_empty() {
@@ -46,7 +75,7 @@ impl Applier {
             match self.place(&manifest.0, ordinal).await {
                 Ok((_, place)) => wanted.entry(place.across_groups()).or_default().push(place),
                 Err(error) => {
-                    failures.push(error.to_string());
+                    failures.unremoved.push(error.to_string());
                     return Ok(());
                 }
             }
@@ -70,9 +99,11 @@ impl Applier {
                             work: origin,
                             wanted,
                             preserve,
+                            waits: true,
+                            user: &|container| self.user_of(&name, container),
                             fleet: &self.fleet.now(),
                         };
-                        self.objects.remove(&key, &removal).await
+                        self.remove_or_release(work, &key, removal).await
                     }
                 }
                 Err(error) => Err(error.into()),
@@ -87,8 +118,8 @@ impl Applier {
                     self.statuses.drop_object(&name, &key);
                 }
                 Err(error) => {
-                    count(&key, "error");
-                    failures.push(error.to_string());
+                    count_failure(&key, &error);
+                    failures.add_unremoved(&error);
                 }
             }
         }
@@ -121,13 +152,21 @@ impl Applier {
         if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
+        let now = self.clock.now();
+        if let Some(pause) = failures.look_again(now).filter(|_| failures.is_empty()) {
+            let waits = outcome::applied(0, &failures, now);
+            if is_news(&work, &waits) {
+                self.conclude(Arc::new(work), vec![waits]).await?;
+            }
+            return Ok(Next::After(pause));
+        }
         if !failures.is_empty() {
             let failure = failures.message();
             let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
-            let known = outcome::applied(0, &failures, self.clock.now());
+            let known = outcome::applied(0, &failures, now);
             if is_news(&work, &known) {
                 self.events
                     .publish(&work, EventType::Warning, "SyncFailed", note);
@@ -167,9 +206,11 @@ impl Applier {
                 },
                 wanted: &[],
                 preserve,
+                waits: !self.cluster_is_leaving(),
+                user: &|container| self.user_of(&name, container),
                 fleet: &self.fleet.now(),
             };
-            match self.objects.remove(&key, &removal).await {
+            match self.remove_or_release(work, &key, removal).await {
                 Ok(()) => {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
@@ -179,8 +220,8 @@ impl Applier {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
                 Err(error) => {
-                    count(&key, "error");
-                    failures.unremoved.push(error.to_string());
+                    count_failure(&key, &error);
+                    failures.add_unremoved(&error);
                     if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
                         break;
                     }
@@ -191,6 +232,47 @@ impl Applier {
             }
         }
         failures
+    }
+
+    /// Removes an object. A namespace or a definition with which objects of other Works would go is
+    /// released to the member instead, once those have had the time to be deleted as well.
+    async fn remove_or_release(
+        &self,
+        work: &Work,
+        key: &ObjectKey,
+        removal: Removal<'_>,
+    ) -> Result<(), object::Error> {
+        let error = match self.objects.remove(key, &removal).await {
+            Err(error) if error.is_in_use() => error,
+            outcome => return outcome,
+        };
+        let begun = work.metadata.deletion_timestamp.as_ref();
+        if let Some(begun) = begun
+            && self.clock.now().duration_since(begun.0) < TOGETHER
+        {
+            return Err(error);
+        }
+        let released = Removal {
+            preserve: true,
+            ..removal
+        };
+        self.objects.remove(key, &released).await?;
+        let (name, cluster) = (path(work), &self.objects.cluster);
+        tracing::warn!(work = name, %error, "released to the member");
+        let note = format!("Left in cluster({cluster}) without work({name}): {error}");
+        self.events
+            .publish(work, EventType::Warning, "LeftWithContents", note);
+        Ok(())
+    }
+
+    /// Returns the name of another Work whose objects would go with a container, and that is not
+    /// being deleted.
+    fn user_of(&self, own: &str, container: &Container<'_>) -> Option<String> {
+        let works = self.works.list();
+        let others = works
+            .iter()
+            .filter(|work| work.metadata.deletion_timestamp.is_none() && work.may_be_in(container));
+        others.map(|work| work.name_any()).find(|name| name != own)
     }
 
     /// Reports that an object stays in the member because it is another fleet's.
@@ -209,5 +291,12 @@ impl Applier {
         self.clusters
             .get(None, &self.objects.cluster)
             .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+    }
+}
+
+/// Counts an object that could not be removed. One that is being deleted is on its way.
+fn count_failure(key: &ObjectKey, error: &object::Error) {
+    if error.terminates_since().is_none() {
+        count(key, "error");
     }
 }

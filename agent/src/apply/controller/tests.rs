@@ -33,7 +33,12 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
 struct Site {
     objects: Mutex<BTreeMap<String, Value>>,
     writes: Mutex<Vec<String>>,
+    /// Notified of each write.
+    wrote: tokio::sync::Notify,
 }
+
+/// Time that the member takes to write an object whose name says that it is large.
+const SLOW: Duration = Duration::from_secs(10);
 
 impl Site {
     fn start(self: &Arc<Self>) -> Client {
@@ -43,7 +48,11 @@ impl Site {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
+                if head.method != Method::GET && head.uri.path().contains("large") {
+                    tokio::time::sleep(SLOW).await; // allowed: paused time, the work itself
+                }
                 let (code, answer) = site.answer(&head.method, head.uri.path(), &body);
+                site.wrote.notify_one();
                 let body = Body::from(answer.to_string().into_bytes());
                 Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
             }
@@ -90,8 +99,15 @@ impl Site {
 
 /// A fleet with one Work, and an applier for it whose cache has room for all texts, or for some.
 async fn applier(has_room: bool) -> (Arc<Applier>, Arc<Fleet>, Arc<Site>) {
+    applier_of([work("w", 100_000)], has_room).await
+}
+
+async fn applier_of(
+    works: impl IntoIterator<Item = Value>,
+    has_room: bool,
+) -> (Arc<Applier>, Arc<Fleet>, Arc<Site>) {
     let (fleet, site) = (Arc::new(Fleet::default()), Arc::new(Site::default()));
-    fleet.put(work("w", 100_000));
+    works.into_iter().for_each(|work| fleet.put(work));
     let (api, member) = (fleet.start(), site.start());
     let interpreters = Arc::new(Interpreters::default());
     let applier = Applier {
@@ -175,4 +191,35 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
     );
     assert_eq!(before, after);
     assert_eq!(site.objects.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() {
+    let large = (0..20).map(|n| work(&format!("large{n:02}"), 100_000));
+    let works = large.chain([work("small", 100)]).map(|mut work| {
+        work["metadata"]["finalizers"] = json!([FINALIZER]);
+        work
+    });
+    let (applier, fleet, site) = applier_of(works, false).await;
+    let queue = applier.queue.clone();
+    for name in fleet.names() {
+        queue.add(name);
+    }
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    let reconcile = move |name| Arc::clone(&applier).reconcile(name);
+    let begun = Instant::now();
+    tokio::spawn(queue.run(5, shutdown.clone(), reconcile));
+    let is_made = |part: &str, count: usize| {
+        let objects = site.objects.lock().unwrap();
+        objects.keys().filter(|key| key.contains(part)).count() == count
+    };
+    while !is_made("small", 1) {
+        site.wrote.notified().await;
+    }
+    assert!(begun.elapsed() < SLOW, "{:?}", begun.elapsed());
+    while !is_made("large", 20) {
+        site.wrote.notified().await;
+    }
+    assert!(begun.elapsed() <= 11 * SLOW, "{:?}", begun.elapsed());
+    shutdown.cancel();
 }

@@ -1,5 +1,6 @@
 use std::sync::atomic::Ordering;
 
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::GroupVersionKind;
 use muster_shared::queue::Queue;
@@ -127,4 +128,27 @@ async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_a
         .see(&watched(), &at, (object, None), &mut opened)
         .await;
     assert!(seen.as_desired.is_some() && seen.again.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_is_unknown() {
+    let (watches, fleet) = watches().await;
+    let (mut opened, mut index) = (None, Index::default());
+    for name in ["a", "b"] {
+        let raw = (object(&fleet, name), None);
+        let seen = watches
+            .see(&watched(), &place(name), raw, &mut opened)
+            .await;
+        index.note(place(name), seen.work, seen.wanted);
+    }
+    for name in index.remove(&place("a")) {
+        watches.lose(&watched(), &place("a"), &name).await;
+    }
+    watches.lose_sight(&watched(), &index).await;
+    let health = |name: &str| {
+        let seen = watches.statuses.seen(name, &place(name)).unwrap();
+        (seen.health, seen.lost)
+    };
+    assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
+    assert_eq!(health("b"), (ResourceHealth::Unknown, false));
 }

@@ -8,7 +8,7 @@ use muster_shared::names::condition::APPLIED;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{CachedWork, Content, Unreadable, kinds, wish};
+use super::{CachedWork, Content, Unreadable, kinds, namespaces, wish};
 use crate::digest::digest;
 use crate::work::manifests::has_finalizer;
 use crate::work::texts::Text;
@@ -112,6 +112,7 @@ fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
         wish: wish(&work.metadata, &work.spec),
         reported,
         kinds: kinds(&work.spec),
+        namespaces: namespaces(&work.spec),
         suspended: work.spec.suspend_dispatching == Some(true),
         applied: applied(conditions),
         has_finalizer: has_finalizer(work),
@@ -127,6 +128,7 @@ fn unread(parts: &Parts<'_>, error: &serde_json::Error) -> CachedWork {
         wish: digest(&(marks, parts.spec.map(RawValue::get))),
         reported: None,
         kinds: Box::default(),
+        namespaces: Box::default(),
         suspended: false,
         applied: applied(&conditions),
         has_finalizer: false,

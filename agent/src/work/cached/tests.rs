@@ -124,8 +124,9 @@ fn at_every_depth_of_a_status_what_the_work_wants_can_be_read() {
 fn the_kinds_of_its_objects_are_named_once_and_held_once_by_all_works() {
     let pool = Interner::default();
     let (mut one, mut other) = (cached(&whole()), cached(&whole()));
-    one.share(&pool);
-    other.share(&pool);
+    let namespaces = Interner::default();
+    one.share(&pool, &namespaces);
+    other.share(&pool, &namespaces);
     let kinds: Vec<_> = one.kinds().collect();
     assert_eq!(kinds, [&GroupVersionKind::gvk("", "v1", "ConfigMap")]);
     assert!(Arc::ptr_eq(&one.kinds[0], &other.kinds[0]));
@@ -316,4 +317,27 @@ fn however_many_large_works_there_are_the_cache_holds_little_of_them() {
         drop(one);
         assert_eq!(texts.taken(), 0, "{bytes}");
     }
+}
+
+#[test]
+fn a_work_is_in_the_namespaces_and_under_the_definitions_of_its_objects() {
+    let work = |manifest: Value| {
+        cached(&json!({"metadata": {"name": "w"}, "spec": {"workload": {"manifests": [manifest]}}}))
+    };
+    let metadata = json!({"name": "a", "namespace": "shop"});
+    let thing = work(json!({"apiVersion": "ex.io/v1", "kind": "Thing", "metadata": metadata}));
+    let definition = |kind| Container::Definition {
+        group: "ex.io",
+        kind,
+    };
+    for (container, expected) in [
+        (Container::Namespace("shop"), true),
+        (Container::Namespace("other"), false),
+        (definition("Thing"), true),
+        (definition("Other"), false),
+    ] {
+        assert_eq!(thing.may_be_in(&container), expected, "{container:?}");
+    }
+    let unreadable = cached(&json!({"metadata": {"name": "w"}, "spec": 5}));
+    assert!(unreadable.may_be_in(&Container::Namespace("other")));
 }

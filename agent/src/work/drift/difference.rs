@@ -4,6 +4,7 @@ use muster_shared::interpreter::{self, Interpreters, Operation};
 use serde_json::{Value, json};
 
 use super::pods::with_admitted;
+use super::scaled::without_scaled;
 use crate::work::ownership;
 
 /// Reason why an object has to be applied: the fields that differ, as what has to be sent.
@@ -32,7 +33,7 @@ pub(super) fn difference(
     is_settled: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Option<Difference>, interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
-    let desired = with_admitted(desired, observed);
+    let desired = without_scaled(with_admitted(desired, observed), observed);
     let apply = fields(&desired, observed, interpreters, is_settled)?;
     let differs = apply.is_some() || leftovers.is_some();
     Ok(differs.then_some(Difference { apply, leftovers }))

@@ -19,12 +19,13 @@ mod lists;
 mod normalized;
 mod pods;
 mod rival;
+mod scaled;
 mod settled;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_shared::interpreter::{self, Interpreters};
+use muster_shared::interpreter::{self, Interpreters, Operation};
 use muster_shared::k8s::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -34,6 +35,7 @@ use self::difference::difference;
 use self::lists::FirstLists;
 use self::normalized::{Normalized, Pair};
 pub use self::rival::rival;
+pub use self::scaled::scaler;
 use self::settled::settled;
 use super::desired::ObjectKey;
 use super::member::FIELD_MANAGER;
@@ -62,6 +64,12 @@ impl Drift {
             interpreters,
             state: Mutex::new(state),
         }
+    }
+
+    /// Returns whether the kind of an object has a rule for replicas, so that it runs pods.
+    pub fn has_replicas(&self, object: &Value) -> bool {
+        let has = |operation| self.interpreters.has_for(object, operation);
+        has(Operation::InterpretReplica) || has(Operation::InterpretComponent)
     }
 
     /// Returns why an object has to be applied; `None` if it is as desired.

@@ -49,7 +49,10 @@ fn touched(wanted: &Value, below: &Value) -> bool {
 }
 
 /// Returns the fields that `manager` set by server-side apply on the object itself.
-fn owned_fields<'a>(observed: &'a Value, manager: &str) -> Option<&'a Map<String, Value>> {
+pub(super) fn owned_fields<'a>(
+    observed: &'a Value,
+    manager: &str,
+) -> Option<&'a Map<String, Value>> {
     observed
         .pointer("/metadata/managedFields")?
         .as_array()?

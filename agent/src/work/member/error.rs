@@ -86,6 +86,14 @@ impl Error {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
     }
 
+    /// Returns whether the agent may not read the object.
+    pub fn is_refused_read(&self) -> bool {
+        let Self::Request { step, source, .. } = self else {
+            return false;
+        };
+        *step == "read" && matches!(source, kube::Error::Api(status) if status.code == 403)
+    }
+
     /// Returns whether the member makes no object from an apply that names a version.
     pub fn refuses_version_of_new(&self) -> bool {
         let Self::Request { source, .. } = self else {

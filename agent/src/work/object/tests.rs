@@ -73,6 +73,8 @@ fn objects(client: Client) -> Objects {
 /// The removal of an object of Work `w`.
 fn removal<'a>(wanted: &'a [ObjectKey], preserve: bool, fleet: &'a FleetId) -> Removal<'a> {
     Removal {
+        waits: true,
+        user: &|_| None,
         work: WORK,
         wanted,
         preserve,

@@ -3,7 +3,6 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures::FutureExt;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_shared::k8s::Client;
@@ -41,6 +40,11 @@ impl Fleet {
     /// Returns a Work.
     pub(crate) fn get(&self, name: &str) -> Value {
         self.works.lock().unwrap()[name].clone()
+    }
+
+    /// Returns the names of all Works.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.works.lock().unwrap().keys().cloned().collect()
     }
 
     /// Starts to answer; returns the API of Works.
@@ -213,13 +217,12 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     fleet.put(work("large", 100_000));
     let (_, works) = start(&fleet).await;
     let (small, large) = (get(&works, "small"), get(&works, "large"));
-    let turns = Turns::default();
-    let mut held = Vec::new();
-    for _ in 0..LARGE {
-        held.push(turns.of(&large).await);
-    }
-    assert!(turns.of(&small).await.is_none());
-    assert!(turns.of(&large).now_or_never().is_none());
+    let (turns, queue) = (Turns::default(), Queue::new("test"));
+    let mut held: Vec<_> = (0..LARGE).map(|_| turns.take(&large, &queue)).collect();
+    assert!(held.iter().all(Option::is_some));
+    assert!(turns.take(&small, &queue).is_some());
+    assert!(turns.take(&large, &queue).is_none() && queue.is_empty());
     held.pop();
-    assert!(turns.of(&large).await.is_some());
+    assert_eq!(queue.len(), 1, "it is due when a turn ends");
+    assert!(turns.take(&large, &queue).is_some());
 }

@@ -1,0 +1,123 @@
+//! Tasks that have run to their end: Jobs that are complete, and bare pods that have succeeded.
+//!
+//! Their objects are no state to be kept. One that was reported and is then cleaned up in the
+//! member is not made again, because its task would run a second time. The report says of which
+//! manifest it was: another one is another task.
+
+use serde_json::{Value, json};
+
+use super::ownership::annotation;
+use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
+
+/// Field of the reported status that names the manifest of the task.
+const FIELD: &str = "completedManifest";
+
+/// Returns whether objects of the kind of a manifest run to an end.
+pub fn is_task(manifest: &Value) -> bool {
+    match (manifest["apiVersion"].as_str(), manifest["kind"].as_str()) {
+        (Some("batch/v1"), Some("Job")) => true,
+        (Some("v1"), Some("Pod")) => manifest["spec"]["restartPolicy"] == "Never",
+        _ => false,
+    }
+}
+
+/// Returns whether the task of an object has succeeded.
+fn has_succeeded(object: &Value) -> bool {
+    if object["kind"] == "Pod" {
+        return object["status"]["phase"] == "Succeeded";
+    }
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it["type"] == "Complete" && it["status"] == "True")
+}
+
+/// Adds the name of the manifest to the status that is reported of an object, if it is a task that
+/// has succeeded.
+pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
+    if is_task(manifest) && has_succeeded(object) && status.is_object() {
+        status[FIELD] = json!(name(manifest));
+    }
+}
+
+/// Returns whether a reported status says that the task of a manifest has succeeded.
+pub fn says(status: &Value, manifest: &Value) -> bool {
+    is_task(manifest) && status[FIELD].as_str() == Some(&*name(manifest))
+}
+
+/// Names a manifest by the template and the generation that it was made of, or else by its content:
+/// labels of the control plane may change and are no reason to run again.
+fn name(manifest: &Value) -> String {
+    let uid = annotation(manifest, TEMPLATE_UID);
+    match uid.zip(annotation(manifest, TEMPLATE_GENERATION)) {
+        Some((uid, generation)) => format!("{uid}/{generation}"),
+        None => format!("{:016x}", fnv(manifest.to_string().as_bytes())),
+    }
+}
+
+/// The hash FNV-1a: the same in each process and version.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(uid: Option<&str>, generation: &str, parallelism: u32) -> Value {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
+            "spec": {"parallelism": parallelism}});
+        if let Some(uid) = uid {
+            job["metadata"]["annotations"] =
+                json!({TEMPLATE_UID: uid, TEMPLATE_GENERATION: generation});
+        }
+        job
+    }
+
+    fn reported(manifest: &Value, status: Value) -> Value {
+        let mut object = manifest.clone();
+        object["status"] = status;
+        let mut status = json!({"succeeded": 1});
+        note(&mut status, &object, manifest);
+        status
+    }
+
+    #[test]
+    fn a_complete_job_is_known_until_its_template_is_another_one() {
+        let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let first = job(Some("u"), "1", 1);
+        let status = reported(&first, complete.clone());
+        assert!(says(&status, &first));
+        let mut relabelled = first.clone();
+        relabelled["metadata"]["labels"] = json!({"policy": "other"});
+        assert!(says(&status, &relabelled), "its labels are no task");
+        assert!(
+            !says(&status, &job(Some("u"), "2", 1)),
+            "another generation"
+        );
+        assert!(!says(&status, &job(Some("v"), "1", 1)), "another template");
+        // A Work that somebody made by hand names no template.
+        let bare = job(None, "", 1);
+        let status = reported(&bare, complete);
+        assert!(says(&status, &bare) && !says(&status, &job(None, "", 2)));
+    }
+
+    #[test]
+    fn what_runs_has_failed_or_is_no_task_is_not_complete() {
+        let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+        let manifest = job(Some("u"), "1", 1);
+        for status in [json!({"active": 1}), failed] {
+            assert!(!says(&reported(&manifest, status), &manifest));
+        }
+        let pod = |policy: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"restartPolicy": policy}})
+        };
+        let succeeded = json!({"phase": "Succeeded"});
+        for (policy, expected) in [("Never", true), ("Always", false)] {
+            let status = reported(&pod(policy), succeeded.clone());
+            assert_eq!(says(&status, &pod(policy)), expected, "{policy}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What is told of objects that are gone, or going, and what is done about them.
+
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::work::{ManifestStatus, Work};
+use muster_shared::fencing::{self, Orders};
+use muster_shared::k8s::{DynamicObject, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::bench::{
+    AGENT, Bench, applied, config_map, delete, deployment, first_event, gone, patch, until, value,
+};
+
+/// The first object of a report.
+fn reported(work: &Work) -> Option<&ManifestStatus> {
+    work.status.as_ref()?.manifest_statuses.first()
+}
+
+/// Status and reason of the condition Applied.
+fn reason(work: &Work) -> Option<(&str, &str)> {
+    let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.find(|it| it.type_ == "Applied")?;
+    Some((found.status.as_str(), found.reason.as_str()))
+}
+
+fn is_lost(work: &Work) -> bool {
+    let lost = reported(work)
+        .is_some_and(|it| it.health == Some(ResourceHealth::Unhealthy) && it.status.is_none());
+    lost && reason(work) == Some(("False", "ObjectsMissing"))
+}
+
+async fn suspend(bench: &Bench, name: &str, suspended: bool) {
+    let suspension = json!({"spec": {"suspendDispatching": suspended}});
+    patch(&bench.works(), name, &suspension).await;
+    let expected = if suspended { "False" } else { "True" };
+    until(&bench.works(), name, "it says so", |work| {
+        let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|it| it.type_ == "Dispatching" && it.status == expected)
+    })
+    .await;
+}
+
+async fn healthy(bench: &Bench, name: &str) {
+    until(&bench.works(), name, "it is reported healthy", |work| {
+        reported(work).is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_goes_while_its_work_is_suspended_is_told_and_comes_back_afterwards() {
+    let (bench, agent) = Bench::with_agent().await;
+    let maps = bench.config_maps();
+    for name in ["seen", "unseen"] {
+        bench.apply(name, json!([config_map(name, "1")])).await;
+        healthy(&bench, name).await;
+        suspend(&bench, name, true).await;
+    }
+    delete(&maps, "seen").await;
+    until(&bench.works(), "seen", "its loss is told", is_lost).await;
+    bench.told("seen", "ObjectsMissing").await;
+    agent.stop().await;
+    delete(&maps, "unseen").await;
+    let _agent = bench.agent();
+    let work = until(&bench.works(), "unseen", "its loss is told", is_lost).await;
+    let message = applied(&work).unwrap().1;
+    assert!(message.contains("ConfigMap default/unseen"), "{message}");
+    for name in ["seen", "unseen"] {
+        suspend(&bench, name, false).await;
+        bench.applied(name, "True").await;
+        healthy(&bench, name).await;
+        assert_eq!(value(&maps.get(name).await.unwrap()), "1");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_else_makes_in_the_place_of_a_suspended_one_is_no_copy() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let maps = bench.config_maps();
+    bench.apply("a", json!([config_map("a", "1")])).await;
+    healthy(&bench, "a").await;
+    suspend(&bench, "a", true).await;
+    let theirs = json!({"metadata": {"annotations": {"work.karmada.io/name": "other"}}});
+    patch(&maps, "a", &theirs).await;
+    until(&bench.works(), "a", "its loss is told", is_lost).await;
+    let ours = json!({"metadata": {"annotations": {"work.karmada.io/name": "a"}}});
+    patch(&maps, "a", &ours).await;
+    healthy(&bench, "a").await;
+    bench.applied("a", "True").await;
+}
+
+#[tokio::test]
+async fn what_the_agent_has_stopped_starts_again_although_its_work_is_suspended() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let orders = Orders {
+        after_seconds: 60,
+        grace_seconds: 1,
+        stop: Some(json!({"spec": {"replicas": 0}})),
+    };
+    let mut manifest = deployment("web");
+    orders.write(&mut manifest);
+    bench.apply("web", json!([manifest])).await;
+    suspend(&bench, "web", true).await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let running = json!(deployments.get("web").await.unwrap());
+    let stop = fencing::stop(&running, &orders.stop.unwrap()).unwrap();
+    patch(&deployments, "web", &stop).await;
+    let is_running = |object: &DynamicObject| {
+        object.data["spec"]["replicas"] == 2 && fencing::stopped(&json!(object)).is_none()
+    };
+    until(&deployments, "web", "it runs again", is_running).await;
+}
+
+#[tokio::test]
+async fn an_object_that_a_work_had_for_a_moment_is_removed() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let maps = bench.config_maps();
+    for number in 0..5 {
+        let (one, other) = (format!("a{number}"), format!("b{number}"));
+        let both = json!([config_map(&one, "1"), config_map(&other, "1")]);
+        bench.create_of(&one, both).await;
+        until(&maps, &one, "it is made", |object| value(object) == "1").await;
+        let rest = json!({"spec": {"workload": {"manifests": [config_map(&other, "1")]}}});
+        patch(&bench.works(), &one, &rest).await;
+        gone(&maps, &one).await;
+        delete(&bench.works(), &one).await;
+        gone(&maps, &other).await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_an_agent_made_before_it_died_is_removed_by_the_next_one() {
+    let (bench, agent) = Bench::with_agent().await;
+    let maps = bench.config_maps();
+    let scope = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/configmaps/b".into()),
+    };
+    bench.member.faults().inject_for(scope, Effect::Hold);
+    let both = json!([config_map("a", "1"), config_map("b", "1")]);
+    bench.create_of("w", both).await;
+    until(&maps, "a", "it is made", |object| value(object) == "1").await;
+    drop(agent);
+    bench.member.faults().heal();
+    let rest = json!({"spec": {"workload": {"manifests": [config_map("b", "1")]}}});
+    patch(&bench.works(), "w", &rest).await;
+    let _agent = bench.agent();
+    gone(&maps, "a").await;
+    bench.applied("w", "True").await;
+}
+
+#[tokio::test]
+async fn a_work_goes_when_its_object_and_the_pods_of_it_are_gone() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("web", json!([deployment("web")])).await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let owner = deployments.get("web").await.unwrap();
+    let pods = bench.objects("v1", "Pod", "pods");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-1", "namespace": "default", "finalizers": ["example.com/slow"], "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner.uid(), "controller": true,
+                "blockOwnerDeletion": true}]},
+        "spec": {"containers": [{"name": "web", "image": "nginx"}]}});
+    let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+
+    delete(&bench.works(), "web").await;
+    let work = until(&bench.works(), "web", "it says what it waits for", |work| {
+        reason(work) == Some(("False", "Terminating"))
+    })
+    .await;
+    let message = applied(&work).unwrap().1;
+    let begins = "Deployment default/web is being deleted in the member since ";
+    assert!(message.starts_with(begins), "{message}");
+    // Another Work that comes and goes meanwhile tells that this one is not written again.
+    bench.apply("z", json!([config_map("z", "1")])).await;
+    let now = bench.works().get("web").await.unwrap();
+    assert_eq!(now.resource_version(), work.resource_version());
+    patch(&pods, "web-1", &json!({"metadata": {"finalizers": null}})).await;
+    gone(&bench.works(), "web").await;
+    assert!(pods.get_opt("web-1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_object_that_is_being_deleted_is_made_again_when_it_is_gone() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
+    let maps = bench.config_maps();
+    let held = json!({"metadata": {"finalizers": ["example.com/slow"]}});
+    let before = patch(&maps, "a", &held).await;
+    delete(&maps, "a").await;
+    let work = bench.applied("a", "False").await;
+    let message = applied(&work).unwrap().1;
+    assert!(
+        message.contains("ConfigMap default/a is being deleted in the member since "),
+        "{message}"
+    );
+    patch(&maps, "a", &json!({"metadata": {"finalizers": null}})).await;
+    until(&maps, "a", "it is made again", |object| {
+        object.uid() != before.uid()
+    })
+    .await;
+    bench.applied("a", "True").await;
+}
+
+#[tokio::test]
+async fn a_former_copy_of_the_same_template_is_taken_back_and_no_other_one() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let of = |uid: &str| {
+        let mut manifest = config_map("a", "1");
+        manifest["metadata"]["annotations"] = json!({"resourcetemplate.karmada.io/uid": uid,
+            "work.karmada.io/conflict-resolution": "abort"});
+        manifest
+    };
+    let work = bench.apply("first", json!([of("u")])).await;
+    let preserve = json!({"spec": {"preserveResourcesOnDeletion": true}});
+    patch(&bench.works(), "first", &preserve).await;
+    delete(&bench.works(), &work.name_any()).await;
+    gone(&bench.works(), "first").await;
+    let maps = bench.config_maps();
+    let released = maps.get("a").await.unwrap();
+    assert!(released.labels().is_empty());
+
+    bench.create_of("other", json!([of("v")])).await;
+    bench.applied("other", "False").await;
+    delete(&bench.works(), "other").await;
+    bench.apply("again", json!([of("u")])).await;
+    let taken = maps.get("a").await.unwrap();
+    assert_eq!(taken.uid(), released.uid());
+    assert_eq!(taken.annotations()["work.karmada.io/name"], "again");
+}
+
+#[tokio::test]
+async fn a_namespace_goes_together_with_the_works_of_what_is_in_it() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}});
+    bench.apply("namespace", json!([namespace])).await;
+    let mut inside = config_map("a", "1");
+    inside["metadata"]["namespace"] = json!("prod");
+    bench.apply("inside", json!([inside])).await;
+    delete(&bench.works(), "namespace").await;
+    let work = bench.applied("namespace", "False").await;
+    let message = applied(&work).unwrap().1;
+    assert!(message.contains("objects of work \"inside\""), "{message}");
+    delete(&bench.works(), "inside").await;
+    gone(&bench.works(), "inside").await;
+    gone(&bench.works(), "namespace").await;
+}
+
+#[tokio::test]
+async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_number() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("web", json!([deployment("web")])).await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let params = PatchParams {
+        field_manager: Some("kube-controller-manager".into()),
+        ..PatchParams::default()
+    };
+    let scale = Patch::Merge(json!({"spec": {"replicas": 7}}));
+    deployments
+        .patch_scale("web", &params, &scale)
+        .await
+        .unwrap();
+    let told = bench.told("web", "LeftToAutoscaler").await;
+    let note = told.message.unwrap_or_default();
+    assert!(note.contains("kube-controller-manager"), "{note}");
+    let replicas = |object: &DynamicObject| object.data["spec"]["replicas"].clone();
+    assert_eq!(replicas(&deployments.get("web").await.unwrap()), 7);
+
+    let mut more = deployment("web");
+    more["spec"]["replicas"] = json!(5);
+    let change = json!({"spec": {"workload": {"manifests": [more]}}});
+    patch(&bench.works(), "web", &change).await;
+    until(&deployments, "web", "it has the new number", |object| {
+        replicas(object) == 5
+    })
+    .await;
+}
+
+fn job(generation: &str) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "sum", "namespace": "default", "annotations": {
+            "resourcetemplate.karmada.io/uid": "u", "resourcetemplate.karmada.io/generation": generation}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "sum", "image": "sum"}]}}}})
+}
+
+#[tokio::test]
+async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_changes() {
+    let (bench, agent) = Bench::with_agent().await;
+    bench.apply("sum", json!([job("1")])).await;
+    let jobs = bench.objects("batch/v1", "Job", "jobs");
+    let now = "2026-01-01T00:00:00Z";
+    let conditions = json!([
+        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
+        {"type": "Complete", "status": "True", "lastTransitionTime": now},
+    ]);
+    let complete = json!({"status": {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions}});
+    jobs.patch_status("sum", &PatchParams::default(), &Patch::Merge(&complete))
+        .await
+        .unwrap();
+    let is_complete = |work: &Work| {
+        let status = reported(work).and_then(|it| it.status.as_ref());
+        status.is_some_and(|status| status.0["succeeded"] == 1)
+    };
+    let works = bench.works();
+    until(&works, "sum", "it is complete", is_complete).await;
+    delete(&jobs, "sum").await;
+    // Works that are applied afterwards tell that the agents have looked at the Job, too.
+    bench.apply("y", json!([config_map("y", "1")])).await;
+    agent.stop().await;
+    let _agent = bench.agent();
+    bench.apply("z", json!([config_map("z", "1")])).await;
+    assert!(jobs.get_opt("sum").await.unwrap().is_none());
+    assert!(is_complete(&works.get("sum").await.unwrap()));
+
+    let change = json!({"spec": {"workload": {"manifests": [job("2")]}}});
+    patch(&works, "sum", &change).await;
+    until(&jobs, "sum", "it is made", |_| true).await;
+    let events = kube::Api::namespaced(bench.fleet_client.clone(), "karmada-es-m1");
+    first_event(&events, "involvedObject.name=sum,reason=SyncSucceed").await;
+}
