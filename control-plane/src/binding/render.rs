@@ -246,7 +246,7 @@ pub fn render<E: From<interpreter::Error>>(
             conflict.to_owned(),
         );
         Ok(Rendered {
-            suspend_dispatching: is_suspended(spec, &target.name),
+            suspend_dispatching: spec.dispatching_suspended_in(&target.name),
             preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
             namespace: work.namespace,
             name: work.name,
@@ -363,20 +363,6 @@ fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static
         _ if spec.conflict_resolution == Some(ConflictResolution::Overwrite) => "overwrite",
         _ => "abort",
     }
-}
-
-fn is_suspended(spec: &ResourceBindingSpec, cluster: &str) -> bool {
-    let Some(suspension) = &spec.suspension else {
-        return false;
-    };
-    let listed = |clusters: &muster_shared::api::policy::SuspendClusters| {
-        clusters.cluster_names.iter().any(|name| name == cluster)
-    };
-    suspension.dispatching.unwrap_or(false)
-        || suspension
-            .dispatching_on_clusters
-            .as_ref()
-            .is_some_and(listed)
 }
 
 /// Shares of a Job's completions, in proportion to the replicas, when the placement divides.

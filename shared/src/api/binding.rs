@@ -267,6 +267,16 @@ impl ResourceBindingSpec {
             .unwrap_or_default()
     }
 
+    /// Returns whether dispatching to a cluster is suspended: whatever is to be created or updated
+    /// there waits until the suspension ends.
+    pub fn dispatching_suspended_in(&self, cluster: &str) -> bool {
+        self.suspension.as_ref().is_some_and(|suspension| {
+            let listed = suspension.dispatching_on_clusters.as_ref();
+            suspension.dispatching.unwrap_or_default()
+                || listed.is_some_and(|it| it.cluster_names.iter().any(|name| name == cluster))
+        })
+    }
+
     /// Returns the entry of a cluster in `clusters`.
     pub fn target(&self, cluster: &str) -> Option<&TargetCluster> {
         self.clusters.iter().find(|target| target.name == cluster)
@@ -500,4 +510,39 @@ pub struct AggregatedStatusItem {
     ///   `appliedMessage` says since when, and what it reported last does not count.
     #[serde(skip_serializing_if = "absent")]
     pub health: Option<ResourceHealth>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn dispatching_is_suspended_everywhere_or_in_the_clusters_that_are_listed() {
+        for (suspension, expected) in [
+            (json!(null), false),
+            (json!({ "dispatching": false, "scheduling": true }), false),
+            (json!({ "dispatching": true }), true),
+            (
+                json!({ "dispatchingOnClusters": { "clusterNames": ["other", "m1"] } }),
+                true,
+            ),
+            (
+                json!({ "dispatchingOnClusters": { "clusterNames": ["other"] } }),
+                false,
+            ),
+            (json!({ "dispatchingOnClusters": {} }), false),
+        ] {
+            let spec = ResourceBindingSpec {
+                suspension: serde_json::from_value(suspension.clone()).unwrap(),
+                ..ResourceBindingSpec::default()
+            };
+            assert_eq!(
+                spec.dispatching_suspended_in("m1"),
+                expected,
+                "{suspension}"
+            );
+        }
+    }
 }
