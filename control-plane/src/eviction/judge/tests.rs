@@ -16,6 +16,7 @@ fn switches() -> Switches {
         failover: true,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     }
 }
 

@@ -9,7 +9,8 @@ pub mod events;
 pub mod initial_placement;
 pub mod live;
 pub mod measure;
-mod paused;
+mod movement;
+mod turns;
 pub mod waiting;
 pub mod waits_for;
 pub mod write;
@@ -17,8 +18,7 @@ pub mod write;
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,6 +33,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
 use crate::fleet::waits::Waits;
@@ -43,6 +44,7 @@ use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
+use crate::scheduler::controller::movement::Movement;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
@@ -78,8 +80,8 @@ enum Error {
     Contended { key: BindingKey },
 }
 
-/// Installs the scheduler.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+/// Installs the scheduler. What it moves is paid from `pace`.
+pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
     measure::describe();
@@ -92,7 +94,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         unread: Waits::default(),
         expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
-        paused: Mutex::default(),
+        movement: Movement::new(pace),
     });
     fleet.pauses.on_change({
         let scheduler = Arc::clone(&scheduler);
@@ -109,6 +111,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
         let answers = answering.changes.answer(answer);
         let _ = shutdown.run_until_cancelled(answers).await;
+    });
+    let (turns, queue) = (scheduler.movement.turns.clone(), scheduler.queue.clone());
+    let shutdown = fleet.shutdown.clone();
+    tasks.spawn("scheduler's turns of the rate", async move {
+        let turns = turns.run(move |key| queue.add(key));
+        let _ = shutdown.run_until_cancelled(turns).await;
     });
     let (waking, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
     tasks.spawn("scheduler's waiting bindings", async move {
@@ -167,8 +175,8 @@ struct Scheduler {
     unread: Waits<BindingKey>,
     expectations: Expectations<BindingKey>,
     options: Options,
-    /// Bindings whose move waits for the end of a pause.
-    paused: Mutex<HashSet<BindingKey>>,
+    /// Bindings whose move waits for the budget, or for the end of a pause.
+    movement: Movement,
 }
 
 impl Scheduler {
@@ -291,6 +299,7 @@ impl Scheduler {
             Err(next) => {
                 if next == Next::Done {
                     self.waiting.put(&key, None);
+                    self.movement.ends(&key);
                 }
                 return Ok(next);
             }
@@ -319,6 +328,7 @@ impl Scheduler {
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
         let Some(has_completed) = self.completion(fleet, key, binding) else {
+            self.movement.ends(key);
             return Ok((Next::After(UNREAD), None));
         };
         let outcome = self.outcome(binding, has_completed, &snapshot, now);
@@ -334,13 +344,19 @@ impl Scheduler {
             .placed
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
-        if let Some(pause) = paused::pause_of(fleet, &subject, news, now) {
-            self.hold(fleet, key, binding, &pause, now);
+        let permit = news.map(|_| {
+            let at = (&snapshot, now);
+            self.permit(fleet, key, &subject, &outcome, at)
+        });
+        if let Some(Err(held)) = permit {
+            self.hold(fleet, key, binding, &held, now);
             return Ok((Next::Done, None));
         }
-        let written = match news {
+        // Before the write, so that the next one's does not wait for this one's answer.
+        self.movement.ends(key);
+        let written = match news.zip(permit.and_then(Result::ok)) {
             None => None,
-            Some(placed) => match write(&api, binding, placed).await {
+            Some((placed, permit)) => match write(&api, binding, placed, permit).await {
                 Ok(written) => Some(written),
                 Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
                 // Somebody else was faster; the cache will show what they did.
@@ -447,17 +463,20 @@ impl Scheduler {
         };
         let snapshot = self.snapshot.get();
         let outcome = self.outcome(binding.as_ref(), has_completed, &snapshot, now);
+        let mut report = outcome.report;
         if outcome
             .placed
             .is_some_and(|placed| !placed.is_known(&subject))
         {
-            // Something changed meanwhile. It is placed first, and reported with that.
-            self.queue.add(key);
-            return Ok(Next::Done);
+            let Some(waits) = self.movement.told(&key) else {
+                // Something changed meanwhile. It is placed first, and reported with that.
+                self.queue.add(key);
+                return Ok(Next::Done);
+            };
+            report = waits;
         }
         let api = B::api(client, &key);
-        self.report(&api, &key, &binding, &outcome.report, now)
-            .await?;
+        self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
     }
 
