@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide::{News, Pending};
-use super::request::{Requested, request};
+use super::request::{Made, Requested, request};
 use super::{decide, failback};
 use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
@@ -47,9 +47,8 @@ struct Controller {
 
 #[derive(Clone, Default)]
 struct Memory {
-    /// Workloads that this process asked for, with the time that it wrote: the cache may not show
-    /// it yet.
-    asked: BTreeMap<WorkloadReference, Timestamp>,
+    /// Workloads that this process asked for: the cache may not show it yet.
+    asked: BTreeMap<WorkloadReference, Made>,
     /// When the status was written last.
     written: Option<Instant>,
 }
@@ -193,7 +192,8 @@ impl Controller {
         let asked_at = |it: &Pending, memory: &Memory| {
             let written = memory.asked.get(&it.workload).copied();
             // Whatever another process wrote, the cache shows.
-            written.or_else(|| it.is_asked.then_some(Timestamp::MIN))
+            let seen = (Timestamp::MIN, Timestamp::MIN);
+            written.or_else(|| it.is_asked.then_some(seen))
         };
         let (asked, others): (Vec<_>, Vec<_>) = decide::pending(rebalancer)
             .into_iter()
@@ -203,7 +203,7 @@ impl Controller {
             let state = self
                 .request(fleet, rebalancer, &it.workload, asked, (since, now))
                 .await;
-            look.take(it, state, memory);
+            look.take(it, state, memory, now);
         }
         if look.asked > MOST_ASKED / 2 {
             return look;
@@ -215,7 +215,7 @@ impl Controller {
             let state = self
                 .request(fleet, rebalancer, &it.workload, None, (since, now))
                 .await;
-            look.take(it, state, memory);
+            look.take(it, state, memory, now);
         }
         look
     }
@@ -225,7 +225,7 @@ impl Controller {
         fleet: &Fleet,
         rebalancer: &WorkloadRebalancer,
         workload: &WorkloadReference,
-        asked: Option<Timestamp>,
+        asked: Option<Made>,
         times: (Timestamp, Timestamp),
     ) -> Result<Requested, ApiError> {
         let template = TemplateKey {
@@ -263,12 +263,19 @@ impl Controller {
 }
 
 impl Look {
-    fn take(&mut self, it: Pending, state: Result<Requested, ApiError>, memory: &mut Memory) {
+    fn take(
+        &mut self,
+        it: Pending,
+        state: Result<Requested, ApiError>,
+        memory: &mut Memory,
+        now: Timestamp,
+    ) {
         match state {
             Ok(Requested::Asked(time)) => {
                 self.asked += 1;
                 if !it.is_asked {
-                    memory.asked.insert(it.workload.clone(), time);
+                    let made = (time, now);
+                    memory.asked.entry(it.workload.clone()).or_insert(made);
                     self.news.insert(it.workload, News::Asked);
                 }
             }

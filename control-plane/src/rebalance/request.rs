@@ -38,13 +38,16 @@ pub(super) enum Requested {
     AtRate(Option<Instant>),
 }
 
+/// A request that was made: the time that was written, and that at which it was.
+pub(super) type Made = (Timestamp, Timestamp);
+
 /// Asks for a new placement of a binding, unless that is `asked` for already. `since` is that of
 /// [`decide::trigger`].
 pub(super) async fn request<B: BindingKind>(
     fleet: &Fleet,
     pace: &Pace,
     key: &BindingKey,
-    asked: Option<Timestamp>,
+    asked: Option<Made>,
     (since, now): (Timestamp, Timestamp),
 ) -> Result<Requested, ApiError> {
     let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
@@ -56,10 +59,10 @@ pub(super) async fn request<B: BindingKind>(
     };
     let (spec, status) = (binding.spec(), binding.status());
     let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
-    if let Some(asked) = asked {
+    if let Some((asked, at)) = asked {
         // One that was made since then was asked for nothing.
         let created = binding.meta().creation_timestamp.as_ref();
-        let is_newer = created.is_some_and(|created| created.0 >= asked);
+        let is_newer = created.is_some_and(|created| created.0 >= at);
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(if is_seen && is_answered(spec, status) {
             Requested::Answered

@@ -7,7 +7,6 @@ use muster_shared::conditions;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::budget::pace::Pace;
 use crate::fleet::testing::{Stand, binding, cluster, pass};
 use crate::settings::Settings;
 
@@ -174,6 +173,70 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
         let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         assert_eq!(told.unwrap().reason, "Success");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
+    let labelled = |is_home: bool| {
+        let mut it = roomy("m1", false);
+        it["metadata"]["labels"] = json!({ "home": is_home.to_string() });
+        it
+    };
+    let group = |name: &str, more: Value| {
+        let mut group = more;
+        group["affinityName"] = json!(name);
+        group
+    };
+    let home = json!({ "labelSelector": { "matchLabels": { "home": "true" } } });
+    let groups = json!([
+        group("home", home),
+        group("away", json!({ "clusterNames": ["m2"] }))
+    ]);
+    let mut objects = vec![
+        ("clusters", labelled(true)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        it["spec"]["placement"] = json!({ "clusterAffinities": groups });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it["status"]["schedulerObservingAffinityName"] = json!("home");
+        ("resourcebindings", it)
+    }));
+    let stand = follow(objects).await;
+    pass(20).await;
+    assert_eq!(asked_and_moved(&stand), (0, 0));
+    stand.api.put("clusters", labelled(false));
+    pass(5).await;
+    let (_, moved) = asked_and_moved(&stand);
+    assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
+    pass(90).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
+    let mut objects = vec![
+        ("clusters", roomy("m1", false)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+        ("resourcebindings", it)
+    }));
+    let stand = follow(objects).await;
+    pass(5).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    let mut leaving = roomy("m1", false);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let mut objects = vec![("clusters", leaving), ("clusters", roomy("m2", false))];
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let stand = follow(objects).await;
+    pass(5).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
 }
 
 #[tokio::test(start_paused = true)]

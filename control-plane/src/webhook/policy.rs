@@ -203,12 +203,7 @@ pub fn check_change(old: &Policy, new: &Policy, scope: Scope) -> Findings {
 }
 
 /// Writes what a policy gets at admission. `old` is what it was, for a change; `new_id` is unique.
-pub fn default(
-    policy: &mut Value,
-    old: Option<&Policy>,
-    scope: Scope,
-    new_id: &str,
-) {
+pub fn default(policy: &mut Value, old: Option<&Policy>, scope: Scope, new_id: &str) {
     let Ok(read) = Policy::deserialize(&*policy) else {
         // The schema refuses it in a moment, and says why.
         return;

@@ -265,7 +265,12 @@ async fn default_tolerations_are_not_stored_with_the_placement_of_the_policy() {
     bench.place("own", policy).await;
     let placed = |binding: &ResourceBinding| !binding.spec.clusters.is_empty();
     let binding = until(&bench.here(), "own-deployment", "it is placed", placed).await;
-    let placement = binding.spec.placement.as_deref().cloned().unwrap_or_default();
+    let placement = binding
+        .spec
+        .placement
+        .as_deref()
+        .cloned()
+        .unwrap_or_default();
     assert_eq!(json!(placement.cluster_tolerations), own);
 }
 

@@ -240,8 +240,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_while_too_many_clusters_have_failed_is_called_when_they_return() {
         let (pace, turns) = (budget(0.5), Turns::new());
-        pace.wakes(turns.woken());
         pace.put("m1", true, Instant::now());
+        pace.wakes(turns.woken());
         let refused = pace.pay_after_evictions(Instant::now());
         turns.refused(&"a", refused.map(drop).unwrap_err());
         let called = Arc::new(Notify::new());

@@ -49,6 +49,8 @@ pub struct Options {
     pub return_rule: filter::ReturnRule,
     /// Whether a toleration for a limited time lets a workload in.
     pub guests: filter::Guests,
+    /// Whether it matters to which clusters the policy suspends dispatching.
+    pub dispatching: filter::Dispatching,
     /// Whether zone and provider constraints spread.
     pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
@@ -67,6 +69,8 @@ pub struct Options {
     pub absent: Absent,
     /// Whether clusters that have the workload are preferred in a requested new placement.
     pub locality: Locality,
+    /// Whether taints of effect `PreferNoSchedule` count.
+    pub soft_taints: SoftTaints,
 }
 
 impl Options {
@@ -114,6 +118,7 @@ impl Options {
             plugins: Plugins::default(),
             return_rule: filter::ReturnRule::TaskDone,
             guests: filter::Guests::Admitted,
+            dispatching: filter::Dispatching::Ignored,
             spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,
@@ -122,6 +127,7 @@ impl Options {
             listing: Listing::Ranked,
             absent: Absent::Removed,
             locality: Locality::Always,
+            soft_taints: SoftTaints::Ignored,
         }
     }
 }
@@ -144,6 +150,16 @@ pub enum Locality {
     UnlessFresh,
     /// Always (Karmada behaviour).
     Always,
+}
+
+/// Whether taints of effect `PreferNoSchedule` count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SoftTaints {
+    /// A cluster with one is chosen after others.
+    #[default]
+    Avoided,
+    /// They do not (Karmada behaviour).
+    Ignored,
 }
 
 /// Clusters with the workload that may get more of its replicas.

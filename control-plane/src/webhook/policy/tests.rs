@@ -308,12 +308,7 @@ fn scheduler_and_identity_stay_what_they_are() {
 fn defaulted(spec: &Value, old: Option<&Value>) -> Value {
     let old = old.map(|spec| read(&policy(spec)));
     let mut policy = policy(spec);
-    default(
-        &mut policy,
-        old.as_ref(),
-        Scope::Namespaced,
-        "new",
-    );
+    default(&mut policy, old.as_ref(), Scope::Namespaced, "new");
     policy
 }
 
@@ -445,12 +440,7 @@ fn identity_is_given_once_and_kept() {
     ] {
         let mut policy = new.clone();
         let old = old.as_ref().map(read);
-        default(
-            &mut policy,
-            old.as_ref(),
-            Scope::Namespaced,
-            "new",
-            );
+        default(&mut policy, old.as_ref(), Scope::Namespaced, "new");
         assert_eq!(
             policy["metadata"]
                 .pointer("/labels")
