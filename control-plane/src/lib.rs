@@ -17,9 +17,9 @@
 //!   (`decide`); writes taints of Clusters, and the annotation that records them.
 //! * `policyStatus` watches ClusterTaintPolicies and Clusters; decides in [`policy_status`]
 //!   (`decide`); writes the status of ClusterTaintPolicies.
-//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`)
-//!   and [`budget`] (`rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and the
-//!   condition `EvictionPending`.
+//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`) and
+//!   [`budget`] (`rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and
+//!   the condition `EvictionPending`.
 //! * `applicationFailover` watches bindings; decides in [`application_failover`] (`decide`); writes
 //!   as `taintmanager` does, and the annotation with its history.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in

@@ -240,6 +240,36 @@ async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answered() {
+    let mut late = workload(0);
+    // Something is to be reported of it.
+    late["status"]["schedulerObservedGeneration"] = json!(0);
+    let stand = Stand::with(
+        Settings::default(),
+        [
+            ("clusters", roomy("m1", true)),
+            ("clusters", roomy("m2", false)),
+            ("resourcebindings", late.clone()),
+        ],
+    );
+    let mut stand = stand;
+    let fleet = Arc::clone(&stand.fleet);
+    let pace = crate::budget::budget(&fleet, &mut stand.tasks);
+    crate::scheduler::controller::start(&fleet, pace, &mut stand.tasks);
+    stand.follow().await;
+    // The first report meets a conflict, since the request is in the API by then.
+    late["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+    stand.api.put("resourcebindings", late);
+    pass(10).await;
+    let binding = stand.fleet.bindings.get(Some("shop"), &name(0)).unwrap();
+    assert!(
+        binding.spec.target("m2").is_some(),
+        "{:?}",
+        binding.spec.clusters
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_changes_nothing_waits_for_nothing() {
     let mut objects = vec![
         ("clusters", roomy("m1", false)),

@@ -708,7 +708,9 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
             .chain(["member1"])
             .map(|name| json!({"name": name, "replicas": 2}))
             .collect();
-        let spec = spec(2, &json!(held), &json!({}));
+        let one_is_enough = json!([{"spreadByField": "cluster", "minGroups": 1}]);
+        let placement = json!({"spreadConstraints": one_is_enough});
+        let spec = spec(2, &json!(held), &placement);
         let stays = try_to(&gracefully(&spec, "member1"), &snapshot);
         let message = stays.unwrap_err().to_string();
         assert!(message.ends_with(&ending), "{count}: {message}");

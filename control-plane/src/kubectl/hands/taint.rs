@@ -31,8 +31,8 @@ pub(in crate::kubectl) struct Options {
     #[arg(value_name = "CLUSTER")]
     cluster: String,
     /// Taints: `key=value:effect` or `key:effect` is put on, `key:effect-` or `key-` is taken off.
-    /// Effects: NoSchedule keeps new workloads out, PreferNoSchedule sends them elsewhere if another
-    /// cluster does as well, PreferNoExecute moves those whose policy has
+    /// Effects: NoSchedule keeps new workloads out, PreferNoSchedule sends them elsewhere if they
+    /// can go elsewhere, PreferNoExecute moves those whose policy has
     /// failover.cluster as well, NoExecute all that do not tolerate it. Both move nothing while the
     /// feature gate Failover is off.
     #[arg(required = true, value_name = "TAINT")]

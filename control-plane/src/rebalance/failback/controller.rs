@@ -22,6 +22,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
+use super::turns::{AGAIN, Turns, Vain};
 use crate::eviction::homes::forgotten;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
@@ -36,13 +37,6 @@ use crate::settings::FAILOVER;
 const NAME: &str = "failbacks";
 /// Number of requested failbacks.
 const REQUESTED: &str = "muster_failbacks_total";
-/// First and longest time after which a workload is looked at again that a new placement would not
-/// bring home: room changes all the time, and there may be very many of them.
-const AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
-/// Workloads that are asked to return and have not been placed yet, at most: the others are judged
-/// when it is their turn, since a window may close and a cluster may fail again meanwhile.
-const MOST_ASKED: usize = 8;
-
 /// Workloads by the clusters that they may return to.
 #[derive(Default)]
 struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
@@ -77,56 +71,12 @@ impl Homes {
     }
 }
 
-/// Workloads that are asked to return, and those that wait until fewer are.
-#[derive(Default)]
-struct Turns {
-    asked: HashSet<BindingKey>,
-    waiting: HashSet<BindingKey>,
-}
-
-impl Turns {
-    /// Whether a workload may be asked to return now; if not, it waits.
-    fn begins(&mut self, key: &BindingKey) -> bool {
-        let may = self.asked.len() < MOST_ASKED;
-        if may {
-            self.waiting.remove(key);
-        } else {
-            self.waiting.insert(key.clone());
-        }
-        may
-    }
-
-    /// Notes whether a workload is asked to return; returns those that get a turn by it.
-    fn note(&mut self, key: &BindingKey, is_asked: bool) -> Vec<BindingKey> {
-        if is_asked {
-            self.asked.insert(key.clone());
-            return Vec::new();
-        }
-        if !self.asked.remove(key) {
-            return Vec::new();
-        }
-        let free = MOST_ASKED.saturating_sub(self.asked.len());
-        let next: Vec<BindingKey> = self.waiting.iter().take(free).cloned().collect();
-        for key in &next {
-            self.waiting.remove(key);
-        }
-        next
-    }
-}
-
-/// Looks in vain at one workload.
-#[derive(Clone, Copy)]
-struct Vain {
-    count: u32,
-    until: Instant,
-}
-
 struct Controller {
     snapshot: LiveSnapshot,
     options: Options,
     homes: Homes,
-    turns: Mutex<Turns>,
-    vain: Mutex<HashMap<BindingKey, Vain>>,
+    turns: Turns,
+    vain: Vain,
     queue: Queue<BindingKey>,
     clusters: Queue<String>,
     /// Beginning of the decisions of this process.
@@ -146,8 +96,8 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
-        turns: Mutex::default(),
-        vain: Mutex::default(),
+        turns: Turns::default(),
+        vain: Vain::default(),
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
@@ -214,7 +164,7 @@ fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) 
                 controller.clusters.add(name.clone());
             }
             if new.is_empty() || is_edited {
-                controller.vain().remove(&key);
+                controller.vain.forget(&key);
             }
             if !new.is_empty() {
                 controller.queue.add(key);
@@ -224,7 +174,7 @@ fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) 
             let key = BindingKey::of(old.as_ref());
             controller.homes.change(&key, &names(old), &[]);
             controller.note(&key, false);
-            controller.vain().remove(&key);
+            controller.vain.forget(&key);
         }
     });
 }
@@ -247,7 +197,7 @@ impl Controller {
         if old.is_none_or(|old| seen(old) != seen(new)) {
             self.clusters.add(name);
             for key in waiting {
-                self.vain().remove(&key);
+                self.vain.forget(&key);
                 self.queue.add(key);
             }
         }
@@ -256,35 +206,9 @@ impl Controller {
     /// Notes whether a workload is asked to return, and gives its turn to others if it is not any
     /// more.
     fn note(&self, key: &BindingKey, is_asked: bool) {
-        for next in self.turns().note(key, is_asked) {
+        for next in self.turns.note(key, is_asked) {
             self.queue.add(next);
         }
-    }
-
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn vain(&self) -> MutexGuard<'_, HashMap<BindingKey, Vain>> {
-        self.vain.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is left of the pause after looks in vain.
-    fn rest(&self, key: &BindingKey) -> Option<Duration> {
-        let until = self.vain().get(key)?.until;
-        let rest = until.saturating_duration_since(Instant::now());
-        (!rest.is_zero()).then_some(rest)
-    }
-
-    /// Notes a look in vain; returns the pause before the next.
-    fn was_vain(&self, key: &BindingKey) -> Duration {
-        let mut vain = self.vain();
-        let count = vain.get(key).map_or(0, |it| it.count);
-        let pause = (AGAIN.0 * 2_u32.saturating_pow(count.min(16))).min(AGAIN.1);
-        let until = Instant::now() + pause;
-        let count = count.saturating_add(1);
-        vain.insert(key.clone(), Vain { count, until });
-        pause
     }
 
     /// Records since when a cluster is healthy, if workloads may return to it.
@@ -372,10 +296,10 @@ impl Controller {
         if due.is_empty() {
             return Ok(later);
         }
-        if !self.turns().begins(key) {
+        if !self.turns.begins(key) {
             return Ok(later);
         }
-        if let Some(rest) = self.rest(key) {
+        if let Some(rest) = self.vain.rest(key) {
             return Ok(Next::After(rest));
         }
         let anew = moved(spec, binding.status(), &self.snapshot.get(), &self.options);
@@ -385,7 +309,7 @@ impl Controller {
         {
             Ok(Course::Returns(names)) => names,
             Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
-            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.was_vain(key))),
+            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.note(key))),
         };
         // The end of a pause is told, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());

@@ -85,16 +85,17 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
     measure::describe();
+    let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         queue: queue(fleet),
         reports: Queue::new("scheduling reports"),
-        waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
+        waiting: Waiting::ranked(is_ranked),
         changes: Changes::default(),
         unread: Waits::default(),
         expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
-        movement: Movement::new(pace),
+        movement: Movement::new(pace, is_ranked),
     });
     fleet.pauses.on_change({
         let scheduler = Arc::clone(&scheduler);
@@ -349,8 +350,12 @@ impl Scheduler {
             self.permit(fleet, key, &subject, &outcome, at)
         });
         if let Some(Err(held)) = permit {
-            self.hold(fleet, key, binding, &held, now);
-            return Ok((Next::Done, None));
+            self.hold(fleet, (key, binding), &outcome, &held, now);
+            if outcome.failure.is_some() {
+                tell(fleet, binding, &outcome);
+            }
+            let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+            return Ok((next, wait));
         }
         // Before the write, so that the next one's does not wait for this one's answer.
         self.movement.ends(key);
@@ -480,7 +485,8 @@ impl Scheduler {
         Ok(Next::Done)
     }
 
-    /// Writes the report into the status, upon what others write there meanwhile.
+    /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
+    /// asks for something else by now it does not say that this is done.
     async fn report<B: BindingKind>(
         &self,
         api: &Api<B>,
@@ -494,8 +500,16 @@ impl Scheduler {
             source,
         };
         let mut fresh: Option<B> = None;
+        let decided = binding.spec();
+        let partly = Report {
+            observed_generation: None,
+            scheduled_at: None,
+            ..report.clone()
+        };
         for _ in 0..REPORT_ATTEMPTS {
             let binding = fresh.as_ref().unwrap_or(binding);
+            let is_same = binding.spec() == decided;
+            let report = if is_same { report } else { &partly };
             let Some(mut patch) = report.patch(binding.status(), now) else {
                 return Ok(());
             };

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use muster_shared::api::binding::TargetCluster;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::events::EventType;
 use tokio::time::Instant;
 
@@ -55,25 +55,28 @@ pub(super) struct Movement {
     pace: Pace,
     /// Those that wait for the budget.
     pub turns: Turns<BindingKey>,
+    /// Whether they wait by priority.
+    is_ranked: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// What is said of each that waits.
-    told: HashMap<BindingKey, Verdict>,
+    told: HashMap<BindingKey, Report>,
     /// Those that wait for the end of a pause.
     paused: HashSet<BindingKey>,
 }
 
 impl Movement {
     /// Moves that are paid from a budget which others use as well.
-    pub fn new(pace: Pace) -> Self {
+    pub fn new(pace: Pace, is_ranked: bool) -> Self {
         let turns = Turns::new();
         pace.wakes(turns.woken());
         Self {
             pace,
             turns,
+            is_ranked,
             state: Mutex::default(),
         }
     }
@@ -88,11 +91,7 @@ impl Movement {
 
     /// What is said of a binding that waits.
     pub fn told(&self, key: &BindingKey) -> Option<Report> {
-        let verdict = self.lock().told.get(key).cloned()?;
-        Some(Report {
-            scheduled: Some(verdict),
-            ..Report::default()
-        })
+        self.lock().told.get(key).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -156,26 +155,35 @@ impl Scheduler {
         paid.map(|paid| Permit(Some(paid))).map_err(Held::Refused)
     }
 
-    /// Notes that a binding waits, and has its condition `Scheduled` say so.
+    /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that tells why
+    /// no cluster may have it any more.
     pub(super) fn hold<B: BindingKind>(
         &self,
         fleet: &Fleet,
-        key: &BindingKey,
-        binding: &B,
+        (key, binding): (&BindingKey, &B),
+        outcome: &Outcome,
         held: &Held,
         now: Timestamp,
     ) {
         let verdict = held.verdict();
+        let report = if outcome.failure.is_some() {
+            outcome.report.clone()
+        } else {
+            Report {
+                scheduled: Some(verdict.clone()),
+                ..Report::default()
+            }
+        };
         let is_paused = matches!(held, Held::Paused(_));
         let mut state = self.movement.lock();
-        let known = state.told.insert(key.clone(), verdict.clone());
+        let is_news = state.told.insert(key.clone(), report.clone()).as_ref() != Some(&report);
         if is_paused {
             state.paused.insert(key.clone());
         } else {
             state.paused.remove(key);
         }
         drop(state);
-        if known.is_none_or(|known| known.reason != verdict.reason) {
+        if is_news {
             tracing::info!(binding = %key, reason = verdict.reason, "{}", verdict.message);
             if is_paused {
                 let events = &fleet.events;
@@ -183,13 +191,13 @@ impl Scheduler {
                 events.publish(binding, EventType::Warning, "MovementPaused", note);
             }
         }
+        let (turns, priority) = (&self.movement.turns, self.priority_of(binding.spec()));
         match held {
-            Held::Paused(_) => self.movement.turns.leave(key),
-            Held::Refused(until) => self.movement.turns.refused(key, *until),
-            Held::InLine => self.movement.turns.join(key),
+            Held::Paused(_) => turns.leave(key),
+            Held::Refused(until) => turns.refused(key, priority, *until),
+            Held::InLine => turns.join(key, priority),
         }
-        let report = self.movement.told(key);
-        if report.is_some_and(|it| it.patch(binding.status(), now).is_some()) {
+        if report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());
         }
         // The pause may have ended meanwhile. By a later time than that of the decision, it would
@@ -198,6 +206,12 @@ impl Scheduler {
         if is_paused && clusters.all(|it| fleet.pauses.of(&it.name, now).is_none()) {
             self.pauses_changed();
         }
+    }
+
+    fn priority_of(&self, spec: &ResourceBindingSpec) -> i32 {
+        let priority = spec.schedule_priority.as_ref();
+        let priority = priority.filter(|_| self.movement.is_ranked);
+        priority.map_or(0, |it| it.priority)
     }
 
     /// Looks again at all bindings that waited for the end of a pause.

@@ -3,6 +3,7 @@
 //! To find out whether a workload moves costs a placement, so only the first of the line asks the
 //! budget: n workloads that wait cost three placements each at most, and each keeps its place.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,13 +23,16 @@ pub struct Turns<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    order: BTreeMap<u64, K>,
-    places: HashMap<K, u64>,
+    order: BTreeMap<Place, K>,
+    places: HashMap<K, Place>,
     next: u64,
     /// Whoever is looked at because it is its turn.
     called: Option<K>,
     due: Due,
 }
+
+/// Place in the line: by priority, then by age.
+type Place = (Reverse<i32>, u64);
 
 /// When the first of the line is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -66,18 +70,18 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     }
 
     /// Has a key that was refused by the budget wait until then; `None`: until the budget wakes.
-    pub fn refused(&self, key: &K, until: Option<Instant>) {
+    pub fn refused(&self, key: &K, priority: i32, until: Option<Instant>) {
         let mut state = self.lock();
-        state.add(key);
+        state.add(key, priority);
         state.due = until.map_or(Due::Woken, Due::At);
         state.end_call(key);
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Has a key wait behind those that came before it.
-    pub fn join(&self, key: &K) {
-        self.lock().add(key);
+    /// Has a key wait behind those of its priority that came before it.
+    pub fn join(&self, key: &K, priority: i32) {
+        self.lock().add(key, priority);
     }
 
     /// Takes a key out of the line: its move is paid for, or it does not move.
@@ -115,10 +119,11 @@ impl<K: Clone + Eq + Hash> Turns<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    fn add(&mut self, key: &K) {
+    fn add(&mut self, key: &K, priority: i32) {
         if !self.places.contains_key(key) {
-            self.places.insert(key.clone(), self.next);
-            self.order.insert(self.next, key.clone());
+            let place = (Reverse(priority), self.next);
+            self.places.insert(key.clone(), place);
+            self.order.insert(place, key.clone());
             self.next += 1;
         }
     }
@@ -186,10 +191,10 @@ mod tests {
                 if turns.is_next(&key) {
                     match pace.pay_after_evictions(Instant::now()) {
                         Ok(_paid) => is_paid = true,
-                        Err(when) => turns.refused(&key, when),
+                        Err(when) => turns.refused(&key, 0, when),
                     }
                 } else {
-                    turns.join(&key);
+                    turns.join(&key, 0);
                 }
                 if is_paid {
                     turns.leave(&key);
@@ -218,9 +223,9 @@ mod tests {
     async fn one_who_leaves_while_it_is_called_keeps_nobody_waiting() {
         let turns = Turns::new();
         let now = Instant::now();
-        turns.refused(&"a", Some(now));
-        turns.join(&"b");
-        turns.join(&"a");
+        turns.refused(&"a", 1, Some(now));
+        turns.join(&"b", 0);
+        turns.join(&"a", 1);
         assert!(!turns.is_next(&"a") && !turns.is_next(&"c"));
         let called = Mutex::new(Vec::new());
         let call = |key| called.lock().unwrap().push(key);
@@ -230,11 +235,27 @@ mod tests {
         turns.leave(&"a");
         assert_eq!(turns.lock().call(now, call), None);
         assert_eq!(*called.lock().unwrap(), ["a", "b"]);
-        turns.refused(&"b", None);
+        turns.refused(&"b", 0, None);
         assert_eq!(turns.lock().call(now, call), None);
         assert!(!turns.is_next(&"b"), "the budget has not woken it");
         turns.leave(&"b");
         assert!(turns.is_next(&"c"), "the line is empty");
+    }
+
+    #[test]
+    fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
+        let (turns, now) = (Turns::new(), Instant::now());
+        for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
+            turns.refused(&key, priority, Some(now));
+        }
+        let called = Mutex::new(Vec::new());
+        for _ in 0..3 {
+            let call = |key| called.lock().unwrap().push(key);
+            assert_eq!(turns.lock().call(now, call), None);
+            let last = called.lock().unwrap().last().copied().unwrap();
+            turns.leave(&last);
+        }
+        assert_eq!(*called.lock().unwrap(), ["urgent", "a", "b"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -243,7 +264,7 @@ mod tests {
         pace.put("m1", true, Instant::now());
         pace.wakes(turns.woken());
         let refused = pace.pay_after_evictions(Instant::now());
-        turns.refused(&"a", refused.map(drop).unwrap_err());
+        turns.refused(&"a", 0, refused.map(drop).unwrap_err());
         let called = Arc::new(Notify::new());
         let tell = Arc::clone(&called);
         let calls = tokio::spawn(turns.clone().run(move |_| tell.notify_one()));

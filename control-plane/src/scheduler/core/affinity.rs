@@ -70,14 +70,24 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
         .find(|term| term.affinity_name == name)
 }
 
+/// Whether the affinity groups before the one in use are tried where no later one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EarlierGroups {
+    /// They are: a workload has to have a place.
+    #[default]
+    Last,
+    /// They are not (Karmada behaviour).
+    Never,
+}
+
 /// The affinity groups to try, in order: from the one in use onwards, so that a fallback sticks,
-/// and then those before it, since a workload has to have a place; from the first one if a
-/// reschedule is requested or the group in use is gone. As many as are compared with every cluster
-/// in one decision.
+/// and then those before it; from the first one if a reschedule is requested or the group in use is
+/// gone. As many as are compared with every cluster in one decision.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,
     fresh: bool,
+    earlier: EarlierGroups,
 ) -> impl Iterator<Item = &'a ClusterAffinityTerm> + use<'a> {
     let groups = &placement.cluster_affinities;
     let start = groups
@@ -85,5 +95,9 @@ pub fn groups<'a>(
         .position(|group| group.affinity_name == observed)
         .filter(|_| !fresh)
         .unwrap_or(0);
-    groups_within(groups[start..].iter().chain(&groups[..start]))
+    let before = match earlier {
+        EarlierGroups::Last => &groups[..start],
+        EarlierGroups::Never => &[],
+    };
+    groups_within(groups[start..].iter().chain(before))
 }

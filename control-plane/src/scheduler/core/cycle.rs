@@ -103,7 +103,7 @@ pub(in crate::scheduler) fn trials<'a>(
         .as_deref()
         .unwrap_or_default();
     let whole = placement.cluster_affinities.is_empty().then_some("");
-    let groups = groups(placement, observed, fresh);
+    let groups = groups(placement, observed, fresh, options.earlier_groups);
     whole
         .into_iter()
         .chain(groups.map(|group| group.affinity_name.as_str()))

@@ -35,6 +35,7 @@ use crate::settings::{
 pub use super::core::cycle::{Attempt, Cycle};
 pub use super::core::fit_error::{FitError, Kind, Refusals};
 use crate::settings::grade_rule::GradeRule;
+pub use affinity::EarlierGroups;
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{ClusterInfo, Snapshot};
 pub use unknown::Absent;
@@ -49,6 +50,8 @@ pub struct Options {
     pub return_rule: filter::ReturnRule,
     /// Whether a toleration for a limited time lets a workload in.
     pub guests: filter::Guests,
+    /// Whether the affinity groups before the one in use are tried.
+    pub earlier_groups: EarlierGroups,
     /// Whether it matters to which clusters the policy suspends dispatching.
     pub dispatching: filter::Dispatching,
     /// Whether zone and provider constraints spread.
@@ -118,6 +121,7 @@ impl Options {
             plugins: Plugins::default(),
             return_rule: filter::ReturnRule::TaskDone,
             guests: filter::Guests::Admitted,
+            earlier_groups: EarlierGroups::Never,
             dispatching: filter::Dispatching::Ignored,
             spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,

@@ -89,6 +89,9 @@ fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) ->
         || placement.replica_scheduling != applied.replica_scheduling
         || match (term(placement, observed), term(&applied, observed)) {
             (Some(now), Some(then)) => now != then,
+            (None, None) => {
+                !(placement.cluster_affinities.is_empty() && applied.cluster_affinities.is_empty())
+            }
             _ => true,
         }
 }

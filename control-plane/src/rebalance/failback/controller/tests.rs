@@ -33,24 +33,6 @@ fn workloads_are_found_by_each_cluster_that_they_left_until_they_leave_it_no_mor
 }
 
 #[test]
-fn a_few_workloads_are_asked_to_return_at_a_time_and_the_others_when_these_are_placed() {
-    let mut turns = Turns::default();
-    for number in 0..MOST_ASKED {
-        let key = key(&number.to_string());
-        assert!(turns.begins(&key));
-        assert!(turns.note(&key, true).is_empty());
-    }
-    let late = key("late");
-    assert!(!turns.begins(&late));
-    assert!(
-        turns.note(&key("another"), false).is_empty(),
-        "it was not asked"
-    );
-    assert_eq!(turns.note(&key("0"), false), [late.clone()]);
-    assert!(turns.begins(&late));
-}
-
-#[test]
 fn a_process_trusts_what_it_reads_of_clusters_after_two_graces() {
     let (began, grace) = (Instant::now(), Duration::from_secs(40));
     for (second, rest) in [(0, Some(80)), (79, Some(1)), (80, None), (200, None)] {
