@@ -120,10 +120,12 @@ fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a s
 
 /// Whether a result moves something that stays where it is if nothing is written, and that nobody
 /// asked for by an edit. Whoever edits a policy, or the number of replicas, means this one workload
-/// or those of this policy. A cluster that is being removed takes its copies with it.
-fn is_to_be_paid(need: Option<Need>, losers: &[&str], snapshot: &Snapshot) -> bool {
+/// or those of this policy, and means them at once: edits that a pause has `held` back do not all
+/// take effect in the moment in which it ends. A cluster that is being removed takes its copies
+/// with it.
+fn is_to_be_paid(need: Option<Need>, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
     let is_edit = matches!(need, Some(Need::PlacementChanged | Need::ReplicasChanged));
-    !is_edit && losers.iter().any(|it| can_keep(snapshot, it))
+    (is_held || !is_edit) && losers.iter().any(|it| can_keep(snapshot, it))
 }
 
 impl Scheduler {
@@ -144,7 +146,8 @@ impl Scheduler {
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
         }
-        if !is_to_be_paid(outcome.need, &losers, snapshot) {
+        let is_held = self.movement.told(key).is_some();
+        if !is_to_be_paid(outcome.need, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
         let Movement { pace, turns, .. } = &self.movement;
