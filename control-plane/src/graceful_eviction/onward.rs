@@ -23,7 +23,6 @@ use tokio::time::Instant;
 use super::controller::Mover;
 use super::reports::carrying_out;
 use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
-use crate::eviction::pace::Payer;
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
 use crate::fleet::Fleet;
@@ -143,10 +142,13 @@ pub(super) async fn move_on<B: BindingKind>(
     if !may_carry_out(is_paused, fleet.leadership.is_current()) {
         return Some(AGAIN);
     }
-    if let Err(when) = mover.pace.pay(Payer::Rebalances, Instant::now()) {
-        let pause = when.map(|when| when.saturating_duration_since(Instant::now()));
-        return Some(pause.unwrap_or(AGAIN));
-    }
+    let paid = match mover.pace.pay_after_evictions(Instant::now()) {
+        Ok(paid) => paid,
+        Err(when) => {
+            let pause = when.map(|when| when.saturating_duration_since(Instant::now()));
+            return Some(pause.unwrap_or(AGAIN));
+        }
+    };
     let to = plan.destination();
     match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
         Ok(_) => {
@@ -160,7 +162,7 @@ pub(super) async fn move_on<B: BindingKind>(
         }
         Err(error) => {
             if !may_be_written(&error) {
-                mover.pace.refund();
+                paid.refund();
             }
             tracing::info!(binding = %key, cluster, error = client::brief(&error), "not moved on");
             Some(AGAIN)
@@ -173,7 +175,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::controller::start;
-    use crate::eviction::pace::Pace;
+    use crate::budget::pace::Pace;
     use crate::fleet::testing::{self, Stand, binding, pass, work};
 
     /// Returns a binding whose copy in `m1` waits for one in `m2`, which says this of it.
