@@ -1,7 +1,7 @@
 //! Removes completed graceful eviction tasks from bindings.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -14,7 +14,7 @@ use muster_shared::api::binding::{
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::Operation;
+use muster_shared::interpreter::{Interpreters, Operation};
 use muster_shared::names::{annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -44,6 +44,8 @@ use muster_shared::queue::until;
 /// Time in which reports are gathered before a binding is looked at, which reads the Works of all
 /// its targets; and changes of clusters before all bindings are.
 const GATHERING: Duration = Duration::from_millis(100);
+/// The interpreters without customizations and webhooks of users.
+static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]));
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
@@ -271,7 +273,7 @@ fn look<B: Binding>(
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         members_scale: &members_scale,
-        has_rule: fleet.interpreters.has(
+        has_rule: SHIPPED.has(
             &spec.resource.api_version,
             &spec.resource.kind,
             Operation::InterpretHealth,
