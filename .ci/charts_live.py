@@ -127,6 +127,8 @@ def life(cluster):
     for values in (high, {"fleetApi": {"etcd": {"replicas": 3}}}):
         _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, values)
         check(f"three members of etcd in place of one, by {sorted(values)}: refused, with what to do", "--set fleetApi.etcd.replicas=1" in words and "fleetApi.etcd.restore" in words, words)
+    _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fullnameOverride": "other"})
+    check("another name: refused, with the one that it has", "fullnameOverride=muster" in words, words)
     release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fleetApi": {"etcd": {"replicas": 3, "restore": "x.db"}}})
     check("but for a snapshot that is restored", release is not None, words)
     cluster.helm("muster-system").rollback("muster")

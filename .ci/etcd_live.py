@@ -118,7 +118,7 @@ class Store:
     def proceed(self, number, pod):
         """Ends what a pod does before etcd, and starts that. Tells whether all of it succeeded."""
         first, command = self.commands(number, pod)
-        if number in self.checking and self.checking.pop(number).wait(60):
+        if number in self.checking and self.checking[number].wait(60):
             return False
         for name, words in first.items():
             if name != "check" and subprocess.run(words, stdout=self.log(number), stderr=subprocess.STDOUT, check=False).returncode:

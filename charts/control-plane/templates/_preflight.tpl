@@ -1,10 +1,11 @@
 {{- /*
-What Helm can know before it installs or upgrades anything: whether the volumes of a bundled fleet API will be made, and whether its store would be split.
+What Helm can know before it installs or upgrades anything: whether the volumes of a bundled fleet API will be made, and whether its store would be split or left behind.
 Included by NOTES.txt, so that it changes no object: `helm template`, Argo CD and Flux's dry runs see no cluster and skip it; there the pods of etcd
 refuse to start (check-etcd-member). Off with preflight=false.
 */ -}}
 {{- define "muster.preflight" -}}
 {{- include "muster.preflight.members" . -}}
+{{- include "muster.preflight.names" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -49,6 +50,19 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- if and $members (ne $members $wanted) -}}
 {{- fail (printf "\n\nThe fleet API's etcd has %d member(s) with data, and fleetApi.etcd.replicas=%d would not change that: further members begin with an empty store, and a store that lacks members does not answer. Keep the number, also beside values-ha.yaml, with --set fleetApi.etcd.replicas=%d; or restore a snapshot into %d member(s), as .github/FLEET_API.md says (fleetApi.etcd.restore).\n" $members $wanted $members $wanted) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A release keeps the names by which it was installed: by others it would be another, empty fleet, with authorities that no member trusts. */ -}}
+{{- define "muster.preflight.names" -}}
+{{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") -}}
+{{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
+{{- $stores := lookup "apps/v1" "StatefulSet" .Release.Namespace "" -}}
+{{- range get $stores "items" | default list -}}
+{{- if and (hasSuffix "-fleet-etcd" .metadata.name) (ne .metadata.name $name) (eq (dig "metadata" "labels" "app.kubernetes.io/instance" "" .) $.Release.Name) -}}
+{{- fail (printf "\n\nfullnameOverride is fixed at installation: this release keeps its fleet in %s, and would begin another, empty one in %s. Set fullnameOverride=%s.\n" .metadata.name $name (trimSuffix "-fleet-etcd" .metadata.name)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

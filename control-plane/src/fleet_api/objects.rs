@@ -266,7 +266,8 @@ mod tests {
         let leases = &rule["resourceRules"][0];
         let namespaces = serde_json::json!([CLUSTER_NAMESPACE, SYSTEM_NAMESPACE]);
         assert_eq!(leases["namespaces"], namespaces);
-        // Elections are read and patched, heartbeats created and patched (charts/control-plane/access).
+        // Elections are read and patched, heartbeats created and patched, as the roles in
+        // charts/control-plane/access say.
         for verb in ["get", "create", "patch"] {
             let verbs = leases["verbs"].as_array().unwrap();
             assert!(verbs.iter().any(|it| it == verb), "{verb} in {verbs:?}");

@@ -20,13 +20,12 @@ impl Store {
         std::fs::create_dir_all(&directory).unwrap();
         let (now, life) = (clock::calendar(), Duration::from_hours(1));
         let authority = issue::authority("etcd", now, life).unwrap();
-        let certificates = site().leaves().into_iter();
-        let leaf = certificates.filter(|it| it.secret.ends_with("etcd-tls"));
-        let leaf = leaf.map(|it| Leaf {
+        let mut certificates = site().leaves().into_iter();
+        let leaf = certificates.find(|it| it.secret.ends_with("etcd-tls"));
+        let leaf = Leaf {
             names: vec!["127.0.0.1".to_owned()],
-            ..it
-        });
-        let leaf = leaf.last().unwrap();
+            ..leaf.unwrap()
+        };
         let until = now.saturating_add(jiff::SignedDuration::from_hours(1));
         let pair = issue::leaf(&leaf, &authority, until.unwrap(), now, life).unwrap();
         for (file, text) in [
