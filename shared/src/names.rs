@@ -130,8 +130,8 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
     /// stops workloads. Another time than that of the lease is a remainder of another agent.
     pub const FENCES: &str = "failover.muster.io/fences";
-    /// On the lease of the election of a member's agents (Muster's own): identity of the leader, and
-    /// age in milliseconds of the last renewal of the member's lease that it knows to have been
+    /// On the lease of the election of a member's agents (Muster's own): identity of the leader,
+    /// and age in milliseconds of the last renewal of the member's lease that it knows to have been
     /// acknowledged, as `identity/milliseconds`.
     pub const HEARTBEAT: &str = "failover.muster.io/heartbeat";
     /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.

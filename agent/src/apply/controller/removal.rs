@@ -26,8 +26,8 @@ const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
 impl Applier {
     /// Writes the names of the objects of a Work into its status, before any of them is made: what
     /// has been done is remembered before it is done, so that each object is removed when the Work
-    /// no longer has it, whatever happens in between. Returns the Work afterwards; `None` if another
-    /// client wrote it meanwhile.
+    /// no longer has it, whatever happens in between. Returns the Work afterwards; `None` if
+    /// another client wrote it meanwhile.
     pub(super) async fn remember(&self, work: Arc<Work>) -> Result<Option<Arc<Work>>, Error> {
         let unnamed = unnamed(&work);
         if unnamed.is_empty() {
