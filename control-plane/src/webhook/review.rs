@@ -39,6 +39,8 @@ pub struct Rules {
     pub tolerations: DefaultTolerations,
     /// Whether ClusterTaintPolicies may drive workloads out.
     pub allow_no_execute: bool,
+    /// Whether the taints that follow the Ready condition are the cluster controller's.
+    pub condition_taints: bool,
     /// Whether clusters have resource models.
     pub modeling: bool,
     /// Time without a sign of life after which a cluster counts as silent.
@@ -51,6 +53,7 @@ impl Rules {
         Self {
             tolerations: DefaultTolerations::of(settings),
             allow_no_execute: settings.allow_no_execute_taint_policy,
+            condition_taints: settings.condition_taints,
             modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
             monitor_grace: *settings.cluster_monitor_grace_period,
         }
@@ -289,7 +292,7 @@ fn check(
         }
         Kind::OverridePolicy(_) => news(request, override_policy::check),
         Kind::TaintPolicy => news(request, |it| {
-            taint_policy::check(it, rules.allow_no_execute)
+            taint_policy::check(it, rules.allow_no_execute, rules.condition_taints)
         }),
         Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
         Kind::Cluster => news(request, cluster::check),
