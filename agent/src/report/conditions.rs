@@ -107,6 +107,24 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
     }
 }
 
+/// Returns the reason why Works are not read, with what to do where the agent may not read them:
+/// its rights go with its Cluster, and do not come back with one of the same name.
+pub fn unread(why: String, is_forbidden: bool, cluster: &str) -> String {
+    if is_forbidden {
+        format!(
+            "{why}; the agent has no rights, for instance because Cluster {cluster} was deleted and made again: \
+             kubectl muster token create --cluster-name {cluster} grants them anew (the token need not be used)"
+        )
+    } else {
+        why
+    }
+}
+
+/// Returns whether a condition says that Works cannot be read.
+pub fn says_unread(condition: &Condition) -> bool {
+    condition.type_ == WORKS_UP_TO_DATE && condition.status == FALSE
+}
+
 #[cfg(test)]
 mod tests {
     use muster_shared::k8s::Time;
@@ -134,6 +152,21 @@ mod tests {
             let told = unless_awaited(failed.clone(), stored, is_asked);
             assert_eq!(told.is_some(), is_told, "{stored:?} {is_asked}");
         }
+    }
+
+    #[test]
+    fn an_agent_without_rights_says_that_its_member_has_to_be_registered_again() {
+        let why = || "works is forbidden".to_owned();
+        let told = unread(why(), true, "m1");
+        assert!(told.starts_with(&why()), "{told}");
+        assert!(
+            told.contains("kubectl muster token create --cluster-name m1"),
+            "{told}"
+        );
+        assert_eq!(unread(why(), false, "m1"), why());
+        let lost = works_up_to_date(Some((T0, why())), T1);
+        let found = works_up_to_date(None, T1);
+        assert_eq!([&lost, &found].map(says_unread), [true, false]);
     }
 
     #[test]

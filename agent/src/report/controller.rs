@@ -321,8 +321,17 @@ impl Reporter {
         findings.conditions.extend(told);
         if let Some(works) = &self.works {
             let lost = works.lost_since(WORKS_GRACE);
-            let why = || works.trouble().unwrap_or_else(|| "no answer".to_owned());
+            let why = || {
+                let why = works.trouble().unwrap_or_else(|| "no answer".to_owned());
+                let is_forbidden = works.refused().is_some_and(|it| it.code == Some(403));
+                conditions::unread(why, is_forbidden, &self.cluster)
+            };
             let lost = lost.map(|since| (since, why()));
+            if let Some((_, why)) = &lost
+                && !stored.iter().any(conditions::says_unread)
+            {
+                tracing::warn!("the Works of the member cannot be read: {why}");
+            }
             findings
                 .conditions
                 .push(conditions::works_up_to_date(lost, now));

@@ -123,11 +123,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         patch,
         taints,
         again,
-    } = missing_changes(
-        cluster,
-        fleet.settings.failover_eviction_timeout.map(Into::into),
-        now,
-    );
+    } = missing_changes(cluster, condition_taints::Rules::of(&fleet.settings), now);
     if let Some(patch) = patch {
         match write(fleet, cluster, &patch).await {
             Ok(()) => {}

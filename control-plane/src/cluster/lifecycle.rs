@@ -11,8 +11,6 @@
 //!
 //! Nothing here depends on the feature gate `Failover`: a Cluster can always be removed.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
@@ -36,7 +34,11 @@ pub struct Changes {
 }
 
 /// Compares a cluster with what it should be: finalizer and taints come in one patch.
-pub fn missing_changes(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Changes {
+pub fn missing_changes(
+    cluster: &Cluster,
+    rules: impl Into<condition_taints::Rules>,
+    now: Timestamp,
+) -> Changes {
     let record =
         Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
@@ -48,7 +50,7 @@ pub fn missing_changes(cluster: &Cluster, classic: Option<Duration>, now: Timest
         &cluster.spec.taints,
         ready,
         is_duplicate,
-        classic,
+        rules,
         by_policy,
         now,
     );
@@ -156,6 +158,8 @@ impl DeletionState<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {

@@ -20,7 +20,7 @@ use muster_shared::watch::Change;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::decide::{Sight, status};
+use super::decide::{Rules, Sight, status};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
@@ -119,8 +119,8 @@ impl Statuses {
                 continue;
             }
             let began = Instant::now();
-            let followed = fleet.settings.follows_taint_policies();
-            let wanted = status(&policy, &clusters, followed, fleet.clock.now());
+            let rules = Rules::of(&fleet.settings);
+            let wanted = status(&policy, &clusters, rules, fleet.clock.now());
             counting += began.elapsed();
             let other = self.write(&api, &policy, &wanted).await;
             next = sooner(next, other);

@@ -15,6 +15,7 @@ use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::names::condition;
 use muster_shared::selectors::matches_affinity;
 
+use crate::settings::Settings;
 use crate::taint::policy::{all_match, faults, verdict};
 use crate::taint::record::{Owned, Record};
 
@@ -76,12 +77,30 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// The status that a policy should have. Times stay where nothing changed. `followed` says whether
-/// policies are followed: with the feature gate `Failover` off they are not.
+/// What the settings say of policies.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Whether policies are followed: with the feature gate `Failover` off they are not.
+    pub follows: bool,
+    /// Whether the taints that follow the Ready condition are the cluster controller's.
+    pub reserves: bool,
+}
+
+impl Rules {
+    /// The rules as the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            follows: settings.follows_taint_policies(),
+            reserves: settings.condition_taints,
+        }
+    }
+}
+
+/// The status that a policy should have. Times stay where nothing changed.
 pub fn status(
     policy: &ClusterTaintPolicy,
     clusters: &[Sight<'_>],
-    followed: bool,
+    rules: Rules,
     now: Timestamp,
 ) -> ClusterTaintPolicyStatus {
     let spec = &policy.spec;
@@ -105,8 +124,8 @@ pub fn status(
         }
     });
     let unknown_conditions = unknown_conditions.collect();
-    let mut judged = counted.judge(spec, clusters.len(), &missing);
-    if !followed && judged.0 != Verdict::Impossible {
+    let mut judged = counted.judge(spec, clusters.len(), &missing, rules.reserves);
+    if !rules.follows && judged.0 != Verdict::Impossible {
         let message = "the feature gate Failover is off: no policy puts a taint on (the control plane's flag --preview-cluster-taint-policies shows what would be put on)";
         judged = (Verdict::Idle, "FailoverOff", message.to_owned());
     }
@@ -187,8 +206,9 @@ impl Counted {
         spec: &ClusterTaintPolicySpec,
         fleet: usize,
         missing: &[&str],
+        reserves: bool,
     ) -> (Verdict, &'static str, String) {
-        let faults = faults(spec);
+        let faults = faults(spec, reserves);
         if !faults.is_empty() {
             let texts = faults
                 .iter()

@@ -279,6 +279,11 @@ pub struct Settings {
     #[arg(long, default_value = "")]
     pub failback_window: FailbackTimes,
 
+    /// Put the NoSchedule taints not-ready and unreachable on clusters that are not ready. If
+    /// false, ClusterTaintPolicies may put them on, which are refused otherwise.
+    #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub condition_taints: bool,
+
     /// Follow ClusterTaintPolicies while the feature gate Failover is off, too, to see which taints
     /// they would put on. These move nothing then, but NoSchedule and NoExecute taints keep new
     /// workloads away.

@@ -28,7 +28,7 @@ impl Settings {
         flags
     }
 
-    fn values(&self) -> [(&'static str, Option<String>); 21] {
+    fn values(&self) -> [(&'static str, Option<String>); 22] {
         #[expect(clippy::unnecessary_wraps, reason = "others have none")]
         fn some(value: impl Display) -> Option<String> {
             Some(value.to_string())
@@ -64,6 +64,7 @@ impl Settings {
                 "no-execute-taint-eviction-purge-mode",
                 some(&self.no_execute_taint_eviction_purge_mode),
             ),
+            ("condition-taints", some(self.condition_taints)),
             (
                 "preview-cluster-taint-policies",
                 some(self.preview_cluster_taint_policies),

@@ -11,6 +11,8 @@ use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
+use crate::settings::Settings;
+
 /// The taints a cluster should have, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
@@ -20,27 +22,60 @@ pub struct Wanted {
     pub again: Option<Timestamp>,
 }
 
+/// What the settings say of these taints.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Whether the NoSchedule taints follow the condition, rather than being left to policies.
+    pub follows: bool,
+    /// Time after which an unhealthy cluster gets NoExecute (classic mode only).
+    pub classic: Option<Duration>,
+}
+
+impl Rules {
+    /// The rules as the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            follows: settings.condition_taints,
+            classic: settings.failover_eviction_timeout.map(Into::into),
+        }
+    }
+}
+
+impl From<Option<Duration>> for Rules {
+    fn from(classic: Option<Duration>) -> Self {
+        Self {
+            follows: true,
+            classic,
+        }
+    }
+}
+
 /// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow
 /// with `timeAdded` = `now`.
 ///
 /// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it
 /// a finite toleration would never run out. `is_duplicate`: the member is registered already, so
-/// that its agent applies nothing. `classic` is the time after which an unhealthy cluster gets
-/// NoExecute; `owned_elsewhere` tells of NoExecute taints that a taint policy answers for.
+/// that its agent applies nothing. `owned_elsewhere` tells of taints that a taint policy answers
+/// for.
 pub fn wanted(
     present: &[Taint],
     ready: Option<&Condition>,
     is_duplicate: bool,
-    classic: Option<Duration>,
+    rules: impl Into<Rules>,
     owned_elsewhere: impl Fn(&Taint) -> bool,
     now: Timestamp,
 ) -> Wanted {
+    let Rules { follows, classic } = rules.into();
     let key = match ready.map(|c| c.status.as_str()) {
         Some("True") => None,
         Some("Unknown") => Some(UNREACHABLE),
         _ => Some(NOT_READY),
     };
-    let mut keep: Vec<(&str, &str)> = key.map(|key| (key, NO_SCHEDULE)).into_iter().collect();
+    let mut keep: Vec<(&str, &str)> = key
+        .filter(|_| follows)
+        .map(|key| (key, NO_SCHEDULE))
+        .into_iter()
+        .collect();
     keep.extend(is_duplicate.then_some((DUPLICATE, NO_SCHEDULE)));
     let mut again = None;
     if let (Some(key), Some(ready), Some(wait)) = (key, ready, classic) {
@@ -66,10 +101,12 @@ pub fn wanted(
     }
     // Without a condition nothing speaks against `unreachable`: it stays until a status is posted,
     // as in Karmada.
+    // What is left to policies goes with the recovery of the cluster, as it did before.
+    let follows = |taint: &Taint| follows || key.is_none() && !owned_elsewhere(taint);
     let ours = |taint: &Taint| {
         (taint.key == DUPLICATE && taint.effect == NO_SCHEDULE)
             || (taint.key == NOT_READY || taint.key == UNREACHABLE && ready.is_some())
-                && (taint.effect == NO_SCHEDULE
+                && (taint.effect == NO_SCHEDULE && follows(taint)
                     || classic.is_some() && taint.effect == NO_EXECUTE && !owned_elsewhere(taint))
     };
     let mut taints: Vec<Taint> = present
@@ -184,6 +221,31 @@ mod tests {
                 },
                 "{status:?} {present:?}"
             );
+        }
+    }
+
+    #[test]
+    fn taints_that_are_left_to_policies_are_not_put_on_and_go_with_the_recovery_at_the_latest() {
+        let rules = Rules {
+            follows: false,
+            classic: None,
+        };
+        let left = taint(NOT_READY, NO_SCHEDULE, Some(1));
+        let of_policy = taint(UNREACHABLE, NO_SCHEDULE, Some(1));
+        for (status, present, expected) in [
+            ("False", vec![], None),
+            ("Unknown", vec![], None),
+            ("False", vec![of_policy.clone(), left.clone()], None),
+            (
+                "True",
+                vec![of_policy.clone(), left.clone()],
+                Some(vec![of_policy.clone()]),
+            ),
+        ] {
+            let condition = ready(status, 0);
+            let is_owned = |taint: &Taint| taint.key == UNREACHABLE;
+            let wanted = wanted(&present, Some(&condition), false, rules, is_owned, at(100));
+            assert_eq!(wanted.taints, expected, "{status} {present:?}");
         }
     }
 

@@ -51,6 +51,7 @@ fn replay(input: &Value) -> Value {
         is_gone: &|_| true,
         is_refused: &|_| false,
         first_look: true,
+        reserves: true,
     };
     let outcome = decide(&scene, now);
     let changed = outcome.taints.is_some();

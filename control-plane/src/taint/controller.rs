@@ -101,7 +101,7 @@ pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
 }
 
 fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
-    for fault in faults(&policy.spec) {
+    for fault in faults(&policy.spec, fleet.settings.condition_taints) {
         tracing::warn!(policy = policy.name_any(), %fault, "a part of a taint policy is stepped over");
         fleet.events.publish(
             policy,
@@ -154,6 +154,7 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
             is_gone: &|policy| gone.contains(policy),
             is_refused: &|taint| memory.refusals.has(taint),
             first_look: !memory.looked_at().contains_key(name),
+            reserves: fleet.settings.condition_taints,
         };
         decide(&scene, now)
     };

@@ -37,6 +37,8 @@ pub struct Scene<'a> {
     pub is_refused: &'a dyn Fn(&Taint) -> bool,
     /// Whether this process has not looked at the cluster before.
     pub first_look: bool,
+    /// Whether the taints that follow the Ready condition are the cluster controller's.
+    pub reserves: bool,
 }
 
 /// What is to be done.
@@ -87,6 +89,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
         changes: Vec::new(),
         left_out: BTreeSet::new(),
         is_refused: scene.is_refused,
+        reserves: scene.reserves,
     };
     work.notice_withdrawals();
     let names: HashSet<String> = policies.iter().map(|policy| policy.name_any()).collect();
@@ -95,7 +98,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     for policy in &policies {
         let spec = &policy.spec;
         let selected = spec.target().is_none_or(scene.selects);
-        if faults(spec)
+        if faults(spec, scene.reserves)
             .iter()
             .any(|fault| matches!(fault, Fault::TwoTargets))
         {
@@ -131,6 +134,7 @@ struct Work<'a> {
     changes: Vec<(String, Taint, bool)>,
     left_out: BTreeSet<String>,
     is_refused: &'a dyn Fn(&Taint) -> bool,
+    reserves: bool,
 }
 
 impl Work<'_> {
@@ -182,11 +186,12 @@ impl Work<'_> {
         let spec = &policy.spec;
         let adds = all_match(&spec.add_on_conditions, conditions);
         let removes = all_match(&spec.remove_on_conditions, conditions);
+        let reserves = self.reserves;
         for taint in spec
             .taints
             .iter()
             .map(PolicyTaint::taint)
-            .filter(|t| taint_fault(t).is_none())
+            .filter(|t| taint_fault(t, reserves).is_none())
         {
             let present = self.present(&taint).is_some();
             if self.adopting && present && self.record.owned(&taint.key, &taint.effect).is_none() {
@@ -250,7 +255,7 @@ impl Work<'_> {
         }
         for wanted in &spec.taints_to_add {
             let taint = wanted.taint();
-            if taint_fault(&taint).is_some() {
+            if taint_fault(&taint, self.reserves).is_some() {
                 continue;
             }
             let held = self
@@ -306,7 +311,7 @@ impl Work<'_> {
             let taint = wanted.taint();
             let owned = self.record.owned(&taint.key, &taint.effect);
             let held = owned.is_some_and(|owned| owned.held_by.contains(&name));
-            held != matched && taint_fault(&taint).is_none()
+            held != matched && taint_fault(&taint, self.reserves).is_none()
         })
     }
 

@@ -47,7 +47,7 @@ pub enum Fault {
     },
     /// The taint is managed by the cluster controller.
     #[error(
-        "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller"
+        "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller (unless that runs with --condition-taints=false)"
     )]
     Reserved {
         /// Key of the taint.
@@ -72,7 +72,7 @@ pub enum Fault {
 }
 
 /// The faults of a policy. Those of single taints concern these only, see [`taint_fault`].
-pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
+pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
     let targets = (spec.target_clusters.is_some() && spec.target_cluster.is_some())
         .then_some(Fault::TwoTargets);
     let lists = [
@@ -96,7 +96,7 @@ pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
         .map(PolicyTaint::taint)
         .chain(spec.taints_to_add.iter().map(TaintToAdd::taint));
     let taints = taints
-        .filter_map(|taint| taint_fault(&taint))
+        .filter_map(|taint| taint_fault(&taint, reserves))
         .collect::<Vec<_>>();
     targets.into_iter().chain(operators).chain(taints).collect()
 }
@@ -109,8 +109,9 @@ const EFFECTS: [&str; 4] = [
     NO_EXECUTE,
 ];
 
-/// Why a taint cannot be put on a cluster by a policy.
-pub fn taint_fault(taint: &Taint) -> Option<Fault> {
+/// Why a taint cannot be put on a cluster by a policy. `reserves` says whether the taints that
+/// follow the Ready condition are the cluster controller's (`--condition-taints`).
+pub fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
     let (key, effect) = (taint.key.clone(), taint.effect.as_str());
     if !EFFECTS.contains(&effect) {
         return Some(Fault::Effect {
@@ -128,7 +129,7 @@ pub fn taint_fault(taint: &Taint) -> Option<Fault> {
     if is_of_command(taint) {
         return Some(Fault::Command { key });
     }
-    (effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
+    (reserves && effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
         .then_some(Fault::Reserved { key })
 }
 
@@ -213,7 +214,7 @@ mod tests {
                 effect: effect.into(),
                 ..Taint::default()
             };
-            assert_eq!(taint_fault(&taint).is_none(), valid, "{key}:{effect}");
+            assert_eq!(taint_fault(&taint, true).is_none(), valid, "{key}:{effect}");
         }
         for (value, valid) in [("", true), ("v1.2_3", true), ("a b", false), ("-x", false)] {
             let taint = Taint {
@@ -222,7 +223,21 @@ mod tests {
                 value: Some(value.into()),
                 ..Taint::default()
             };
-            assert_eq!(taint_fault(&taint).is_none(), valid, "{value}");
+            assert_eq!(taint_fault(&taint, true).is_none(), valid, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_taints_of_the_ready_condition_are_reserved_unless_they_are_left_to_policies() {
+        for key in [NOT_READY, UNREACHABLE] {
+            let taint = Taint {
+                key: key.into(),
+                effect: "NoSchedule".into(),
+                ..Taint::default()
+            };
+            let fault = taint_fault(&taint, true);
+            assert!(matches!(fault, Some(Fault::Reserved { .. })), "{fault:?}");
+            assert_eq!(taint_fault(&taint, false), None);
         }
     }
 

@@ -101,7 +101,7 @@ mod tests {
         stand
     }
 
-    fn said(stand: &Stand, more: Value) -> Vec<String> {
+    fn said(stand: &Stand, more: &Value) -> Vec<String> {
         let mut spec =
             json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]});
         let fields = spec.as_object_mut().unwrap();
@@ -113,22 +113,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needs_and_no_policy_takes_along_is_named() {
         let stand = stand(None).await;
-        let warnings = said(&stand, json!({}));
+        let warnings = said(&stand, &json!({}));
         let named = "ConfigMap shop/conf (for Deployment shop/web)";
         assert!(
             warnings.len() == 1 && warnings[0].contains(named),
             "{warnings:?}"
         );
-        assert_eq!(said(&stand, json!({"propagateDeps": true})), [""; 0]);
+        assert_eq!(said(&stand, &json!({"propagateDeps": true})), [""; 0]);
         let both = json!({"resourceSelectors": [
             {"apiVersion": "apps/v1", "kind": "Deployment"},
             {"apiVersion": "v1", "kind": "ConfigMap", "name": "conf"},
         ]});
-        assert_eq!(said(&stand, both), [""; 0], "it selects the ConfigMap, too");
+        assert_eq!(
+            said(&stand, &both),
+            [""; 0],
+            "it selects the ConfigMap, too"
+        );
         let other = json!({"resourceSelectors": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"},
         ]});
-        assert_eq!(said(&stand, other), [""; 0], "it selects another workload");
+        assert_eq!(said(&stand, &other), [""; 0], "it selects another workload");
     }
 
     #[tokio::test(start_paused = true)]
@@ -138,6 +142,6 @@ mod tests {
         conf["spec"]["resource"] =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf"});
         let stand = stand(Some(conf)).await;
-        assert_eq!(said(&stand, json!({})), [""; 0]);
+        assert_eq!(said(&stand, &json!({})), [""; 0]);
     }
 }

@@ -36,6 +36,8 @@ pub enum Question {
 pub struct Rules {
     /// Whether ClusterTaintPolicies may drive workloads out.
     pub allow_no_execute: bool,
+    /// Whether the taints that follow the Ready condition are the cluster controller's.
+    pub condition_taints: bool,
     /// Whether clusters have resource models.
     pub modeling: bool,
     /// Time without a sign of life after which a cluster counts as silent.
@@ -47,6 +49,7 @@ impl Rules {
     pub fn of(settings: &Settings) -> Self {
         Self {
             allow_no_execute: settings.allow_no_execute_taint_policy,
+            condition_taints: settings.condition_taints,
             modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
             monitor_grace: *settings.cluster_monitor_grace_period,
         }
@@ -285,7 +288,7 @@ fn check(
         }
         Kind::OverridePolicy(_) => news(request, override_policy::check),
         Kind::TaintPolicy => news(request, |it| {
-            taint_policy::check(it, rules.allow_no_execute)
+            taint_policy::check(it, rules.allow_no_execute, rules.condition_taints)
         }),
         Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
         Kind::Cluster => news(request, cluster::check),

@@ -24,8 +24,9 @@ pub struct Policy {
 }
 
 /// Everything that is wrong with a policy. `allow_no_execute` is Karmada's
-/// `--allow-no-execute-taint-policy`.
-pub fn check(policy: &Policy, allow_no_execute: bool) -> Findings {
+/// `--allow-no-execute-taint-policy`; `reserves` says whether the taints that follow the Ready
+/// condition are the cluster controller's.
+pub fn check(policy: &Policy, allow_no_execute: bool, reserves: bool) -> Findings {
     let mut found = Findings::default();
     let spec = &policy.spec;
     for (name, target) in [
@@ -45,8 +46,9 @@ pub fn check(policy: &Policy, allow_no_execute: bool) -> Findings {
     }
     let shipped: Vec<Taint> = spec.taints.iter().map(PolicyTaint::taint).collect();
     let proposed: Vec<Taint> = spec.taints_to_add.iter().map(TaintToAdd::taint).collect();
-    taints(&shipped, "spec.taints", allow_no_execute, &mut found);
-    taints(&proposed, "spec.taintsToAdd", allow_no_execute, &mut found);
+    let rules = (allow_no_execute, reserves);
+    taints(&shipped, "spec.taints", rules, &mut found);
+    taints(&proposed, "spec.taintsToAdd", rules, &mut found);
     idle_parts(spec, &mut found);
     found
 }
@@ -66,7 +68,12 @@ fn conditions(list: &[MatchCondition], at: &str, found: &mut Findings) {
     }
 }
 
-fn taints(list: &[Taint], at: &str, allow_no_execute: bool, found: &mut Findings) {
+fn taints(
+    list: &[Taint],
+    at: &str,
+    (allow_no_execute, reserves): (bool, bool),
+    found: &mut Findings,
+) {
     for (index, taint) in list.iter().enumerate() {
         let at = format!("{at}[{index}]");
         if taint.effect == NO_EXECUTE && !allow_no_execute {
@@ -81,7 +88,7 @@ fn taints(list: &[Taint], at: &str, allow_no_execute: bool, found: &mut Findings
                 "effect PreferNoSchedule keeps nothing away, it only has other clusters preferred; and Karmada's API server refuses it",
             );
         }
-        match taint_fault(taint) {
+        match taint_fault(taint, reserves) {
             None => {}
             Some(fault @ Fault::Key { .. }) => {
                 found.invalid(format!("{at}.key"), &taint.key, &fault.to_string());
@@ -129,7 +136,7 @@ mod tests {
 
     fn refusal(spec: &Value, allow: bool) -> String {
         let policy = Policy::deserialize(&json!({ "spec": spec })).unwrap();
-        check(&policy, allow).refusal().unwrap_or_default()
+        check(&policy, allow, true).refusal().unwrap_or_default()
     }
 
     #[test]
@@ -147,7 +154,7 @@ mod tests {
                 field: [{ "key": "a", "effect": effect }],
             });
             let policy = Policy::deserialize(&json!({ "spec": spec })).unwrap();
-            let found = check(&policy, false);
+            let found = check(&policy, false, true);
             assert_eq!(found.refusal(), None, "{field} {effect}");
             let says = found
                 .warnings
@@ -188,7 +195,7 @@ mod tests {
                     &reserved,
                     true,
                     format!(
-                        "spec.{field}[0]: Forbidden: taint cluster.karmada.io/not-ready:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller"
+                        "spec.{field}[0]: Forbidden: taint cluster.karmada.io/not-ready:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller (unless that runs with --condition-taints=false)"
                     ),
                 ),
                 (
@@ -232,7 +239,7 @@ mod tests {
             (json!({ "taints": taint, "removeOnConditions": ready }), 0),
         ] {
             let policy = Policy::deserialize(&json!({ "spec": spec })).unwrap();
-            let found = check(&policy, false);
+            let found = check(&policy, false, true);
             assert_eq!(
                 (found.problems.len(), found.warnings.len()),
                 (0, warnings),

@@ -224,15 +224,17 @@ async fn nothing_moves_while_failover_is_off() {
         plan: |plan| {
             plan.control_plane
                 .retain(|flag| !flag.starts_with("--feature-gates"));
-            plan.control_plane
-                .push("--feature-gates=Failover=false".to_owned());
+            plan.control_plane.extend([
+                "--feature-gates=Failover=false".to_owned(),
+                "--preview-cluster-taint-policies".to_owned(),
+            ]);
         },
         ..Setting::named("gate-off")
     };
     play(setting, async |story: &Story| {
         story.cut()?;
         story.until_unknown().await?;
-        // The taint that would evict comes with the gate off as well.
+        // The taint that would evict comes with the gate off as well, since that is asked for.
         story.until_tainted().await?;
         story.nothing_moves_for(LONG_ENOUGH).await?;
         story.heal()?;

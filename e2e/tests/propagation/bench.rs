@@ -244,6 +244,7 @@ impl Bench {
     /// A control plane that consists of these controllers.
     pub fn control_plane_of(&self, controllers: &str) -> Task {
         let settings = Settings {
+            preview_cluster_taint_policies: true,
             controllers: controllers.parse().unwrap(),
             ..Settings::default()
         };

@@ -220,7 +220,7 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
     for policy in policies {
         let title = policy.name_any();
         let hint = "That part of the policy has no effect: kubectl describe clustertaintpolicy says so, too.";
-        for fault in faults(&policy.spec) {
+        for fault in faults(&policy.spec, true) {
             category.warning(
                 "taint-policy-parts",
                 format!("ClusterTaintPolicy {title}: {fault}"),

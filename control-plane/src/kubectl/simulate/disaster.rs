@@ -105,7 +105,7 @@ fn mark(cluster: &mut Cluster, settings: &Settings, now: Timestamp) -> Option<Ti
         &cluster.spec.taints,
         ready,
         false,
-        settings.failover_eviction_timeout.map(Into::into),
+        condition_taints::Rules::of(settings),
         owned,
         now,
     );
@@ -136,6 +136,7 @@ fn follow(
             is_gone: &|_| false,
             is_refused: &|_| false,
             first_look: false,
+            reserves: true,
         },
         now,
     );

@@ -102,6 +102,7 @@ impl Story {
             is_gone: &|policy| !self.unreadable.contains(&policy.to_owned()),
             is_refused: &|taint| self.refused.contains(&taint.key),
             first_look: self.fresh,
+            reserves: true,
         };
         let outcome = decide(&scene, at(now));
         self.again = outcome.again.map(Timestamp::as_second);
