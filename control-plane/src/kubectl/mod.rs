@@ -3,6 +3,7 @@
 
 mod check;
 mod completion;
+mod dependencies;
 mod explain;
 mod follow;
 mod get;
@@ -11,6 +12,7 @@ mod history;
 mod interpret;
 mod join;
 mod list;
+mod old_copies;
 mod output;
 mod rebalance;
 mod register;
