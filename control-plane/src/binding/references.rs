@@ -87,7 +87,7 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
         more => format!(", and {more} more"),
     };
     let message = format!(
-        "the workload refers to what is not placed where the workload is: {}{more}; with propagateDeps in its policy it goes along",
+        "{}{more}; the workload is placed there and refers to it: with propagateDeps in its policy it goes along",
         named.join(", ")
     );
     Some(conditions::new(
@@ -179,9 +179,10 @@ mod tests {
         assert_eq!(condition(&[], &[], now), None);
         let told = condition(&lacks(&["a", "b", "c", "d"]), &[], now).unwrap();
         assert_eq!((&*told.status, &*told.reason), ("True", NOT_PLACED));
+        assert!(told.message.contains(", and 1 more; the workload is"));
         assert!(
             told.message
-                .contains("Secret c is not placed in m5, and 1 more; with propagateDeps"),
+                .starts_with("Secret a is not placed in m5, Secret b"),
             "{}",
             told.message
         );

@@ -77,9 +77,9 @@ async fn asked<B: BindingKind>(
     let answer = Answer::about(binding, &snapshot, options);
     let returns = failback::told(binding, &snapshot, settings, now);
     let answer = Answer {
+        old_copies,
         paused,
         returns,
-        old_copies,
         ..answer
     };
     Ok(answer.waiting(binding, &snapshot, settings, now))

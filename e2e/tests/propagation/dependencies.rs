@@ -54,7 +54,7 @@ async fn a_workload_says_what_it_lacks_where_its_config_map_is_placed_by_itself_
     bench.sent("m1", "ConfigMap", "web-conf", |_| true).await;
     bench.place("web", json!({})).await;
     let message = told(&bench, "it lacks its ConfigMap", "True").await;
-    let lacks = "ConfigMap web-conf is not placed in m2; with propagateDeps";
+    let lacks = "ConfigMap web-conf is not placed in m2; the workload is";
     assert!(message.contains(lacks), "{message}");
     let policies: Api<PropagationPolicy> = bench.here();
     let along = json!({ "spec": { "propagateDeps": true } });
@@ -62,8 +62,8 @@ async fn a_workload_says_what_it_lacks_where_its_config_map_is_placed_by_itself_
     bench.sent("m2", "ConfigMap", "web-conf", |_| true).await;
     told(&bench, "it takes its ConfigMap along", "False").await;
     // By itself again: what it refers to leaves the cluster, and comes back by its own policy.
-    let alone = json!({ "spec": { "propagateDeps": false } });
-    merge(&policies, "web", alone).await;
+    let by_itself = json!({ "spec": { "propagateDeps": false } });
+    merge(&policies, "web", by_itself).await;
     told(&bench, "it lacks its ConfigMap again", "True").await;
     let everywhere = json!({ "spec": { "placement": { "clusterAffinity": null } } });
     merge(&policies, "settings", everywhere).await;

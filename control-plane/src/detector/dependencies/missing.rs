@@ -106,7 +106,7 @@ impl Teller {
         } else {
             Vec::new()
         };
-        let missing = self.lacking(fleet, key, &binding, needs);
+        let missing = self.lacking(fleet, key, &binding, &needs);
         tell(fleet, key, &binding, &missing).await
     }
 
@@ -121,16 +121,16 @@ impl Teller {
         fleet: &Fleet,
         key: &BindingKey,
         binding: &ResourceBinding,
-        needs: Vec<Dependency>,
+        needs: &[Dependency],
     ) -> Vec<references::Missing> {
         if needs.is_empty() {
             self.forget(key);
             return Vec::new();
         }
         // A change of a placement that is not seen below finds the workload in the index.
-        self.index().set(key, needs.clone());
+        self.index().set(key, needs.to_vec());
         let clusters = binding.spec.clusters.iter().map(|it| it.name.as_str());
-        missing(&needs, clusters, |template| placed(fleet, template))
+        missing(needs, clusters, |template| placed(fleet, template))
     }
 }
 

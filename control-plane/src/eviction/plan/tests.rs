@@ -291,6 +291,7 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
                 purge_mode: &PurgeMode::Gracefully,
                 preserves_state: false,
                 ours: true,
+                obstacle: &|_| None,
             };
             let snapshot = Snapshot::new(clusters);
             let found = plan(&departure, &snapshot, &Options::default(), at(50));

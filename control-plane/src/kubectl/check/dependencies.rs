@@ -35,11 +35,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     if names.is_empty() {
         category.ok(NAME, "no workload is known to lack what it refers to");
     } else {
-        let message = format!(
-            "{} workloads are placed where something that they refer to is not: {}",
-            names.len(),
-            listed(&names, NAMED)
-        );
+        let told = match names.len() {
+            1 => "1 workload is placed where something that it refers to is not".to_owned(),
+            all => format!("{all} workloads are placed where something that they refer to is not"),
+        };
+        let message = format!("{told}: {}", listed(&names, NAMED));
         category.warning(NAME, message, HINT);
     }
     category.into_verdicts()

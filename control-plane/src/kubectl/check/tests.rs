@@ -845,7 +845,7 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
     };
     let cases: [(Break, Status, &str); 3] = [
         (|_| {}, Well, "no workload is known to lack"),
-        (lack, Warning, "1 workloads are placed where something"),
+        (lack, Warning, "1 workload is placed where something"),
         (
             |it| it.bindings = Err(forbidden()),
             Warning,

@@ -25,7 +25,6 @@ use crate::eviction::reason::EvictionReason;
 use crate::kubectl::dependencies::{After, Needs, Partings, parted};
 use crate::kubectl::standstill::Standstill;
 use crate::scheduler::core::{Options, Snapshot};
-use crate::taint::default_tolerations::DefaultTolerations;
 
 /// Workloads of a list that are printed in the table.
 const LISTED: usize = 20;
@@ -36,7 +35,6 @@ pub(super) fn switches() -> Switches {
         failover: false,
         no_execute: false,
         purge_mode: PurgeMode::Gracefully,
-        tolerations: DefaultTolerations::default(),
     }
 }
 
@@ -232,7 +230,10 @@ impl Preview {
             }
             Ok(plan) => {
                 let clusters = plan.clusters.iter().map(|it| it.name.clone());
-                self.after.insert(binding.key(), clusters.collect());
+                // Of several clusters that are drained each is planned by itself.
+                let clusters = clusters.filter(|it| !self.clusters.contains(it));
+                let after = self.after.entry(binding.key()).or_default();
+                after.extend(clusters);
                 self.leave.push(Line {
                     to: Some(plan.destination()),
                     ..line

@@ -31,11 +31,6 @@ fn binding(name: &str, placement: &Value) -> AnyBinding {
     Arc::new(binding).into()
 }
 
-/// No workload refers to anything.
-fn nothing() -> Needs {
-    Ok(HashMap::new())
-}
-
 #[test]
 fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
     let affinity = |to: &str| json!({"clusterAffinity": {"clusterNames": ["m1", to]}});
@@ -81,7 +76,7 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
     let preview = preview(
         fleet(),
         &bindings,
-        &nothing(),
+        &Ok(HashMap::new()),
         &drained,
         (&Rates::default(), &Options::default()),
         now,
@@ -115,7 +110,7 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
         preview(
             fleet(),
             &bindings,
-            &nothing(),
+            &Ok(HashMap::new()),
             &names,
             (&Rates::default(), &Options::default()),
             now,
@@ -190,7 +185,7 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
         preview(
             (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
             bindings,
-            &nothing(),
+            &Ok(HashMap::new()),
             &["m1".to_owned(), "m2".to_owned()],
             (&Rates::default(), &Options::default()),
             Timestamp::from_second(0).unwrap(),
