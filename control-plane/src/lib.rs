@@ -17,9 +17,9 @@
 //!   (`decide`); writes taints of Clusters, and the annotation that records them.
 //! * `policyStatus` watches ClusterTaintPolicies and Clusters; decides in [`policy_status`]
 //!   (`decide`); writes the status of ClusterTaintPolicies.
-//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`,
-//!   `rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and the
-//!   condition `EvictionPending`.
+//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`) and
+//!   [`budget`] (`rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and
+//!   the condition `EvictionPending`.
 //! * `applicationFailover` watches bindings; decides in [`application_failover`] (`decide`); writes
 //!   as `taintmanager` does, and the annotation with its history.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in
@@ -68,7 +68,7 @@
 //!    writes. Result: `NoExecute` or `PreferNoExecute`. Scenario: `eviction`.
 //! 5. The workloads that must leave are found: `eviction/judge.rs`: `judge`. Result: condition
 //!    `EvictionPending`. Scenario: `eviction`.
-//! 6. They are ordered and paced: `eviction/backlog.rs`: `pop`; `eviction/pace.rs`: `pay`.
+//! 6. They are ordered and paced: `eviction/backlog.rs`: `pop`; `budget/pace.rs`: `pay`.
 //!    Scenario: `eviction`.
 //! 7. A new placement is written: `eviction/plan.rs`: `plan`; `eviction/execute.rs` writes.
 //!    Result: `spec.clusters`, `spec.gracefulEvictionTasks`. Scenario: `failover`.
@@ -100,6 +100,7 @@
 
 mod application_failover;
 mod binding;
+pub mod budget;
 mod cluster;
 mod customizations;
 mod definitions;

@@ -83,6 +83,7 @@ const CONTROL_PLANE: Floors = &[
     &["pause"],
     &["fleet"],
     &["fencing"],
+    &["budget"],
     &["scheduler"],
     &["taint"],
     &["policy_status"],

@@ -115,9 +115,11 @@ pub mod annotation {
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
     /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
-    /// On a binding (Muster's own), followed by the name of a cluster: time at which the workload
-    /// last left it because of a taint, until it is placed there again by a failback.
-    pub const HOME: &str = "home.failover.muster.io/";
+    /// Clusters that a workload left because of a taint and may return to, as a JSON object of
+    /// names and times.
+    pub const HOMES: &str = "failover.muster.io/homes";
+    /// Prefix of the annotations of former versions, one for each cluster that a workload left.
+    pub const OLD_HOME: &str = "home.failover.muster.io/";
     /// On a Cluster that workloads are to return to (Muster's own): time since which it is healthy.
     pub const HEALTHY_SINCE: &str = "failover.muster.io/healthy-since";
     /// On a manifest and its object in a member (Muster's own): when and how the agent stops it, as

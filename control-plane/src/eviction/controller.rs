@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::fence::Fence;
+use super::homes;
 use super::jobs::Jobs;
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
@@ -226,13 +227,17 @@ where
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
     };
-    let plan = match plan(
-        &departure,
-        &eviction.snapshot,
-        &controller.options,
-        fleet.clock.now(),
-    ) {
-        Ok(plan) => plan,
+    let now = fleet.clock.now();
+    let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
+        Ok(mut plan) => {
+            let (meta, settings) = (eviction.binding.meta(), &fleet.settings);
+            let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
+            let annotations = &mut plan.patch["metadata"]["annotations"];
+            for (name, value) in homes {
+                annotations[name] = value;
+            }
+            plan
+        }
         Err(nowhere) => {
             return match nowhere {
                 Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::plan::Plan;
 use crate::fleet::Fleet;
+pub use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then.
@@ -42,20 +43,8 @@ pub fn may_carry_out(is_paused: bool, leads: bool) -> bool {
     !is_paused && leads
 }
 
-/// Whether a write that failed may have been carried out all the same. Only an answer that refuses
-/// it says that it was not: a deadline that passed, an error within the server and a connection
-/// that broke leave it open.
-pub fn may_be_written(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => !(400..500).contains(&status.code) || status.code == 408,
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     #[test]
@@ -69,27 +58,5 @@ mod tests {
             let may = may_carry_out(is_paused, leads);
             assert_eq!(may, expected, "{is_paused} {leads}");
         }
-    }
-
-    #[test]
-    fn only_an_answer_that_refuses_says_that_nothing_was_written() {
-        for (code, written) in [
-            (400, false),
-            (403, false),
-            (404, false),
-            (408, true),
-            (409, false),
-            (422, false),
-            (429, false),
-            (500, true),
-            (502, true),
-            (503, true),
-            (504, true),
-        ] {
-            let status = Status::failure("", "").with_code(code).boxed();
-            assert_eq!(may_be_written(&kube::Error::Api(status)), written, "{code}");
-        }
-        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert!(may_be_written(&kube::Error::Service(Box::new(broken))));
     }
 }

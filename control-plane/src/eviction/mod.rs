@@ -9,21 +9,19 @@ pub mod drain;
 pub mod evictor;
 pub mod execute;
 pub mod explain;
-mod feed;
 pub mod fence;
 pub mod fleet_view;
+pub mod homes;
 pub mod jobs;
 pub mod judge;
 pub mod measure;
-pub mod pace;
 pub mod plan;
 pub mod preserve;
-pub mod rate;
 pub mod reason;
 pub mod record;
 
+pub use crate::budget::{budget, pace, rate};
 pub use controller::start;
-pub use feed::budget;
 
 #[cfg(test)]
 mod conformance;

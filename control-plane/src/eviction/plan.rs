@@ -12,7 +12,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
-use muster_shared::names::annotation::{APPLIED_PLACEMENT, HOME, LAST_EVICTION};
+use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
 use serde_json::{Map, Value, json};
 
@@ -26,9 +26,6 @@ use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, s
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
-
-/// The name of an annotation, without its prefix, may not be longer (Kubernetes' rule).
-const LONGEST_NAME: usize = 63;
 
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
@@ -158,9 +155,6 @@ pub fn plan(
         let record = Record::new(cluster, &to, &mode, &cause.to_string(), now);
         let annotations = &mut plan.patch["metadata"]["annotations"];
         annotations[LAST_EVICTION] = json!(record.write());
-        if cluster.len() <= LONGEST_NAME {
-            annotations[format!("{HOME}{cluster}")] = json!(record.at.to_string());
-        }
     }
     Ok(plan)
 }

@@ -45,8 +45,20 @@ pub fn overtaken(error: &kube::Error) -> Option<Next> {
     }
 }
 
+/// Whether a write that failed may have been carried out all the same. Only an answer that refuses
+/// it says that it was not: a deadline that passed, an error within the server and a connection
+/// that broke leave it open.
+pub fn may_be_written(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => !(400..500).contains(&status.code) || status.code == 408,
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
 
     #[test]
@@ -59,7 +71,7 @@ mod tests {
             (429, "TooManyRequests", None),
             (500, "InternalError", None),
         ] {
-            let status = kube::core::Status::failure("", reason).with_code(code);
+            let status = Status::failure("", reason).with_code(code);
             let error = kube::Error::Api(status.boxed());
             assert_eq!(overtaken(&error), expected, "{code}");
         }
@@ -76,10 +88,32 @@ mod tests {
             (429, false),
             (500, false),
         ] {
-            let status = kube::core::Status::failure("", "").with_code(code);
+            let status = Status::failure("", "").with_code(code);
             let error = kube::Error::Api(status.boxed());
             let error = ApiError::of("write", &"it")(error);
             assert_eq!(error.is_lasting(), expected, "{code}");
         }
+    }
+
+    #[test]
+    fn only_an_answer_that_refuses_says_that_nothing_was_written() {
+        for (code, written) in [
+            (400, false),
+            (403, false),
+            (404, false),
+            (408, true),
+            (409, false),
+            (422, false),
+            (429, false),
+            (500, true),
+            (502, true),
+            (503, true),
+            (504, true),
+        ] {
+            let status = Status::failure("", "").with_code(code).boxed();
+            assert_eq!(may_be_written(&kube::Error::Api(status)), written, "{code}");
+        }
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(may_be_written(&kube::Error::Service(Box::new(broken))));
     }
 }

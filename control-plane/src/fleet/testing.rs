@@ -251,6 +251,12 @@ impl FakeApi {
         self.0.begun.0 + self.0.begun.1.elapsed()
     }
 
+    /// An object as it is stored.
+    pub fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        self.state().objects.get(&place).cloned()
+    }
+
     /// Removes an object; watches tell of it.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
         let mut state = self.state();

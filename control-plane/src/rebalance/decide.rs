@@ -1,5 +1,8 @@
 //! Decides what a rebalancer has still to request, and its status afterwards.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::rebalancer::{
     ObservedWorkload, RebalanceFailure, RebalanceResult, WorkloadRebalancer,
@@ -8,22 +11,34 @@ use muster_shared::api::rebalancer::{
 use muster_shared::k8s::Time;
 use serde_json::{Value, json};
 
-/// Returns the workloads whose placement is still to be requested: those of the spec without a
-/// result of this generation or a success of any.
-pub fn pending(rebalancer: &WorkloadRebalancer) -> Vec<WorkloadReference> {
-    let status = rebalancer.status.clone().unwrap_or_default();
-    let is_current = status.observed_generation == generation(rebalancer);
+/// A workload without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The workload.
+    pub workload: WorkloadReference,
+    /// Whether its placement has been requested.
+    pub is_asked: bool,
+}
+
+/// Returns the workloads without a result of this generation or a success of any, in the order of
+/// the spec.
+pub fn pending(rebalancer: &WorkloadRebalancer) -> Vec<Pending> {
+    let status = rebalancer.status.as_ref();
+    let is_current = status.is_some_and(|it| it.observed_generation == generation(rebalancer));
+    let mut results = results(status);
     let mut pending = Vec::new();
     for workload in &rebalancer.spec.workloads {
-        let known = result(&status, workload);
-        let is_done = match known {
-            Some(RebalanceResult::Successful) => true,
-            Some(_) => is_current,
-            None => false,
+        let known = results.insert(workload, Some(&RebalanceResult::Successful));
+        let is_asked = match known {
+            Some(Some(RebalanceResult::Successful)) => continue,
+            Some(Some(_)) if is_current => continue,
+            Some(Some(_)) | None => false,
+            Some(None) => true,
         };
-        if !is_done && !pending.contains(workload) {
-            pending.push(workload.clone());
-        }
+        pending.push(Pending {
+            workload: workload.clone(),
+            is_asked,
+        });
     }
     pending
 }
@@ -32,12 +47,12 @@ fn generation(rebalancer: &WorkloadRebalancer) -> i64 {
     rebalancer.metadata.generation.unwrap_or_default()
 }
 
-fn result<'a>(
-    status: &'a WorkloadRebalancerStatus,
-    workload: &WorkloadReference,
-) -> Option<&'a RebalanceResult> {
-    let mut all = status.observed_workloads.iter();
-    all.find(|it| it.workload == *workload)?.result.as_ref()
+/// The result of each workload that the status names; none of one that was only asked for.
+fn results(
+    status: Option<&WorkloadRebalancerStatus>,
+) -> BTreeMap<&WorkloadReference, Option<&RebalanceResult>> {
+    let all = status.iter().flat_map(|it| &it.observed_workloads);
+    all.map(|it| (&it.workload, it.result.as_ref())).collect()
 }
 
 /// Time by which another clock may be ahead.
@@ -82,41 +97,51 @@ pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Returns the status after requests with these results (`None`: the workload has no binding);
-/// `None` if it is the one that is there.
+/// What is new of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Its placement was requested.
+    Asked,
+    /// The scheduler has answered.
+    Answered,
+    /// It has no binding.
+    NoBinding,
+}
+
+/// Returns the status after these news; `None` if it is the one that is there.
+///
+/// A workload that was asked for is listed without a result, as Karmada lists those that it has not
+/// come to: the list is what the next process knows of requests.
 pub fn status(
     rebalancer: &WorkloadRebalancer,
-    results: &[(WorkloadReference, Option<()>)],
+    news: &BTreeMap<WorkloadReference, News>,
     now: Timestamp,
 ) -> Option<WorkloadRebalancerStatus> {
     let before = rebalancer.status.clone().unwrap_or_default();
-    let is_wanted = |workload: &WorkloadReference| rebalancer.spec.workloads.contains(workload);
+    let wanted: BTreeSet<_> = rebalancer.spec.workloads.iter().collect();
+    let is_wanted = |it: &&ObservedWorkload| {
+        wanted.contains(&it.workload) || it.result == Some(RebalanceResult::Successful)
+    };
     let mut observed: Vec<ObservedWorkload> = before
         .observed_workloads
         .iter()
-        .filter(|it| is_wanted(&it.workload) || it.result == Some(RebalanceResult::Successful))
-        .filter(|it| !results.iter().any(|(workload, _)| *workload == it.workload))
+        .filter(is_wanted)
+        .filter(|it| !news.contains_key(&it.workload))
         .cloned()
         .collect();
-    observed.extend(results.iter().map(|(workload, outcome)| {
-        ObservedWorkload {
-            workload: workload.clone(),
-            result: Some(match outcome {
-                Some(()) => RebalanceResult::Successful,
-                None => RebalanceResult::Failed,
-            }),
-            reason: outcome
-                .is_none()
-                .then_some(RebalanceFailure::ReferencedBindingNotFound),
-        }
+    observed.extend(news.iter().map(|(workload, news)| ObservedWorkload {
+        workload: workload.clone(),
+        result: match news {
+            News::Asked => None,
+            News::Answered => Some(RebalanceResult::Successful),
+            News::NoBinding => Some(RebalanceResult::Failed),
+        },
+        reason: (*news == News::NoBinding).then_some(RebalanceFailure::ReferencedBindingNotFound),
     }));
     observed.sort_by(|a, b| a.workload.cmp(&b.workload));
-    let has_result = |workload: &WorkloadReference| {
-        observed
-            .iter()
-            .any(|it| it.workload == *workload && it.result.is_some())
-    };
-    let is_finished = rebalancer.spec.workloads.iter().all(has_result);
+    let finished = observed.iter().filter(|it| it.result.is_some());
+    let finished: BTreeSet<_> = finished.map(|it| &it.workload).collect();
+    let is_finished = wanted.is_subset(&finished);
     let same = observed == before.observed_workloads
         && before.observed_generation == generation(rebalancer);
     let finish_time = match before.finish_time.clone() {
@@ -142,6 +167,12 @@ pub fn patch(status: &WorkloadRebalancerStatus) -> Value {
     })
 }
 
+/// Returns the pause between two writes of a status: 5 s, and more for more than 1,000 workloads,
+/// whose status is large.
+pub fn pause(workloads: usize) -> Duration {
+    Duration::from_millis(5) * u32::try_from(workloads.max(1_000)).unwrap_or(u32::MAX)
+}
+
 /// Returns the time at which a finished rebalancer is to be deleted: one that has a result for each
 /// workload of its present spec.
 pub fn expiry(rebalancer: &WorkloadRebalancer) -> Option<Timestamp> {
@@ -149,7 +180,8 @@ pub fn expiry(rebalancer: &WorkloadRebalancer) -> Option<Timestamp> {
     if status.observed_generation != generation(rebalancer) {
         return None;
     }
-    let is_finished = |workload| result(status, workload).is_some();
+    let results = results(Some(status));
+    let is_finished = |workload| results.get(workload).is_some_and(Option::is_some);
     if !rebalancer.spec.workloads.iter().all(is_finished) {
         return None;
     }
@@ -169,6 +201,11 @@ mod tests {
             "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name,
         }))
         .unwrap()
+    }
+
+    fn news(list: &[(&str, News)]) -> BTreeMap<WorkloadReference, News> {
+        let all = list.iter().map(|(name, news)| (workload(name), *news));
+        all.collect()
     }
 
     fn rebalancer(generation: i64, names: &[&str], status: &Value) -> WorkloadRebalancer {
@@ -201,24 +238,38 @@ mod tests {
         let names = |it: &WorkloadRebalancer| {
             pending(it)
                 .into_iter()
-                .map(|it| it.name)
+                .map(|it| (it.workload.name, it.is_asked))
                 .collect::<Vec<_>>()
         };
-        let results = json!([observed("ok", "Successful"), observed("none", "Failed")]);
+        let waits = json!({ "workload": workload("asked") });
+        let results = json!([
+            observed("ok", "Successful"),
+            observed("none", "Failed"),
+            waits
+        ]);
         let status = |generation: i64| json!({ "observedWorkloads": results, "observedGeneration": generation });
         for (what, it, expected) in [
             (
                 "new",
                 rebalancer(1, &["ok", "ok", "none"], &Value::Null),
-                vec!["ok", "none"],
+                vec![("ok", false), ("none", false)],
+            ),
+            (
+                "asked for",
+                rebalancer(1, &["asked", "ok"], &status(1)),
+                vec![("asked", true)],
             ),
             ("done", rebalancer(1, &["ok", "none"], &status(1)), vec![]),
             (
                 "changed",
-                rebalancer(2, &["ok", "none", "more"], &status(1)),
-                vec!["none", "more"],
+                rebalancer(2, &["ok", "none", "more", "asked"], &status(1)),
+                vec![("none", false), ("more", false), ("asked", true)],
             ),
         ] {
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(name, is_asked)| (name.to_owned(), is_asked))
+                .collect();
             assert_eq!(names(&it), expected, "{what}");
         }
     }
@@ -226,9 +277,14 @@ mod tests {
     #[test]
     fn the_status_says_what_became_of_each_workload_and_when_all_had_a_result() {
         let it = rebalancer(1, &["ok", "none"], &Value::Null);
-        let results = [(workload("ok"), Some(())), (workload("none"), None)];
-        let half = status(&it, &results[..1], at(0)).unwrap();
-        assert_eq!(half.finish_time, None);
+        let results = news(&[("ok", News::Answered), ("none", News::NoBinding)]);
+        let asked = news(&[("ok", News::Asked), ("none", News::NoBinding)]);
+        let half = status(&it, &asked, at(0)).unwrap();
+        assert_eq!(half.finish_time, None, "the scheduler has not looked at it");
+        let mut waits = it.clone();
+        waits.status = Some(half);
+        assert_eq!(status(&waits, &asked, at(5)), None, "it is known");
+        assert_eq!(expiry(&waits), None);
         let whole = status(&it, &results, at(0)).unwrap();
         assert_eq!(
             json!(whole.observed_workloads),
@@ -239,17 +295,21 @@ mod tests {
             status: Some(whole),
             ..it
         };
-        assert_eq!(status(&done, &[], at(5)), None, "nothing is written again");
+        assert_eq!(
+            status(&done, &news(&[]), at(5)),
+            None,
+            "nothing is written again"
+        );
         // A later result, or a later spec, is another end.
         for (generation, results, expected) in [
-            (1, &[(workload("none"), Some(()))][..], 5),
-            (2, &[], 5),
-            (1, &[(workload("none"), None)], 0),
+            (1, news(&[("none", News::Answered)]), 5),
+            (2, news(&[]), 5),
+            (1, news(&[("none", News::NoBinding)]), 0),
         ] {
             let mut again = rebalancer(generation, &["ok", "none"], &Value::Null);
             again.status.clone_from(&done.status);
             let done_at = Some(Time(at(0)));
-            let finish = status(&again, results, at(5)).map_or(done_at, |it| it.finish_time);
+            let finish = status(&again, &results, at(5)).map_or(done_at, |it| it.finish_time);
             assert_eq!(finish, Some(Time(at(expected))), "{generation} {results:?}");
         }
         assert_eq!(expiry(&done), Some(at(60)));
@@ -260,7 +320,7 @@ mod tests {
         let mut fewer = rebalancer(2, &["more"], &Value::Null);
         fewer.status.clone_from(&done.status);
         assert_eq!(expiry(&fewer), None);
-        let after = status(&fewer, &[(workload("more"), Some(()))], at(9)).unwrap();
+        let after = status(&fewer, &news(&[("more", News::Answered)]), at(9)).unwrap();
         let names: Vec<_> = after
             .observed_workloads
             .iter()
@@ -277,7 +337,7 @@ mod tests {
             "finishTime": "2026-01-01T00:00:10Z",
         });
         let edited = rebalancer(2, &["ok", "more"], &finished);
-        let half = status(&edited, &[], at(0)).unwrap();
+        let half = status(&edited, &news(&[]), at(0)).unwrap();
         assert_eq!(patch(&half)["finishTime"], Value::Null);
         assert!(patch(&half).as_object().unwrap().contains_key("finishTime"));
         // What another writer left is judged by its results, too.

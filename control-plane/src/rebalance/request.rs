@@ -1,134 +1,131 @@
-//! Requests new placements of bindings, at the rate that all evictions share.
-
-use std::sync::Arc;
+//! Requests new placements of bindings. Whatever a request moves is paid for by the scheduler, in
+//! the moment in which it moves.
 
 use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::conditions;
 use muster_shared::k8s::Time;
+use muster_shared::names::condition::SCHEDULED;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide;
-use crate::eviction::execute::may_be_written;
-use crate::eviction::pace::{Pace, Payer};
+use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
+use crate::fleet::api_error::{ApiError, may_be_written};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
-use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
-/// Result of a request to place a workload anew.
+/// State of the request for one workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requested {
-    /// The binding says so.
-    Yes,
+    /// The binding asks for it since this time, and the scheduler has not answered yet.
+    Asked(Timestamp),
+    /// The scheduler has placed it anew, has left it where it is, or has said why it cannot be
+    /// placed.
+    Answered,
     /// There is no binding.
     NoBinding,
+    /// Nothing is asked before the binding or a pause changes.
+    Held,
     /// The binding cannot be written now.
     Later,
     /// The rate permits it at this instant; `None`: not while so many clusters have failed.
     AtRate(Option<Instant>),
 }
 
-/// What requests are decided by.
-pub(super) struct Requests {
-    pace: Pace,
-    snapshot: LiveSnapshot,
-    options: Options,
+/// A request that was made: the time that was written, and that at which it was.
+pub(super) type Made = (Timestamp, Timestamp);
+
+/// Asks for a new placement of a binding, unless that is `asked` for already. `since` is that of
+/// [`decide::trigger`].
+pub(super) async fn request<B: BindingKind>(
+    fleet: &Fleet,
+    pace: &Pace,
+    key: &BindingKey,
+    asked: Option<Made>,
+    (since, now): (Timestamp, Timestamp),
+) -> Result<Requested, ApiError> {
+    let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
+        Presence::There(binding) => binding,
+        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
+            return Ok(Requested::Later);
+        }
+        Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
+    };
+    let (spec, status) = (binding.spec(), binding.status());
+    let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
+    if let Some((asked, at)) = asked {
+        // One that was made since then was asked for nothing.
+        let created = binding.meta().creation_timestamp.as_ref();
+        let is_newer = created.is_some_and(|created| created.0 >= at);
+        let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
+        return Ok(if is_seen && is_answered(spec, status) {
+            Requested::Answered
+        } else {
+            Requested::Asked(asked)
+        });
+    }
+    let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
+    if spec.scheduling_suspended() || spec.clusters.iter().any(is_paused) {
+        return Ok(Requested::Held);
+    }
+    let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
+    let Some(time) = decide::request(since, shown, scheduled, now) else {
+        return Ok(if is_answered(spec, status) {
+            Requested::Answered
+        } else {
+            Requested::Asked(shown.unwrap_or(since))
+        });
+    };
+    // Another scheduler knows of no budget.
+    let paid = if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
+        None
+    } else {
+        match pace.pay_after_evictions(Instant::now()) {
+            Ok(paid) => Some(paid),
+            Err(when) => return Ok(Requested::AtRate(when)),
+        }
+    };
+    let Err(error) = ask(fleet, key, binding.as_ref(), time).await else {
+        return Ok(Requested::Asked(time));
+    };
+    if let Some(paid) = paid.filter(|_| !may_be_written(&error)) {
+        paid.refund();
+    }
+    match error {
+        error if is_conflict(&error) => Ok(Requested::Later),
+        error if is_not_found(&error) => Ok(Requested::NoBinding),
+        error => Err(ApiError::of("ask for a new placement of", key)(error)),
+    }
 }
 
-impl Requests {
-    /// Requests of a control plane that are paid from a budget which others use as well.
-    pub fn new(fleet: &Fleet, pace: Pace) -> Self {
-        Self {
-            pace,
-            snapshot: LiveSnapshot::follow(&fleet.clusters),
-            options: Options::of(&fleet.settings),
-        }
-    }
+/// Whether the scheduler has looked at the last request.
+fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
+    let told = conditions::status(&status.conditions, SCHEDULED);
+    !is_reschedule_requested(spec, status) || told == Some(conditions::FALSE)
+}
 
-    /// Asks for a new placement of a binding. `since` is that of [`decide::trigger`]. Without
-    /// `may_think` only what needs no placement in thought is answered; all else waits for the
-    /// rate.
-    pub async fn make<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: &BindingKey,
-        since: Timestamp,
-        now: Timestamp,
-        may_think: bool,
-    ) -> Result<Requested, ApiError> {
-        let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
-            Presence::There(binding) => binding,
-            Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-                return Ok(Requested::Later);
-            }
-            Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
-        };
-        let (spec, status) = (binding.spec(), binding.status());
-        let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
-        let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
-        let Some(time) = decide::request(since, asked, scheduled, now) else {
-            return Ok(Requested::Yes);
-        };
-        if !may_think {
-            return Ok(Requested::AtRate(None));
-        }
-        // What would stay where it is need not wait for its turn.
-        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
-        let moves = !is_ours || matches!(self.anew(spec, status), Ok(Some(_)));
-        self.write(fleet, key, binding.as_ref(), time, moves).await
-    }
-
-    /// Where a new placement would put a workload, as [`moved`].
-    pub fn anew(
-        &self,
-        spec: &ResourceBindingSpec,
-        status: &ResourceBindingStatus,
-    ) -> Result<Option<Decision>, FitError> {
-        moved(spec, status, &self.snapshot.get(), &self.options)
-    }
-
-    /// Wakes somebody whenever a turn may come earlier than was said.
-    pub fn wakes(&self, listener: &Arc<Notify>) {
-        self.pace.wakes(Arc::clone(listener));
-    }
-
-    /// Writes a request, which is paid for if it moves something.
-    pub async fn write<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: &BindingKey,
-        binding: &B,
-        time: Timestamp,
-        moves: bool,
-    ) -> Result<Requested, ApiError> {
-        if moves && let Err(when) = self.pace.pay(Payer::Rebalances, Instant::now()) {
-            return Ok(Requested::AtRate(when));
-        }
-        let patch = json!({
-            "metadata": { "resourceVersion": binding.meta().resource_version },
-            "spec": { "rescheduleTriggeredAt": Time(time) },
-        });
-        let written = B::api(&fleet.client, key)
-            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-            .await;
-        let Err(error) = written else {
-            tracing::info!(binding = %key, "asked for a new placement");
-            return Ok(Requested::Yes);
-        };
-        if moves && !may_be_written(&error) {
-            self.pace.refund();
-        }
-        match error {
-            error if is_conflict(&error) => Ok(Requested::Later),
-            error if is_not_found(&error) => Ok(Requested::NoBinding),
-            error => Err(ApiError::of("ask for a new placement of", key)(error)),
-        }
-    }
+/// Writes a request.
+pub(super) async fn ask<B: BindingKind>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+    time: Timestamp,
+) -> Result<(), kube::Error> {
+    let patch = json!({
+        "metadata": { "resourceVersion": binding.meta().resource_version },
+        "spec": { "rescheduleTriggeredAt": Time(time) },
+    });
+    let api = B::api(&fleet.client, key);
+    api.patch(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await?;
+    tracing::info!(binding = %key, "asked for a new placement");
+    Ok(())
 }
 
 /// Returns where a new placement would put a workload that has one; `None` if it would stay.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use muster_shared::tasks::Tasks;
 
-use crate::eviction::pace::Pace;
+use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, cluster, customizations, detector, eviction, failovers,
+    application_failover, binding, budget, cluster, customizations, detector, eviction, failovers,
     graceful_eviction, interpreter_webhooks, policy_status, push, rebalance, registration,
     scheduler, status, taint,
 };
@@ -34,7 +34,7 @@ impl Start<'_> {
     fn budget(&mut self) -> Pace {
         let (fleet, tasks) = (self.fleet, &mut *self.tasks);
         self.budget
-            .get_or_insert_with(|| eviction::budget(fleet, tasks))
+            .get_or_insert_with(|| budget::budget(fleet, tasks))
             .clone()
     }
 }
@@ -62,7 +62,8 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     }),
     ("failoverHistory", |it| failovers::start(it.fleet, it.tasks)),
     ("scheduler", |it| {
-        scheduler::controller::start(it.fleet, it.tasks);
+        let budget = it.budget();
+        scheduler::controller::start(it.fleet, budget, it.tasks);
     }),
     ("detector", |it| detector::start(it.fleet, it.tasks)),
     ("binding", |it| binding::start(it.fleet, it.tasks)),

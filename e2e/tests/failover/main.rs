@@ -79,7 +79,7 @@ async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits
                 let annotations = it.metadata.annotations.iter().flatten();
                 annotations
                     .into_iter()
-                    .any(|(key, _)| key.starts_with(names::annotation::HOME))
+                    .any(|(key, _)| *key == names::annotation::HOMES)
             };
             match view.bindings.list().iter().find(|it| has_home(it)) {
                 Some(binding) => Err(format!("{} is to return", binding.name_any())),

@@ -98,10 +98,12 @@ pub struct WorkloadRebalancerStatus {
 pub struct ObservedWorkload {
     /// Workload that the result is about.
     pub workload: WorkloadReference,
-    /// Result of the request.
+    /// Result of the request; absent while the scheduler has not answered it, for example because
+    /// the workload waits for the eviction rate.
     ///
-    /// - `Successful`: the scheduler was asked to place the workload anew.
-    /// - `Failed`: it was not, for the reason in `reason`.
+    /// - `Successful`: the scheduler has looked at the request, and placed the workload anew or
+    ///   left it where it is.
+    /// - `Failed`: it was not asked, for the reason in `reason`.
     #[serde(skip_serializing_if = "absent")]
     pub result: Option<RebalanceResult>,
     /// Reason of a failure: `ReferencedBindingNotFound` if no policy propagates the workload.
@@ -112,7 +114,7 @@ pub struct ObservedWorkload {
 open_enum! {
     /// Result of a request to place a workload anew.
     RebalanceResult {
-        /// The scheduler was asked.
+        /// The scheduler has answered.
         Successful = "Successful",
         /// The scheduler was not asked.
         Failed = "Failed",

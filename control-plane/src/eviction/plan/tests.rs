@@ -798,18 +798,3 @@ fn another_scheduler_chooses_what_is_dropped() {
         .unwrap();
     assert_eq!(tasks.len(), 1);
 }
-
-#[test]
-fn where_a_workload_was_at_home_is_noted_if_the_name_fits_into_an_annotation() {
-    for (length, expected) in [(7, true), (63, true), (64, false)] {
-        let name = "m".repeat(length);
-        let placement = json!({"clusterAffinity": {"clusterNames": [name, "member2"]}});
-        let spec = spec(2, &json!([{"name": name, "replicas": 2}]), &placement);
-        let snapshot = fleet(&[&name], &["member2"]);
-        let plan = try_to(&gracefully(&spec, &name), &snapshot).unwrap();
-        let annotations = &plan.patch["metadata"]["annotations"];
-        let home = annotations.get(format!("{HOME}{name}"));
-        let expected = expected.then(|| json!(at(50).to_string()));
-        assert_eq!(home, expected.as_ref(), "{length}");
-    }
-}

@@ -62,7 +62,7 @@ mod tests {
         let tell = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
             let binding: ResourceBinding = serde_json::from_value(json!({
                 "metadata": {"name": "web", "annotations": {
-                    "home.failover.muster.io/m1": "2026-01-01T00:00:00Z",
+                    "failover.muster.io/homes": r#"{"m1":"2026-01-01T00:00:00Z"}"#,
                 }},
                 "spec": {
                     "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},

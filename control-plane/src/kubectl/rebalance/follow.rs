@@ -137,6 +137,7 @@ pub(super) async fn follow(
                 && let Some(status) = &rebalancer.status
             {
                 let observed = status.observed_workloads.iter();
+                let observed = observed.filter(|it| it.result.is_some());
                 asked.extend(observed.map(|it| it.workload.clone()));
             }
         }

@@ -14,31 +14,29 @@ use muster_shared::api::binding::{
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::events::EventType;
-use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
+use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
+use super::turns::{AGAIN, Turns, Vain};
+use crate::eviction::homes::forgotten;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::rebalance::decide;
-use crate::rebalance::request::{Requested, Requests};
-use crate::rebalance::turn;
+use crate::rebalance::request::{ask, moved};
+use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::core::Options;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::settings::FAILOVER;
 
 const NAME: &str = "failbacks";
 /// Number of requested failbacks.
 const REQUESTED: &str = "muster_failbacks_total";
-/// Time after which a workload is looked at again that a new placement would not bring home: room
-/// changes all the time.
-const AGAIN: Duration = Duration::from_mins(1);
-
 /// Workloads by the clusters that they may return to.
 #[derive(Default)]
 struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
@@ -74,8 +72,11 @@ impl Homes {
 }
 
 struct Controller {
-    requests: Arc<Requests>,
-    homes: Arc<Homes>,
+    snapshot: LiveSnapshot,
+    options: Options,
+    homes: Homes,
+    turns: Turns,
+    vain: Vain,
     queue: Queue<BindingKey>,
     clusters: Queue<String>,
     /// Beginning of the decisions of this process.
@@ -83,17 +84,20 @@ struct Controller {
 }
 
 /// Starts the controller. With the gate `Failover` off nothing moves by itself.
-pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, requests: &Arc<Requests>, tasks: &mut Tasks) {
+pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     if !fleet.settings.gate(&FAILOVER) {
         return;
     }
     describe_counter!(
         REQUESTED,
-        "Workloads that were placed anew to return to a cluster that they had left"
+        "Workloads of which a new placement was requested, to return to a cluster that they had left"
     );
     let controller = Arc::new(Controller {
-        requests: Arc::clone(requests),
-        homes: Arc::default(),
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        options: Options::of(&fleet.settings),
+        homes: Homes::default(),
+        turns: Turns::default(),
+        vain: Vain::default(),
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
@@ -104,26 +108,13 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, requests: &Arc<Requests>, 
         let controller = Arc::clone(&controller);
         move |change| controller.hear(change)
     });
-    let add_all = {
-        let (homes, queue) = (Arc::clone(&controller.homes), controller.queue.clone());
+    fleet.pauses.on_change({
+        let controller = Arc::clone(&controller);
         move || {
-            for key in homes.all() {
-                queue.add(key);
+            for key in controller.homes.all() {
+                controller.queue.add(key);
             }
         }
-    };
-    fleet.pauses.on_change(add_all.clone());
-    let changed = Arc::new(Notify::new());
-    requests.wakes(&changed);
-    let shutdown = tasks.shutdown().clone();
-    tasks.spawn("turns of failbacks", async move {
-        let turns = async {
-            loop {
-                changed.notified().await;
-                add_all();
-            }
-        };
-        let _: Option<()> = shutdown.run_until_cancelled(turns).await;
     });
     let (queue, clusters) = (controller.queue.clone(), controller.clusters.clone());
     fleet.work(tasks, NAME, queue, 1, {
@@ -159,13 +150,21 @@ fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) 
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
             let key = BindingKey::of(new.as_ref());
+            let is_edited = old
+                .as_ref()
+                .is_none_or(|old| old.meta().generation != new.meta().generation);
+            let is_asked = is_reschedule_requested(new.spec(), new.status());
             let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
             if old.is_empty() && new.is_empty() {
                 return;
             }
             controller.homes.change(&key, &old, &new);
+            controller.note(&key, is_asked && !new.is_empty());
             for name in new.iter().filter(|it| !old.contains(it)) {
                 controller.clusters.add(name.clone());
+            }
+            if new.is_empty() || is_edited {
+                controller.vain.forget(&key);
             }
             if !new.is_empty() {
                 controller.queue.add(key);
@@ -174,6 +173,8 @@ fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) 
         Change::Deleted { old } => {
             let key = BindingKey::of(old.as_ref());
             controller.homes.change(&key, &names(old), &[]);
+            controller.note(&key, false);
+            controller.vain.forget(&key);
         }
     });
 }
@@ -196,8 +197,17 @@ impl Controller {
         if old.is_none_or(|old| seen(old) != seen(new)) {
             self.clusters.add(name);
             for key in waiting {
+                self.vain.forget(&key);
                 self.queue.add(key);
             }
+        }
+    }
+
+    /// Notes whether a workload is asked to return, and gives its turn to others if it is not any
+    /// more.
+    fn note(&self, key: &BindingKey, is_asked: bool) {
+        for next in self.turns.note(key, is_asked) {
+            self.queue.add(next);
         }
     }
 
@@ -286,14 +296,20 @@ impl Controller {
         if due.is_empty() {
             return Ok(later);
         }
-        let anew = self.requests.anew(spec, binding.status());
+        if !self.turns.begins(key) {
+            return Ok(later);
+        }
+        if let Some(rest) = self.vain.rest(key) {
+            return Ok(Next::After(rest));
+        }
+        let anew = moved(spec, binding.status(), &self.snapshot.get(), &self.options);
         let brought = match anew
             .as_ref()
             .map(|it| course(spec, it.as_ref(), &due, &waits))
         {
             Ok(Course::Returns(names)) => names,
             Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
-            Ok(Course::Stays) | Err(_) => return Ok(Next::After(AGAIN)),
+            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.note(key))),
         };
         // The end of a pause is told, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
@@ -304,29 +320,23 @@ impl Controller {
         let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
         let scheduled = binding.status().last_scheduled_time.as_ref().map(|it| it.0);
         let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
-            return Ok(Next::After(AGAIN));
+            return Ok(Next::After(AGAIN.0));
         };
-        match self
-            .requests
-            .write(fleet, key, binding.as_ref(), time, true)
-            .await?
-        {
-            Requested::Yes => {
-                counter!(REQUESTED).increment(1);
-                let to = brought.join(", ");
-                let since = brought.iter().filter_map(|it| due.get(*it)).min();
-                let since = since.map(ToString::to_string).unwrap_or_default();
-                let note = format!("returns to {to}, healthy since {since}: it is placed anew");
-                tracing::info!(binding = %key, "{note}");
-                let events = &fleet.events;
-                events.publish(binding.as_ref(), EventType::Normal, "Failback", note);
-                Ok(later)
-            }
-            // The end of a stop wakes all.
-            Requested::NoBinding | Requested::AtRate(None) => Ok(Next::Done),
-            Requested::Later => Ok(Next::Again),
-            Requested::AtRate(Some(when)) => Ok(turn::wait(when).await),
+        if let Err(error) = ask(fleet, key, binding.as_ref(), time).await {
+            let next = overtaken(&error);
+            let failed = || ApiError::of("ask for a new placement of", key)(error);
+            return next.ok_or_else(failed);
         }
+        self.note(key, true);
+        counter!(REQUESTED).increment(1);
+        let to = brought.join(", ");
+        let since = brought.iter().filter_map(|it| due.get(*it)).min();
+        let since = since.map(ToString::to_string).unwrap_or_default();
+        let note = format!("returns to {to}, healthy since {since}: it is placed anew");
+        tracing::info!(binding = %key, "{note}");
+        let events = &fleet.events;
+        events.publish(binding.as_ref(), EventType::Normal, "Failback", note);
+        Ok(later)
     }
 }
 
@@ -362,10 +372,9 @@ async fn forget<B: BindingKind>(
     binding: &B,
     homes: &[String],
 ) -> Result<Next, ApiError> {
-    let nulls = homes.iter().map(|it| (format!("{HOME}{it}"), Value::Null));
-    let nulls: Map<String, Value> = nulls.collect();
     let patch = json!({ "metadata": {
-        "resourceVersion": binding.meta().resource_version, "annotations": nulls,
+        "resourceVersion": binding.meta().resource_version,
+        "annotations": forgotten(binding.meta(), homes),
     } });
     let written = B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(patch))

@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_shared::api::binding::{Binding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::failback::{Failback, FailbackMode, FailbackWindow};
+use muster_shared::api::failback::{Failback, FailbackWindow};
 use muster_shared::conditions;
-use muster_shared::names::annotation::{HEALTHY_SINCE, HOME};
+use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::{CORDON, DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{describe, is_drain};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::window::{Opening, opening};
 use crate::eviction::fleet_view::evicts;
+use crate::eviction::homes::{LONGEST_AWAY, returns};
 use crate::scheduler::core::Decision;
 use crate::settings::Settings;
 
@@ -33,16 +34,11 @@ impl Rule {
     /// The rule of the policy, with what it leaves out taken from the settings; `None` if the
     /// workload stays where it is.
     pub fn of(spec: &ResourceBindingSpec, settings: &Settings) -> Option<Self> {
-        let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
-        let own: Option<&Failback> = cluster.and_then(|it| it.failback.as_ref());
-        let mode = match own {
-            Some(own) => own.mode.clone(),
-            None => FailbackMode::from(settings.failback.clone()),
-        };
-        // A word that this version does not know moves nothing.
-        if mode != FailbackMode::WhenHealthy {
+        if !returns(spec, settings) {
             return None;
         }
+        let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+        let own: Option<&Failback> = cluster.and_then(|it| it.failback.as_ref());
         let seconds = own.and_then(|it| it.after_seconds).map(i64::from);
         let usual = SignedDuration::try_from(*settings.failback_after);
         let after = seconds.map(|it| SignedDuration::from_secs(it.max(0)));
@@ -56,10 +52,7 @@ impl Rule {
 
 /// Returns the clusters that a workload left because of a taint, with the time of each.
 pub fn homes<B: Binding>(binding: &B) -> BTreeMap<String, Timestamp> {
-    let annotations = binding.meta().annotations.iter().flatten();
-    annotations
-        .filter_map(|(key, value)| Some((key.strip_prefix(HOME)?.to_owned(), value.parse().ok()?)))
-        .collect()
+    crate::eviction::homes::homes(binding.meta())
 }
 
 /// Why a workload does not return now.
@@ -110,7 +103,8 @@ pub enum Verdict {
     },
     /// It does not before this time, or before the cluster changes.
     NotBefore(Option<Timestamp>, Why),
-    /// The workload is there again, or the cluster has left the fleet.
+    /// The workload is there again, the cluster has left the fleet, or it was left so long ago that
+    /// the workload stays where it is.
     Over,
 }
 
@@ -131,7 +125,10 @@ pub struct Home<'a> {
 pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Timestamp) -> Verdict {
     let asked = spec.reschedule_triggered_at.as_ref();
     let was_placed_anew = asked.is_some_and(|asked| asked.0 >= home.left);
-    if home.is_gone || was_placed_anew && spec.target(home.name).is_some() {
+    // Whoever asks for a longer time of health gets it.
+    let longest = LONGEST_AWAY.max(rule.after.saturating_add(LONGEST_AWAY));
+    let is_forgotten = home.left.saturating_add(longest).is_ok_and(|end| end < now);
+    if is_forgotten || home.is_gone || was_placed_anew && spec.target(home.name).is_some() {
         return Verdict::Over;
     }
     let Some(cluster) = home.cluster else {

@@ -6,6 +6,7 @@
 
 mod controller;
 pub mod decide;
+mod turns;
 mod window;
 
 pub(super) use controller::start;

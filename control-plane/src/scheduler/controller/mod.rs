@@ -9,7 +9,8 @@ pub mod events;
 pub mod initial_placement;
 pub mod live;
 pub mod measure;
-mod paused;
+mod movement;
+mod turns;
 pub mod waiting;
 pub mod waits_for;
 pub mod write;
@@ -17,8 +18,7 @@ pub mod write;
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,6 +33,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
 use crate::fleet::waits::Waits;
@@ -43,6 +44,7 @@ use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
+use crate::scheduler::controller::movement::Movement;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
@@ -78,21 +80,22 @@ enum Error {
     Contended { key: BindingKey },
 }
 
-/// Installs the scheduler.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+/// Installs the scheduler. What it moves is paid from `pace`.
+pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
     measure::describe();
+    let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         queue: queue(fleet),
         reports: Queue::new("scheduling reports"),
-        waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
+        waiting: Waiting::ranked(is_ranked),
         changes: Changes::default(),
         unread: Waits::default(),
         expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
-        paused: Mutex::default(),
+        movement: Movement::new(pace, is_ranked),
     });
     fleet.pauses.on_change({
         let scheduler = Arc::clone(&scheduler);
@@ -109,6 +112,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
         let answers = answering.changes.answer(answer);
         let _ = shutdown.run_until_cancelled(answers).await;
+    });
+    let (turns, queue) = (scheduler.movement.turns.clone(), scheduler.queue.clone());
+    let shutdown = fleet.shutdown.clone();
+    tasks.spawn("scheduler's turns of the rate", async move {
+        let turns = turns.run(move |key| queue.add(key));
+        let _ = shutdown.run_until_cancelled(turns).await;
     });
     let (waking, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
     tasks.spawn("scheduler's waiting bindings", async move {
@@ -167,8 +176,8 @@ struct Scheduler {
     unread: Waits<BindingKey>,
     expectations: Expectations<BindingKey>,
     options: Options,
-    /// Bindings whose move waits for the end of a pause.
-    paused: Mutex<HashSet<BindingKey>>,
+    /// Bindings whose move waits for the budget, or for the end of a pause.
+    movement: Movement,
 }
 
 impl Scheduler {
@@ -291,6 +300,7 @@ impl Scheduler {
             Err(next) => {
                 if next == Next::Done {
                     self.waiting.put(&key, None);
+                    self.movement.ends(&key);
                 }
                 return Ok(next);
             }
@@ -319,6 +329,7 @@ impl Scheduler {
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
         let Some(has_completed) = self.completion(fleet, key, binding) else {
+            self.movement.ends(key);
             return Ok((Next::After(UNREAD), None));
         };
         let outcome = self.outcome(binding, has_completed, &snapshot, now);
@@ -334,13 +345,23 @@ impl Scheduler {
             .placed
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
-        if let Some(pause) = paused::pause_of(fleet, &subject, news, now) {
-            self.hold(fleet, key, binding, &pause, now);
-            return Ok((Next::Done, None));
+        let permit = news.map(|_| {
+            let at = (&snapshot, now);
+            self.permit(fleet, key, &subject, &outcome, at)
+        });
+        if let Some(Err(held)) = permit {
+            self.hold(fleet, (key, binding), &outcome, &held, now);
+            if outcome.failure.is_some() {
+                tell(fleet, binding, &outcome);
+            }
+            let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+            return Ok((next, wait));
         }
-        let written = match news {
+        // Before the write, so that the next one's does not wait for this one's answer.
+        self.movement.ends(key);
+        let written = match news.zip(permit.and_then(Result::ok)) {
             None => None,
-            Some(placed) => match write(&api, binding, placed).await {
+            Some((placed, permit)) => match write(&api, binding, placed, permit).await {
                 Ok(written) => Some(written),
                 Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
                 // Somebody else was faster; the cache will show what they did.
@@ -447,21 +468,25 @@ impl Scheduler {
         };
         let snapshot = self.snapshot.get();
         let outcome = self.outcome(binding.as_ref(), has_completed, &snapshot, now);
+        let mut report = outcome.report;
         if outcome
             .placed
             .is_some_and(|placed| !placed.is_known(&subject))
         {
-            // Something changed meanwhile. It is placed first, and reported with that.
-            self.queue.add(key);
-            return Ok(Next::Done);
+            let Some(waits) = self.movement.told(&key) else {
+                // Something changed meanwhile. It is placed first, and reported with that.
+                self.queue.add(key);
+                return Ok(Next::Done);
+            };
+            report = waits;
         }
         let api = B::api(client, &key);
-        self.report(&api, &key, &binding, &outcome.report, now)
-            .await?;
+        self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
     }
 
-    /// Writes the report into the status, upon what others write there meanwhile.
+    /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
+    /// asks for something else by now it does not say that this is done.
     async fn report<B: BindingKind>(
         &self,
         api: &Api<B>,
@@ -475,8 +500,16 @@ impl Scheduler {
             source,
         };
         let mut fresh: Option<B> = None;
+        let decided = binding.spec();
+        let partly = Report {
+            observed_generation: None,
+            scheduled_at: None,
+            ..report.clone()
+        };
         for _ in 0..REPORT_ATTEMPTS {
             let binding = fresh.as_ref().unwrap_or(binding);
+            let is_same = binding.spec() == decided;
+            let report = if is_same { report } else { &partly };
             let Some(mut patch) = report.patch(binding.status(), now) else {
                 return Ok(());
             };

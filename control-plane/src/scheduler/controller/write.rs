@@ -5,22 +5,30 @@ use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
+use super::movement::Permit;
+use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::BindingKind;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
-/// on.
+/// on. What was paid for it is taken back if it is known that nothing was written.
 pub(super) async fn write<B: BindingKind>(
     api: &Api<B>,
     binding: &B,
     placed: &Placed,
+    permit: Permit,
 ) -> Result<B, kube::Error> {
-    api.patch(
-        &binding.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(&result_patch(binding, placed)),
-    )
-    .await
+    let written = api
+        .patch(
+            &binding.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&result_patch(binding, placed)),
+        )
+        .await;
+    if written.as_ref().is_err_and(|error| !may_be_written(error)) {
+        permit.return_unused();
+    }
+    written
 }
 
 fn result_patch<B: Binding>(binding: &B, placed: &Placed) -> Value {

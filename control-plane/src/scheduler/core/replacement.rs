@@ -103,7 +103,7 @@ pub fn tasks(
 }
 
 /// Whether a copy in a cluster can be kept. One goes with a cluster that is being removed.
-pub(super) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool {
+pub(in crate::scheduler) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool {
     match snapshot.presence(cluster) {
         Presence::There(cluster) => !cluster.is_deleting(),
         Presence::Gone => false,

@@ -278,9 +278,8 @@ fn the_health_of_a_cluster_is_recorded_while_workloads_may_return_to_it() {
 fn homes_are_read_from_the_annotations_of_a_binding() {
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": {"name": "web", "annotations": {
-            "home.failover.muster.io/m1": at(7).to_string(),
-            "home.failover.muster.io/m2": "yesterday",
-            "other": at(7).to_string(),
+            "failover.muster.io/homes": json!({"m1": at(7).to_string()}).to_string(),
+            "home.failover.muster.io/m2": at(7).to_string(),
         }},
     }))
     .unwrap();

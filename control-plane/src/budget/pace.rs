@@ -1,5 +1,5 @@
-//! Eviction rate, shared by evictions because of taints, by failing applications, and by requested
-//! new placements.
+//! Eviction rate, shared by evictions because of taints, by failing applications, and by new
+//! placements that take from one cluster for another.
 //!
 //! The rate depends on the health of the fleet. If both kinds of evictions wait, they take turns,
 //! so that neither a long eviction queue nor a thousand failing applications delay the other. New
@@ -14,7 +14,7 @@ use muster_shared::api::cluster::Cluster;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::fleet_view::{has_failed, is_counted};
+use super::failed::{has_failed, is_counted};
 use super::rate::{Band, Budget, FleetHealth, Rates};
 use crate::settings::Settings;
 
@@ -25,8 +25,19 @@ pub enum Payer {
     Taints,
     /// Evictions of failing applications.
     Applications,
-    /// New placements that were requested, and failbacks.
-    Rebalances,
+}
+
+/// A payment for one move that is about to be written.
+#[must_use = "a move that is paid for is written, or the payment is taken back"]
+#[derive(Debug)]
+pub struct Paid(Pace);
+
+impl Paid {
+    /// Takes the payment back: it is known that nothing was moved for it. Whatever may have been
+    /// moved stays paid.
+    pub fn refund(self) {
+        self.0.refund();
+    }
 }
 
 /// How long a turn is kept for a payer who wanted it: many times what a task needs to wake up.
@@ -165,10 +176,7 @@ impl Pace {
     /// # Errors
     /// The budget does not suffice yet, or it is the other's turn.
     pub fn pay(&self, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
-        let mut inner = self.lock();
-        let Some(other) = payer.other() else {
-            return inner.pay_last(now);
-        };
+        let (mut inner, other) = (self.lock(), payer.other());
         if inner.last == Some(payer) && inner.waiting[other as usize] && inner.budget.suffices(now)
         {
             let until = *inner.kept_until.get_or_insert(now + KEPT);
@@ -190,12 +198,26 @@ impl Pace {
         paid
     }
 
+    /// Pays for one new placement, which comes after all evictions, or says when to ask again:
+    /// `None` means not in this band.
+    ///
+    /// # Errors
+    /// The budget does not suffice yet, or an eviction waits for it.
+    pub fn pay_after_evictions(&self, now: Instant) -> Result<Paid, Option<Instant>> {
+        let mut inner = self.lock();
+        if inner.rates.per_second(inner.band) <= 0.0 {
+            return Err(None);
+        }
+        if inner.waiting.contains(&true) {
+            return Err(Some(now + KEPT));
+        }
+        inner.budget.pay(now)?;
+        Ok(Paid(self.clone()))
+    }
+
     /// A payer wants nothing any more.
     pub fn withdraw(&self, payer: Payer) {
         let mut inner = self.lock();
-        if payer.other().is_none() {
-            return;
-        }
         if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
             inner.wake();
         }
@@ -222,17 +244,6 @@ impl Inner {
         }
     }
 
-    /// Pays for one who comes after all others.
-    fn pay_last(&mut self, now: Instant) -> Result<(), Option<Instant>> {
-        if self.rates.per_second(self.band) <= 0.0 {
-            return Err(None);
-        }
-        if self.waiting.contains(&true) {
-            return Err(Some(now + KEPT));
-        }
-        self.budget.pay(now)
-    }
-
     fn settle_band(&mut self, now: Instant) {
         let band = self.rates.band(self.health());
         if band != self.band {
@@ -251,11 +262,10 @@ impl Inner {
 
 impl Payer {
     /// The one with whom a payer takes turns.
-    fn other(self) -> Option<Self> {
+    fn other(self) -> Self {
         match self {
-            Self::Taints => Some(Self::Applications),
-            Self::Applications => Some(Self::Taints),
-            Self::Rebalances => None,
+            Self::Taints => Self::Applications,
+            Self::Applications => Self::Taints,
         }
     }
 }
@@ -282,7 +292,7 @@ mod tests {
                 Ok(()) => {
                     paid[turn as usize] += 1;
                     // A change wakes everybody.
-                    let other = turn.other().unwrap() as usize;
+                    let other = turn.other() as usize;
                     due[other] = due[other].min(now).max(start + joins);
                     now
                 }
@@ -393,7 +403,7 @@ mod tests {
         let second = |s: u64| start + Duration::from_secs(s);
         let pace = fleet(9, 0, start);
         assert!(pace.pay(Payer::Taints, second(1)).is_err());
-        let rebalance = |at| pace.pay(Payer::Rebalances, at);
+        let rebalance = |at| pace.pay_after_evictions(at).map(drop);
         assert_eq!(rebalance(second(3)), Err(Some(second(3) + KEPT)));
         assert!(pace.pay(Payer::Taints, second(3)).is_ok());
         pace.withdraw(Payer::Taints);
@@ -401,7 +411,11 @@ mod tests {
         assert_eq!(rebalance(next), Ok(()), "nothing is to be evicted");
         let then = rebalance(next).unwrap_err().unwrap();
         assert!(then >= next + Duration::from_secs(2), "the rate holds");
-        assert_eq!(fleet(10, 6, start).pay(Payer::Rebalances, start), Err(None));
+        let paid = pace.pay_after_evictions(then).unwrap();
+        paid.refund();
+        assert_eq!(rebalance(then), Ok(()), "nothing was moved for it");
+        let stopped = fleet(10, 6, start).pay_after_evictions(start);
+        assert_eq!(stopped.map(drop), Err(None));
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! Which clusters count as failed.
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::condition;
+use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
+
+/// Whether a taint can make workloads leave.
+pub fn evicts(taint: &Taint) -> bool {
+    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
+}
+
+/// A cluster has failed when a taint evicts from it, whoever put it there (the proposal's
+/// definition: a person who drains most of a fleet is as likely to be mistaken as a monitor), and
+/// already when it is known not to be ready: clusters that fail together get their taints one after
+/// the other, and the first must not count as the only one. A cluster that never reported has not
+/// failed; it has not begun.
+pub fn has_failed(cluster: &Cluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    let not_ready = conditions::status(conditions, condition::READY)
+        .is_some_and(|ready| ready != conditions::TRUE);
+    not_ready || cluster.spec.taints.iter().any(evicts)
+}
+
+/// Whether a cluster is one of those of which a part may fail: it has begun, and stays. Clusters
+/// that were registered and never reported, and those that are being removed, would make a failing
+/// fleet look healthy.
+pub fn is_counted(cluster: &Cluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    let has_begun = conditions::get(conditions, condition::READY).is_some();
+    cluster.metadata.deletion_timestamp.is_none() && (has_begun || has_failed(cluster))
+}

@@ -1,0 +1,8 @@
+//! The budget that pays for everything that moves, and its rate by the health of the fleet.
+
+pub mod failed;
+mod feed;
+pub mod pace;
+pub mod rate;
+
+pub use feed::budget;

@@ -1,0 +1,141 @@
+//! Turns of workloads that return: a few are asked to at a time, and one that a new placement would
+//! not bring home is looked at less and less often.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::fleet::binding::BindingKey;
+
+/// First and longest time after which a workload is looked at again that a new placement would not
+/// bring home: room changes all the time, and there may be very many of them.
+pub(super) const AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
+/// Workloads that are asked to return and have not been placed yet, at most: the others are judged
+/// when it is their turn, since a window may close and a cluster may fail again meanwhile.
+const MOST_ASKED: usize = 8;
+
+/// Workloads that are asked to return, and those that wait until fewer are.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    asked: HashSet<BindingKey>,
+    waiting: HashSet<BindingKey>,
+}
+
+impl Turns {
+    /// Whether a workload may be asked to return now; if not, it waits.
+    pub fn begins(&self, key: &BindingKey) -> bool {
+        let mut state = self.lock();
+        let may = state.asked.len() < MOST_ASKED;
+        if may {
+            state.waiting.remove(key);
+        } else {
+            state.waiting.insert(key.clone());
+        }
+        may
+    }
+
+    /// Notes whether a workload is asked to return; returns those that get a turn by it.
+    pub fn note(&self, key: &BindingKey, is_asked: bool) -> Vec<BindingKey> {
+        let mut state = self.lock();
+        if is_asked {
+            state.asked.insert(key.clone());
+            return Vec::new();
+        }
+        if !state.asked.remove(key) {
+            return Vec::new();
+        }
+        let free = MOST_ASKED.saturating_sub(state.asked.len());
+        let next: Vec<BindingKey> = state.waiting.iter().take(free).cloned().collect();
+        for key in &next {
+            state.waiting.remove(key);
+        }
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Workloads that a new placement would not bring home, with the number of looks and the time of
+/// the next.
+#[derive(Default)]
+pub(super) struct Vain(Mutex<HashMap<BindingKey, (u32, Instant)>>);
+
+impl Vain {
+    /// What is left of the pause after looks in vain.
+    pub fn rest(&self, key: &BindingKey) -> Option<Duration> {
+        let (_, until) = *self.lock().get(key)?;
+        let rest = until.saturating_duration_since(Instant::now());
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    /// Notes a look in vain; returns the pause before the next.
+    pub fn note(&self, key: &BindingKey) -> Duration {
+        let mut all = self.lock();
+        let looks = all.get(key).map_or(0, |(looks, _)| *looks);
+        let pause = (AGAIN.0 * 2_u32.saturating_pow(looks.min(16))).min(AGAIN.1);
+        all.insert(
+            key.clone(),
+            (looks.saturating_add(1), Instant::now() + pause),
+        );
+        pause
+    }
+
+    /// Something has changed that may bring the workload home.
+    pub fn forget(&self, key: &BindingKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (u32, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> BindingKey {
+        BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_few_workloads_are_asked_to_return_at_a_time_and_the_others_when_these_are_placed() {
+        let turns = Turns::default();
+        for number in 0..MOST_ASKED {
+            let key = key(&number.to_string());
+            assert!(turns.begins(&key));
+            assert!(turns.note(&key, true).is_empty());
+        }
+        let late = key("late");
+        assert!(!turns.begins(&late));
+        let none = turns.note(&key("another"), false);
+        assert!(none.is_empty(), "it was not asked");
+        assert_eq!(turns.note(&key("0"), false), [late.clone()]);
+        assert!(turns.begins(&late));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_look_in_vain_doubles_the_pause_before_the_next_up_to_an_hour() {
+        let vain = Vain::default();
+        assert_eq!(vain.rest(&key("a")), None);
+        let minutes: Vec<u64> = (0..9)
+            .map(|_| vain.note(&key("a")).as_secs() / 60)
+            .collect();
+        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(vain.rest(&key("a")), Some(AGAIN.1));
+        tokio::time::advance(AGAIN.1).await;
+        assert_eq!(vain.rest(&key("a")), None);
+        vain.forget(&key("a"));
+        assert_eq!(vain.note(&key("a")), AGAIN.0);
+    }
+}

@@ -1,0 +1,285 @@
+//! Lets a result be written.
+//!
+//! A result that takes from one cluster for another is a move: it waits while movement is paused,
+//! and it is paid for from the budget that evictions use, in the moment before it is written. First
+//! placements, growth and shrinking take nothing from one cluster for another.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::events::EventType;
+use tokio::time::Instant;
+
+use super::turns::Turns;
+use super::{Scheduler, Subject};
+use crate::budget::pace::{Pace, Paid};
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::pause::Pause;
+use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::need::Need;
+use crate::scheduler::core::outcome::Outcome;
+use crate::scheduler::core::replacement::can_keep;
+use crate::scheduler::core::report::{Report, Verdict};
+
+/// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
+#[must_use = "a result is written, or what was paid for it is taken back"]
+#[derive(Debug)]
+pub(super) struct Permit(Option<Paid>);
+
+impl Permit {
+    /// Takes a payment back: it is known that the result was not written.
+    pub fn return_unused(self) {
+        if let Some(paid) = self.0 {
+            paid.refund();
+        }
+    }
+}
+
+/// Why a result is not written now.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Somebody paused movement.
+    Paused(Arc<Pause>),
+    /// The rate permits it at this instant; `None`: not while so many clusters have failed.
+    Refused(Option<Instant>),
+    /// Others came before it.
+    InLine,
+}
+
+/// Moves that wait.
+#[derive(Debug)]
+pub(super) struct Movement {
+    pace: Pace,
+    /// Those that wait for the budget.
+    pub turns: Turns<BindingKey>,
+    /// Whether they wait by priority.
+    is_ranked: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is said of each that waits.
+    told: HashMap<BindingKey, Report>,
+    /// Those that wait for the end of a pause.
+    paused: HashSet<BindingKey>,
+}
+
+impl Movement {
+    /// Moves that are paid from a budget which others use as well.
+    pub fn new(pace: Pace, is_ranked: bool) -> Self {
+        let turns = Turns::new();
+        pace.wakes(turns.woken());
+        Self {
+            pace,
+            turns,
+            is_ranked,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Notes that a binding does not wait for anything any more.
+    pub fn ends(&self, key: &BindingKey) {
+        self.turns.leave(key);
+        let mut state = self.lock();
+        state.told.remove(key);
+        state.paused.remove(key);
+    }
+
+    /// What is said of a binding that waits.
+    pub fn told(&self, key: &BindingKey) -> Option<Report> {
+        self.lock().told.get(key).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clusters that lose a workload, or replicas of it, to others. A result without any cluster
+/// takes from all.
+fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
+    let held = |list: &[TargetCluster], name: &str| {
+        let target = list.iter().find(|it| it.name == name);
+        target.map(|it| it.replicas)
+    };
+    let gains = |it: &TargetCluster| held(before, &it.name).is_none_or(|was| was < it.replicas);
+    if !after.is_empty() && !after.iter().any(gains) {
+        return Vec::new();
+    }
+    let loses = |it: &&TargetCluster| held(after, &it.name).is_none_or(|now| now < it.replicas);
+    before
+        .iter()
+        .filter(loses)
+        .map(|it| it.name.as_str())
+        .collect()
+}
+
+/// Whether a result moves something that stays where it is if nothing is written, and that nobody
+/// asked for by an edit. Whoever edits a policy, or the number of replicas, means this one workload
+/// or those of this policy, and means them at once: edits that a pause has `held` back do not all
+/// take effect in the moment in which it ends. A cluster that is being removed takes its copies
+/// with it.
+fn is_to_be_paid(need: Option<Need>, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
+    let is_edit = matches!(need, Some(Need::PlacementChanged | Need::ReplicasChanged));
+    (is_held || !is_edit) && losers.iter().any(|it| can_keep(snapshot, it))
+}
+
+impl Scheduler {
+    /// Permits a result to be written now, or says why it waits.
+    pub(super) fn permit(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        subject: &Subject<'_>,
+        outcome: &Outcome,
+        (snapshot, now): (&Snapshot, Timestamp),
+    ) -> Result<Permit, Held> {
+        let placed = outcome.placed.as_ref();
+        let losers = placed.map_or_else(Vec::new, |placed| {
+            losers(&subject.spec.clusters, &placed.clusters)
+        });
+        let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
+        if let Some(pause) = pauses.next() {
+            return Err(Held::Paused(pause));
+        }
+        let is_held = self.movement.told(key).is_some();
+        if !is_to_be_paid(outcome.need, is_held, &losers, snapshot) {
+            return Ok(Permit(None));
+        }
+        let Movement { pace, turns, .. } = &self.movement;
+        if !turns.is_next(key) {
+            return Err(Held::InLine);
+        }
+        let paid = pace.pay_after_evictions(Instant::now());
+        paid.map(|paid| Permit(Some(paid))).map_err(Held::Refused)
+    }
+
+    /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that tells why
+    /// no cluster may have it any more.
+    pub(super) fn hold<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        (key, binding): (&BindingKey, &B),
+        outcome: &Outcome,
+        held: &Held,
+        now: Timestamp,
+    ) {
+        let verdict = held.verdict();
+        let report = if outcome.failure.is_some() {
+            outcome.report.clone()
+        } else {
+            Report {
+                scheduled: Some(verdict.clone()),
+                ..Report::default()
+            }
+        };
+        let is_paused = matches!(held, Held::Paused(_));
+        let mut state = self.movement.lock();
+        let is_news = state.told.insert(key.clone(), report.clone()).as_ref() != Some(&report);
+        if is_paused {
+            state.paused.insert(key.clone());
+        } else {
+            state.paused.remove(key);
+        }
+        drop(state);
+        if is_news {
+            tracing::info!(binding = %key, reason = verdict.reason, "{}", verdict.message);
+            if is_paused {
+                let events = &fleet.events;
+                let note = verdict.message;
+                events.publish(binding, EventType::Warning, "MovementPaused", note);
+            }
+        }
+        let (turns, priority) = (&self.movement.turns, self.priority_of(binding.spec()));
+        match held {
+            Held::Paused(_) => turns.leave(key),
+            Held::Refused(until) => turns.refused(key, priority, *until),
+            Held::InLine => turns.join(key, priority),
+        }
+        if report.patch(binding.status(), now).is_some() {
+            self.reports.add(key.clone());
+        }
+        // The pause may have ended meanwhile. By a later time than that of the decision, it would
+        // be decided anew with the same result until the second is over.
+        let mut clusters = binding.spec().clusters.iter();
+        if is_paused && clusters.all(|it| fleet.pauses.of(&it.name, now).is_none()) {
+            self.pauses_changed();
+        }
+    }
+
+    fn priority_of(&self, spec: &ResourceBindingSpec) -> i32 {
+        let priority = spec.schedule_priority.as_ref();
+        let priority = priority.filter(|_| self.movement.is_ranked);
+        priority.map_or(0, |it| it.priority)
+    }
+
+    /// Looks again at all bindings that waited for the end of a pause.
+    pub(super) fn pauses_changed(&self) {
+        for key in self.movement.lock().paused.drain() {
+            self.queue.add(key);
+        }
+    }
+}
+
+impl Held {
+    fn verdict(&self) -> Verdict {
+        let (reason, why) = match self {
+            Self::Paused(pause) => ("Paused", pause.to_string()),
+            Self::Refused(None) => (
+                "StoppedByThreshold",
+                "more clusters have failed than --unhealthy-cluster-threshold allows".to_owned(),
+            ),
+            Self::Refused(Some(_)) | Self::InLine => (
+                "WaitingForRate",
+                "it waits for its turn of the rate that evictions and new placements share"
+                    .to_owned(),
+            ),
+        };
+        Verdict {
+            scheduled: true,
+            reason,
+            message: format!("It is to be placed anew, and stays where it is: {why}."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_takes_from_one_cluster_for_another_and_growing_or_shrinking_is_none() {
+        let list = |text: &str| -> Vec<TargetCluster> {
+            let items = text.split_whitespace().map(|it| {
+                let (name, replicas) = it.split_once('=').unwrap();
+                TargetCluster {
+                    name: name.to_owned(),
+                    replicas: replicas.parse().unwrap(),
+                    ..TargetCluster::default()
+                }
+            });
+            items.collect()
+        };
+        for (before, after, expected) in [
+            ("", "a=1", vec![]),
+            ("a=1", "a=1", vec![]),
+            ("a=1", "a=3 b=1", vec![]),
+            ("a=3 b=1", "a=1", vec![]),
+            ("a=3", "b=3", vec!["a"]),
+            ("a=3 b=1", "a=2 b=2", vec!["a"]),
+            ("a=0 b=0", "b=0 c=0", vec!["a"]),
+            ("a=0 b=0", "b=0", vec![]),
+            ("a=1 b=1", "", vec!["a", "b"]),
+        ] {
+            assert_eq!(
+                losers(&list(before), &list(after)),
+                expected,
+                "{before} -> {after}"
+            );
+        }
+    }
+}

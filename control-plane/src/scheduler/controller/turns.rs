@@ -1,0 +1,279 @@
+//! The line of workloads whose move waits for the budget.
+//!
+//! To find out whether a workload moves costs a placement, so only the first of the line asks the
+//! budget: n workloads that wait cost three placements each at most, and each keeps its place.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// The line. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Turns<K> {
+    state: Arc<Mutex<State<K>>>,
+    /// The first of the line may have become another one.
+    changed: Arc<Notify>,
+    /// The budget may suffice earlier than it said.
+    woken: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    order: BTreeMap<Place, K>,
+    places: HashMap<K, Place>,
+    next: u64,
+    /// Whoever is looked at because it is its turn.
+    called: Option<K>,
+    due: Due,
+}
+
+/// Place in the line: by priority, then by age.
+type Place = (Reverse<i32>, u64);
+
+/// When the first of the line is looked at.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    At(Instant),
+    /// When the budget says so.
+    Woken,
+}
+
+impl<K: Clone + Eq + Hash> Turns<K> {
+    /// An empty line.
+    pub fn new() -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State {
+                order: BTreeMap::new(),
+                places: HashMap::new(),
+                next: 0,
+                called: None,
+                due: Due::Woken,
+            })),
+            changed: Arc::default(),
+            woken: Arc::default(),
+        }
+    }
+
+    /// Whom the budget wakes when it may suffice earlier than it said.
+    pub fn woken(&self) -> Arc<Notify> {
+        Arc::clone(&self.woken)
+    }
+
+    /// Whether a key may ask the budget: nobody came before it.
+    pub fn is_next(&self, key: &K) -> bool {
+        let state = self.lock();
+        state.order.is_empty() || state.called.as_ref() == Some(key)
+    }
+
+    /// Has a key that was refused by the budget wait until then; `None`: until the budget wakes.
+    pub fn refused(&self, key: &K, priority: i32, until: Option<Instant>) {
+        let mut state = self.lock();
+        state.add(key, priority);
+        state.due = until.map_or(Due::Woken, Due::At);
+        state.end_call(key);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Has a key wait behind those of its priority that came before it.
+    pub fn join(&self, key: &K, priority: i32) {
+        self.lock().add(key, priority);
+    }
+
+    /// Takes a key out of the line: its move is paid for, or it does not move.
+    pub fn leave(&self, key: &K) {
+        let mut state = self.lock();
+        if let Some(place) = state.places.remove(key) {
+            state.order.remove(&place);
+            state.end_call(key);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Calls one after the other, each when the budget may suffice for it.
+    pub async fn run(self, call: impl Fn(K)) {
+        loop {
+            let wait = self.lock().call(Instant::now(), &call);
+            let time = async {
+                match wait {
+                    Some(when) => sleep_until(when).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = self.woken.notified() => self.lock().due = Due::At(Instant::now()),
+                () = time => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn add(&mut self, key: &K, priority: i32) {
+        if !self.places.contains_key(key) {
+            let place = (Reverse(priority), self.next);
+            self.places.insert(key.clone(), place);
+            self.order.insert(place, key.clone());
+            self.next += 1;
+        }
+    }
+
+    fn end_call(&mut self, key: &K) {
+        if self.called.as_ref() == Some(key) {
+            self.called = None;
+        }
+    }
+
+    /// Calls the first of the line, if it is time; returns when it will be.
+    fn call(&mut self, now: Instant, call: impl Fn(K)) -> Option<Instant> {
+        let first = self.order.values().next()?;
+        match self.due {
+            _ if self.called.is_some() => None,
+            Due::Woken => None,
+            Due::At(when) if when > now => Some(when),
+            Due::At(_) => {
+                self.called = Some(first.clone());
+                call(first.clone());
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use muster_shared::queue::{Next, Queue};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::budget::pace::Pace;
+    use crate::budget::rate::Rates;
+
+    fn budget(per_second: f64) -> Pace {
+        let rates = Rates {
+            primary: per_second,
+            ..Rates::default()
+        };
+        let pace = Pace::new(rates, Instant::now());
+        pace.put("m1", false, Instant::now());
+        pace
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_of_many_is_looked_at_three_times_at_most_and_all_get_their_turn_in_order() {
+        const MANY: usize = 1_000;
+        for per_second in [0.1, 0.5, 10.0, 1_000.0] {
+            let (pace, turns, over) = (budget(per_second), Turns::new(), CancellationToken::new());
+            let (queue, log) = (Queue::new("moves"), Arc::new(Mutex::new((0, Vec::new()))));
+            for key in 0..MANY {
+                queue.add(key);
+            }
+            let calls = turns.clone().run({
+                let queue = queue.clone();
+                move |key| queue.add(key)
+            });
+            let look = |key| {
+                let (mut log, mut is_paid) = (log.lock().unwrap(), false);
+                log.0 += 1;
+                if turns.is_next(&key) {
+                    match pace.pay_after_evictions(Instant::now()) {
+                        Ok(_paid) => is_paid = true,
+                        Err(when) => turns.refused(&key, 0, when),
+                    }
+                } else {
+                    turns.join(&key, 0);
+                }
+                if is_paid {
+                    turns.leave(&key);
+                    log.1.push(key);
+                    if log.1.len() == MANY {
+                        over.cancel();
+                    }
+                }
+                async { Ok::<_, Infallible>(Next::Done) }
+            };
+            let began = Instant::now();
+            tokio::select! {
+                () = queue.clone().run(4, over.clone(), look) => {}
+                () = calls => {}
+            }
+            let (looks, order) = std::mem::take(&mut *log.lock().unwrap());
+            let sorted: Vec<_> = (0..MANY).collect();
+            assert_eq!(order, sorted, "{per_second}");
+            assert!(looks <= 3 * MANY, "{per_second}: {looks} looks");
+            let least = Duration::from_secs_f64((MANY as f64 - 50.0) / per_second);
+            assert!(began.elapsed() >= least, "{per_second}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_leaves_while_it_is_called_keeps_nobody_waiting() {
+        let turns = Turns::new();
+        let now = Instant::now();
+        turns.refused(&"a", 1, Some(now));
+        turns.join(&"b", 0);
+        turns.join(&"a", 1);
+        assert!(!turns.is_next(&"a") && !turns.is_next(&"c"));
+        let called = Mutex::new(Vec::new());
+        let call = |key| called.lock().unwrap().push(key);
+        assert_eq!(turns.lock().call(now, call), None);
+        assert!(turns.is_next(&"a") && !turns.is_next(&"b"));
+        assert_eq!(turns.lock().call(now, call), None, "one at a time");
+        turns.leave(&"a");
+        assert_eq!(turns.lock().call(now, call), None);
+        assert_eq!(*called.lock().unwrap(), ["a", "b"]);
+        turns.refused(&"b", 0, None);
+        assert_eq!(turns.lock().call(now, call), None);
+        assert!(!turns.is_next(&"b"), "the budget has not woken it");
+        turns.leave(&"b");
+        assert!(turns.is_next(&"c"), "the line is empty");
+    }
+
+    #[test]
+    fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
+        let (turns, now) = (Turns::new(), Instant::now());
+        for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
+            turns.refused(&key, priority, Some(now));
+        }
+        let called = Mutex::new(Vec::new());
+        for _ in 0..3 {
+            let call = |key| called.lock().unwrap().push(key);
+            assert_eq!(turns.lock().call(now, call), None);
+            let last = called.lock().unwrap().last().copied().unwrap();
+            turns.leave(&last);
+        }
+        assert_eq!(*called.lock().unwrap(), ["urgent", "a", "b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_while_too_many_clusters_have_failed_is_called_when_they_return() {
+        let (pace, turns) = (budget(0.5), Turns::new());
+        pace.put("m1", true, Instant::now());
+        pace.wakes(turns.woken());
+        let refused = pace.pay_after_evictions(Instant::now());
+        turns.refused(&"a", 0, refused.map(drop).unwrap_err());
+        let called = Arc::new(Notify::new());
+        let tell = Arc::clone(&called);
+        let calls = tokio::spawn(turns.clone().run(move |_| tell.notify_one()));
+        tokio::time::advance(Duration::from_hours(1)).await;
+        tokio::task::yield_now().await;
+        assert!(!turns.is_next(&"a"));
+        pace.put("m1", false, Instant::now());
+        called.notified().await;
+        assert!(turns.is_next(&"a"));
+        calls.abort();
+    }
+}
