@@ -156,15 +156,15 @@ async fn prefer_no_execute_moves_what_asks_for_it_whatever_it_tolerates_and_noth
 async fn the_default_toleration_of_a_policy_delays_what_the_classic_taints_evict() {
     let setting = Setting::named("default-tolerations", 3)
         .flag("--failover-eviction-timeout=1s")
+        .flag("--default-unreachable-toleration-seconds=5")
         .flag("--resource-eviction-rate=50");
     heartbeats::run(setting, async |fleet| {
-        // As the detector writes it with --default-unreachable-toleration-seconds=5.
-        let five_seconds = tolerating(&json!([{
+        let none = tolerating(&json!([{
             "key": "cluster.karmada.io/unreachable", "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 5,
+            "tolerationSeconds": 0,
         }]));
-        fleet.place("waits", "member1", &json!({"placement": five_seconds}))?;
-        fleet.place("leaves", "member1", &Value::Null)?;
+        fleet.place("waits", "member1", &Value::Null)?;
+        fleet.place("leaves", "member1", &json!({"placement": none}))?;
         fleet.cut(["member1"]);
         says(fleet, "leaves", "False", "Evicted").await?;
         says(fleet, "waits", "True", "WaitingForToleration").await?;

@@ -16,7 +16,6 @@ use super::identity::{Owner, owner, sound_name};
 use crate::fleet::claim::{Claim, Pairs, missing};
 use crate::fleet::template::{Template, TemplateKey};
 use crate::scheduler::core::outcome::Placed;
-use crate::taint::default_tolerations::DefaultTolerations;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a
 /// template's status makes a new version of it, so versions do not tell whether the template
@@ -115,7 +114,6 @@ pub struct Wanted<'a> {
     replicas: Option<Replicas>,
     components: Vec<Component>,
     schedule_priority: Option<i32>,
-    tolerations: DefaultTolerations,
 }
 
 /// Refuses components that a binding cannot hold, or that cannot be told apart.
@@ -171,15 +169,7 @@ impl<'a> Wanted<'a> {
             replicas,
             components,
             schedule_priority,
-            tolerations: DefaultTolerations::default(),
         })
-    }
-
-    /// The same with tolerations that every policy has.
-    #[must_use]
-    pub fn tolerating(mut self, defaults: DefaultTolerations) -> Self {
-        self.tolerations = defaults;
-        self
     }
 
     /// The binding's name.
@@ -351,9 +341,7 @@ impl<'a> Wanted<'a> {
                 .clone()
                 .unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()),
         );
-        let mut placement = policy.placement.clone();
-        self.tolerations.add_to(&mut placement);
-        spec.placement = Some(Arc::new(placement));
+        spec.placement = Some(Arc::new(policy.placement.clone()));
         spec.failover.clone_from(&policy.failover);
         spec.conflict_resolution
             .clone_from(&policy.conflict_resolution);

@@ -35,7 +35,6 @@ use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
 use crate::settings::{MULTIPLE_POD_TEMPLATES_SCHEDULING, PROPAGATE_DEPS};
-use crate::taint::default_tolerations::DefaultTolerations;
 
 /// How long to wait where a change that ends the wait is heard of.
 pub(super) const LATER: Duration = Duration::from_mins(1);
@@ -405,8 +404,7 @@ impl Detector {
         };
         let interpreters = self.fleet.interpreters.accepting_late();
         let asking = (&interpreters, counting);
-        let wanted = Wanted::new(key, template, &claim, spec, priority, asking)?
-            .tolerating(DefaultTolerations::of(&self.fleet.settings));
+        let wanted = Wanted::new(key, template, &claim, spec, priority, asking)?;
         if let Some(pending) = interpreters.late() {
             pending.wakes(&self.templates, key.clone());
         }

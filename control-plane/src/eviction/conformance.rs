@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::judge::{Judgement, Stay, Switches, judge};
 use crate::deviations::DEVIATIONS;
+use crate::taint::default_tolerations::DefaultTolerations;
 
 fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
     if value.is_null() {
@@ -30,6 +31,7 @@ fn decision(case: &Case) -> Result<(), Difference> {
         failover: true,
         no_execute: input["noExecuteEvictionEnabled"] == true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     };
     let taints: Vec<_> = if input["clusterMissing"] == true {
         Vec::new()

@@ -55,6 +55,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::taint::default_tolerations::DefaultTolerations;
 
     #[test]
     fn a_rate_is_a_positive_number_of_evictions_per_second() {
@@ -111,6 +112,7 @@ mod tests {
                 failover,
                 no_execute: true,
                 purge_mode: PurgeMode::Gracefully,
+                tolerations: DefaultTolerations::default(),
             };
             assert_eq!(rate(&cluster, &switches), expected, "{taints} {failover}");
         }

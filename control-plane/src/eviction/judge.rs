@@ -18,6 +18,7 @@ use muster_shared::taints::{self, NO_EXECUTE, PREFER_NO_EXECUTE};
 
 use crate::fencing;
 use crate::settings::{FAILOVER, Settings};
+use crate::taint::default_tolerations::DefaultTolerations;
 
 /// What governs all evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Switches {
     /// What becomes of the old copy where the policy does not say
     /// (`--no-execute-taint-eviction-purge-mode`).
     pub purge_mode: PurgeMode,
+    /// How long the taints of a failed cluster are tolerated where the policy does not say.
+    pub tolerations: DefaultTolerations,
 }
 
 impl Switches {
@@ -39,6 +42,7 @@ impl Switches {
             failover: settings.gate(&FAILOVER),
             no_execute: settings.enable_no_execute_taint_eviction,
             purge_mode: PurgeMode::from(settings.no_execute_taint_eviction_purge_mode.as_str()),
+            tolerations: DefaultTolerations::of(settings),
         }
     }
 
@@ -186,8 +190,9 @@ pub fn judge(
         }
     };
     let untolerated = placement.filter(|_| hard).and_then(|placement| {
+        let tolerations = switches.tolerations.beside(&placement.cluster_tolerations);
         leave(
-            taints::stay(&in_force, &placement.cluster_tolerations, now),
+            taints::stay(&in_force, &tolerations, now),
             Rule::TolerationEnds,
         )
     });

@@ -2,10 +2,11 @@
 //!
 //! Karmada up to 1.14 added them at admission, so that workloads outlived a short failure of their
 //! cluster: `--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`.
-//! The proposal removes them, so they are unset by default. Code that decides by a policy, or
-//! admits one, adds them with [`DefaultTolerations::add_to`], which can be called repeatedly.
+//! The proposal removes them, so they are unset by default. They count when an eviction is judged,
+//! and are stored nowhere: a flag that changes must not look like a policy that changed.
 
-use muster_shared::api::policy::Placement;
+use std::borrow::Cow;
+
 use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 use muster_shared::taints::{NO_EXECUTE, tolerates};
@@ -30,21 +31,19 @@ impl DefaultTolerations {
         }
     }
 
-    /// Adds the defaults to a placement. What the policy itself says of a taint, for a time or for
-    /// ever, stands: the rule of Kubernetes' admission for pods.
-    pub fn add_to(self, placement: &mut Placement) {
+    /// Returns the tolerations of a policy with the defaults. What the policy itself says of a
+    /// taint, for a time or for ever, stands: the rule of Kubernetes' admission for pods.
+    pub fn beside(self, own: &[Toleration]) -> Cow<'_, [Toleration]> {
+        let mut all = Cow::Borrowed(own);
         for (key, seconds) in [(NOT_READY, self.not_ready), (UNREACHABLE, self.unreachable)] {
             let taint = Taint {
                 key: key.to_owned(),
                 effect: NO_EXECUTE.to_owned(),
                 ..Taint::default()
             };
-            let said = placement
-                .cluster_tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, &taint));
+            let said = own.iter().any(|toleration| tolerates(toleration, &taint));
             if let Some(seconds) = seconds.filter(|_| !said) {
-                placement.cluster_tolerations.push(Toleration {
+                all.to_mut().push(Toleration {
                     key: Some(taint.key),
                     operator: Some("Exists".to_owned()),
                     effect: Some(taint.effect),
@@ -53,6 +52,7 @@ impl DefaultTolerations {
                 });
             }
         }
+        all
     }
 }
 
@@ -98,12 +98,9 @@ mod tests {
                 json!([other_effect, not_ready(300), unreachable(200)]),
             ),
         ] {
-            let mut placement: Placement =
-                serde_json::from_value(json!({"clusterTolerations": said})).unwrap();
-            defaults.add_to(&mut placement);
-            defaults.add_to(&mut placement);
+            let own: Vec<Toleration> = serde_json::from_value(said.clone()).unwrap();
             assert_eq!(
-                json!(placement.cluster_tolerations),
+                json!(defaults.beside(&own)),
                 expected,
                 "{defaults:?} where the policy has {said}"
             );

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::placement;
 use super::problem::Findings;
-use crate::taint::default_tolerations::DefaultTolerations;
 
 /// Seconds that an application's old copy waits for the new one where its policy does not say
 /// (Karmada's default).
@@ -204,13 +203,7 @@ pub fn check_change(old: &Policy, new: &Policy, scope: Scope) -> Findings {
 }
 
 /// Writes what a policy gets at admission. `old` is what it was, for a change; `new_id` is unique.
-pub fn default(
-    policy: &mut Value,
-    old: Option<&Policy>,
-    scope: Scope,
-    new_id: &str,
-    tolerations: DefaultTolerations,
-) {
+pub fn default(policy: &mut Value, old: Option<&Policy>, scope: Scope, new_id: &str) {
     let Ok(read) = Policy::deserialize(&*policy) else {
         // The schema refuses it in a moment, and says why.
         return;
@@ -236,12 +229,12 @@ pub fn default(
     {
         policy["spec"]["propagateDeps"] = json!(true);
     }
-    default_placement(policy, spec, tolerations);
+    default_placement(policy, spec);
     default_grace(policy, spec, old);
 }
 
-fn default_placement(policy: &mut Value, spec: &PropagationSpec, tolerations: DefaultTolerations) {
-    let mut placement = spec.placement.clone();
+fn default_placement(policy: &mut Value, spec: &PropagationSpec) {
+    let placement = &spec.placement;
     for (index, constraint) in placement.spread_constraints.iter().enumerate() {
         let raw = &mut policy["spec"]["placement"]["spreadConstraints"][index];
         if constraint.spread_by_field.is_none() && constraint.spread_by_label.is_none() {
@@ -260,11 +253,6 @@ fn default_placement(policy: &mut Value, spec: &PropagationSpec, tolerations: De
             policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"] =
                 json!("Weighted");
         }
-    }
-    let said = placement.cluster_tolerations.len();
-    tolerations.add_to(&mut placement);
-    if placement.cluster_tolerations.len() > said {
-        policy["spec"]["placement"]["clusterTolerations"] = json!(placement.cluster_tolerations);
     }
 }
 

@@ -21,7 +21,6 @@ use super::{
     policy, taint_policy,
 };
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
-use crate::taint::default_tolerations::DefaultTolerations;
 
 /// Kind of review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +34,6 @@ pub enum Question {
 /// What is decided by settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Tolerations of policies that say nothing of a taint.
-    pub tolerations: DefaultTolerations,
     /// Whether ClusterTaintPolicies may drive workloads out.
     pub allow_no_execute: bool,
     /// Whether clusters have resource models.
@@ -49,7 +46,6 @@ impl Rules {
     /// The rules as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
-            tolerations: DefaultTolerations::of(settings),
             allow_no_execute: settings.allow_no_execute_taint_policy,
             modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
             monitor_grace: *settings.cluster_monitor_grace_period,
@@ -244,7 +240,7 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
         Kind::Policy(scope) => {
             let old = before(request);
             if is_new || old.is_some() {
-                policy::default(object, old.as_ref(), scope, new_id, rules.tolerations);
+                policy::default(object, old.as_ref(), scope, new_id);
             }
         }
         Kind::OverridePolicy(_) => override_policy::default(object),

@@ -248,58 +248,30 @@ async fn a_policy_without_failover_of_clusters_leaves_the_workload_where_it_is()
     is_kept(&bench, here).await;
 }
 
-/// The tolerations of a workload's binding: the key of each, and its seconds.
-async fn tolerations(bench: &Bench, name: &str) -> Vec<(String, Option<i64>)> {
-    let binding = until(
-        &bench.here(),
-        &format!("{name}-deployment"),
-        "it is placed",
-        |binding: &ResourceBinding| !binding.spec.clusters.is_empty(),
-    )
-    .await;
-    let placement = binding.spec.placement.as_deref().cloned();
-    let tolerations = placement.unwrap_or_default().cluster_tolerations;
-    let mut found: Vec<_> = tolerations
-        .into_iter()
-        .map(|it| {
-            assert_eq!(it.effect.as_deref(), Some("NoExecute"));
-            (it.key.unwrap_or_default(), it.toleration_seconds)
-        })
-        .collect();
-    found.sort_unstable();
-    found
-}
-
 #[tokio::test]
-async fn default_tolerations_reach_the_binding_beside_those_that_the_policy_has() {
+async fn default_tolerations_are_not_stored_with_the_placement_of_the_policy() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_with(Settings {
         default_not_ready_toleration_seconds: Some(300),
         default_unreachable_toleration_seconds: Some(200),
         ..Settings::default()
     });
-    let (not_ready, unreachable) = (
-        "cluster.karmada.io/not-ready".to_owned(),
-        "cluster.karmada.io/unreachable".to_owned(),
-    );
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    assert_eq!(
-        tolerations(&bench, "web").await,
-        [
-            (not_ready.clone(), Some(300)),
-            (unreachable.clone(), Some(200))
-        ]
-    );
-    let own = json!({ "placement": { "clusterTolerations": [
-        { "key": not_ready, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7 },
-    ] } });
+    let own = json!([{
+        "key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+        "tolerationSeconds": 7,
+    }]);
     bench.deploy("own").await;
-    bench.place("own", own).await;
-    assert_eq!(
-        tolerations(&bench, "own").await,
-        [(not_ready, Some(7)), (unreachable, Some(200))]
-    );
+    let policy = json!({ "placement": { "clusterTolerations": own } });
+    bench.place("own", policy).await;
+    let placed = |binding: &ResourceBinding| !binding.spec.clusters.is_empty();
+    let binding = until(&bench.here(), "own-deployment", "it is placed", placed).await;
+    let placement = binding
+        .spec
+        .placement
+        .as_deref()
+        .cloned()
+        .unwrap_or_default();
+    assert_eq!(json!(placement.cluster_tolerations), own);
 }
 
 /// Refuses whatever is asked about the Works of a cluster.

@@ -181,9 +181,8 @@ pub struct ResourceBindingSpec {
     #[serde(skip_serializing_if = "absent")]
     pub clusters: Vec<TargetCluster>,
 
-    /// Rules for choosing clusters and dividing replicas: a copy of the policy's `spec.placement`,
-    /// with the default tolerations of the control plane added. Absent on the binding of a
-    /// dependency, which follows the bindings in `requiredBy`.
+    /// Rules for choosing clusters and dividing replicas: a copy of the policy's `spec.placement`.
+    /// Absent on the binding of a dependency, which follows the bindings in `requiredBy`.
     #[serde(skip_serializing_if = "absent")]
     pub placement: Option<Arc<Placement>>,
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::eviction::backlog::Depth;
 use crate::eviction::record::Record;
+use crate::taint::default_tolerations::DefaultTolerations;
 
 /// A fleet and its workloads, an opened evictor, and a clock that tests move.
 struct World {
@@ -30,6 +31,7 @@ fn switches(failover: bool) -> Switches {
         failover,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     }
 }
 

@@ -16,6 +16,7 @@ fn switches() -> Switches {
         failover: true,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     }
 }
 
@@ -390,5 +391,31 @@ fn purge_modes_mean_the_same_in_both_spellings() {
             drained,
             "{said:?}"
         );
+    }
+}
+
+#[test]
+fn the_default_tolerations_count_where_the_policy_says_nothing_of_the_taint() {
+    use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
+    let defaults = Switches {
+        tolerations: DefaultTolerations {
+            not_ready: Some(300),
+            unreachable: None,
+        },
+        ..switches()
+    };
+    let failed = |key: &str| [taint(key, "NoExecute", Some(10))];
+    for (what, key, own, expected) in [
+        ("the default", NOT_READY, vec![], 310),
+        (
+            "the policy's word",
+            NOT_READY,
+            vec![exists(NOT_READY, Some(5))],
+            15,
+        ),
+        ("no default", UNREACHABLE, vec![], 10),
+    ] {
+        let found = outcome(&failed(key), own, None, &defaults);
+        assert_eq!(found, Ok(expected), "{what}");
     }
 }

@@ -10,6 +10,7 @@ use super::*;
 use crate::eviction::evictor::{Now, Step};
 use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
+use crate::taint::default_tolerations::DefaultTolerations;
 
 fn now() -> Now {
     Now::by(&Clock::default())
@@ -52,6 +53,7 @@ fn evictor() -> Evictor {
         failover: true,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     };
     let mut evictor = Evictor::new(switches, Rates::default(), now());
     for n in 0..4 {

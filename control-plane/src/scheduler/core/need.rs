@@ -4,6 +4,8 @@ use std::fmt;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
+use muster_shared::k8s::Toleration;
+use muster_shared::taints::NO_EXECUTE;
 use muster_shared::watch::Presence;
 
 use super::affinity::term;
@@ -82,13 +84,24 @@ fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) ->
         return false;
     }
     placement.cluster_affinity != applied.cluster_affinity
-        || placement.cluster_tolerations != applied.cluster_tolerations
+        || !letting_in(placement).eq(letting_in(&applied))
         || placement.spread_constraints != applied.spread_constraints
         || placement.replica_scheduling != applied.replica_scheduling
         || match (term(placement, observed), term(&applied, observed)) {
             (Some(now), Some(then)) => now != then,
+            (None, None) => {
+                !(placement.cluster_affinities.is_empty() && applied.cluster_affinities.is_empty())
+            }
             _ => true,
         }
+}
+
+/// The tolerations that the result depends on. One of `NoExecute` for a limited time lets nothing
+/// in: it tells how long what is there stays. Former versions stored the defaults of the control
+/// plane for these among the policy's own.
+fn letting_in(placement: &Placement) -> impl Iterator<Item = &Toleration> {
+    let all = placement.cluster_tolerations.iter();
+    all.filter(|it| it.toleration_seconds.is_none() || it.effect.as_deref() != Some(NO_EXECUTE))
 }
 
 /// Whether the replicas are divided over clusters, rather than all given to each.
@@ -253,6 +266,41 @@ mod tests {
             assert_eq!(need == Some(Need::PlacementChanged), expected, "{part}");
         }
         assert_eq!(judge(&settled, json!({}), &applied), None);
+    }
+
+    #[test]
+    fn for_how_long_a_taint_is_tolerated_does_not_place_anything_anew() {
+        let tolerating = |more: Value| {
+            let mut placement = dynamic();
+            placement["clusterTolerations"] = more;
+            placed(deployment(3, &placement), &[("m1", 3)])
+        };
+        let limited = |effect: &str, seconds: Value| {
+            json!([{
+                "key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": effect,
+                "tolerationSeconds": seconds,
+            }])
+        };
+        let five = || limited("NoExecute", json!(5));
+        for (before, after, expected) in [
+            (json!([]), five(), None),
+            (five(), json!([]), None),
+            (five(), limited("NoExecute", json!(300)), None),
+            (
+                five(),
+                limited("NoExecute", Value::Null),
+                Some(Need::PlacementChanged),
+            ),
+            (
+                json!([]),
+                limited("", json!(5)),
+                Some(Need::PlacementChanged),
+            ),
+        ] {
+            let (was, is) = (tolerating(before.clone()), tolerating(after.clone()));
+            let need = judge(&is, json!({}), &recorded(&was));
+            assert_eq!(need, expected, "{before} -> {after}");
+        }
     }
 
     #[test]

@@ -308,13 +308,7 @@ fn scheduler_and_identity_stay_what_they_are() {
 fn defaulted(spec: &Value, old: Option<&Value>) -> Value {
     let old = old.map(|spec| read(&policy(spec)));
     let mut policy = policy(spec);
-    default(
-        &mut policy,
-        old.as_ref(),
-        Scope::Namespaced,
-        "new",
-        DefaultTolerations::default(),
-    );
+    default(&mut policy, old.as_ref(), Scope::Namespaced, "new");
     policy
 }
 
@@ -384,28 +378,15 @@ fn what_is_written_is_complete_and_written_once() {
         "unknown": { "field": 1 },
     });
     let mut policy = policy(&spec);
-    let tolerations = DefaultTolerations {
-        not_ready: Some(300),
-        unreachable: None,
-    };
-    default(&mut policy, None, Scope::Namespaced, "new", tolerations);
+    default(&mut policy, None, Scope::Namespaced, "new");
     assert_eq!(
         check(&read(&policy), Scope::Namespaced),
         Findings::default()
     );
     assert_eq!(policy["spec"]["unknown"]["field"], 1);
-    assert_eq!(
-        policy["spec"]["placement"]["clusterTolerations"][0]["tolerationSeconds"],
-        300
-    );
     let mut again = policy.clone();
-    default(
-        &mut again,
-        Some(&read(&policy)),
-        Scope::Namespaced,
-        "newer",
-        tolerations,
-    );
+    let old = read(&policy);
+    default(&mut again, Some(&old), Scope::Namespaced, "newer");
     assert_eq!(again, policy);
 }
 
@@ -459,13 +440,7 @@ fn identity_is_given_once_and_kept() {
     ] {
         let mut policy = new.clone();
         let old = old.as_ref().map(read);
-        default(
-            &mut policy,
-            old.as_ref(),
-            Scope::Namespaced,
-            "new",
-            DefaultTolerations::default(),
-        );
+        default(&mut policy, old.as_ref(), Scope::Namespaced, "new");
         assert_eq!(
             policy["metadata"]
                 .pointer("/labels")

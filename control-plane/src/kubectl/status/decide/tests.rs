@@ -99,6 +99,7 @@ fn switches(failover: bool) -> Switches {
         failover,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: crate::taint::default_tolerations::DefaultTolerations::default(),
     }
 }
 
