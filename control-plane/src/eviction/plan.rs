@@ -14,6 +14,7 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
+use muster_shared::taints::is_drain;
 use serde_json::{Map, Value, json};
 
 use super::preserve;
@@ -69,9 +70,7 @@ pub enum Nowhere {
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
     /// The clusters that it would have are those that have it already, with what they have.
-    #[error(
-        "no other cluster would take it over: it is wanted in each cluster that fits, and would be placed in this one again"
-    )]
+    #[error("no other cluster would take it over: each cluster that fits has it already")]
     Again,
     /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]
@@ -114,11 +113,7 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
-    // No taint keeps a cluster from being chosen again in which an application has failed. Without
-    // a cluster that takes over, the same copy would be removed and made again without end (as in
-    // Karmada).
-    if matches!(departure.reason, EvictionReason::Failure { .. })
-        && decision.clusters.iter().all(|it| has_as_much(spec, it))
+    if departure.has_to_be_taken_over() && decision.clusters.iter().all(|it| has_as_much(spec, it))
     {
         return Err(Nowhere::Again);
     }
@@ -216,6 +211,23 @@ impl Plan {
 }
 
 impl Departure<'_> {
+    /// Whether the workload stays unless a cluster gains something by its departure.
+    ///
+    /// No taint keeps a cluster from being chosen again in which an application has failed: the
+    /// same copy would be removed and made again without end (as in Karmada). Under a taint, a copy
+    /// that no other cluster takes over is better than none, unless the policy says with a spread
+    /// constraint how many are enough, or a person empties the cluster.
+    fn has_to_be_taken_over(&self) -> bool {
+        let placement = self.spec.placement.as_ref();
+        match self.reason {
+            EvictionReason::Failure { .. } => true,
+            EvictionReason::Taint(cause) => {
+                !is_drain(&cause.taint)
+                    && placement.is_none_or(|it| it.spread_constraints.is_empty())
+            }
+        }
+    }
+
     /// The spec without the cluster, with the task of leaving it; and whether that task carries
     /// something beyond the old copy.
     ///

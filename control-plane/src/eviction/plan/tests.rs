@@ -239,15 +239,67 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
         let found = found.map(|plan| plan.clusters);
         let found = found.as_ref().map(|it| names(it)).map_err(Clone::clone);
         assert_eq!(found, expected, "{what}");
-        // A taint keeps it from coming back, and whoever set it wants the cluster empty.
-        let empty = Leave {
-            spec: &spec,
-            from: "member2",
-            mode: PurgeMode::Directly,
-            ours: true,
-        };
-        let tainted = fleet(&["member2"], &["member1", "member3", "member5"]);
-        assert!(try_to(&empty, &tainted).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drained_cluster() {
+    let copies = |replicas: i32, constraints: &Value| {
+        let targets = ["member1", "member2"].map(|it| json!({"name": it, "replicas": replicas}));
+        let placement = json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": constraints,
+        });
+        let mut spec = spec(replicas, &json!(targets), &placement);
+        if replicas == 0 {
+            spec.replica_requirements = None;
+        }
+        spec
+    };
+    let none = json!([]);
+    let at_least =
+        |least: i64| json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": 2}]);
+    for (what, spec, tainted, drained) in [
+        ("replicas", copies(2, &none), Err("has it already"), Ok(1)),
+        (
+            "no replicas",
+            copies(0, &none),
+            Err("has it already"),
+            Ok(1),
+        ),
+        ("one is enough", copies(2, &at_least(1)), Ok(1), Ok(1)),
+        ("two have to be", copies(2, &at_least(2)), Err(""), Err("")),
+        ("the survivor takes its replicas", divided(), Ok(1), Ok(1)),
+    ] {
+        for (key, expected) in [
+            ("down", tainted),
+            (muster_shared::names::taint::DRAIN, drained),
+        ] {
+            let taints = json!([{"key": key, "effect": "NoExecute"}]);
+            let clusters = [cluster("member1", &json!([])), cluster("member2", &taints)];
+            let cause = Cause {
+                taint: clusters[1].spec.taints[0].clone(),
+                rule: Rule::Untolerated,
+            };
+            let departure = Departure {
+                spec: &spec,
+                status: &ResourceBindingStatus::default(),
+                cluster: "member2",
+                reason: EvictionReason::Taint(&cause),
+                purge_mode: &PurgeMode::Gracefully,
+                preserves_state: false,
+                ours: true,
+            };
+            let snapshot = Snapshot::new(clusters);
+            let found = plan(&departure, &snapshot, &Options::default(), at(50));
+            match (found, expected) {
+                (Ok(plan), Ok(number)) => assert_eq!(plan.clusters.len(), number, "{what}"),
+                (Err(why), Err(text)) => {
+                    assert!(why.to_string().contains(text), "{what}, {key}: {why}");
+                }
+                (found, _) => panic!("{what}, {key}: {found:?}"),
+            }
+        }
     }
 }
 
@@ -285,13 +337,15 @@ fn nobody_is_evicted_into_nowhere() {
     );
 }
 
-/// A workload with a copy on each of two clusters, and nothing said about how many there have to
-/// be.
+/// A workload with a copy on each of two clusters, of which one is enough.
 fn copied(replicas: i32) -> ResourceBindingSpec {
     let mut spec = spec(
         replicas,
         &json!([{"name": "member1", "replicas": replicas}, {"name": "member2", "replicas": replicas}]),
-        &json!({"clusterAffinity": {"clusterNames": ["member1", "member2"]}}),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}],
+        }),
     );
     if replicas == 0 {
         spec.replica_requirements = None;
@@ -654,7 +708,9 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
             .chain(["member1"])
             .map(|name| json!({"name": name, "replicas": 2}))
             .collect();
-        let spec = spec(2, &json!(held), &json!({}));
+        let one_is_enough = json!([{"spreadByField": "cluster", "minGroups": 1}]);
+        let placement = json!({"spreadConstraints": one_is_enough});
+        let spec = spec(2, &json!(held), &placement);
         let stays = try_to(&gracefully(&spec, "member1"), &snapshot);
         let message = stays.unwrap_err().to_string();
         assert!(message.ends_with(&ending), "{count}: {message}");
