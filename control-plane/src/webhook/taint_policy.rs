@@ -78,7 +78,7 @@ fn taints(list: &[Taint], at: &str, allow_no_execute: bool, found: &mut Findings
         if taint.effect == PREFER_NO_SCHEDULE {
             found.warn(
                 at.as_str(),
-                "effect PreferNoSchedule keeps nothing away: clusters are chosen without regard to it, and Karmada's API server refuses it",
+                "effect PreferNoSchedule keeps nothing away, it only has other clusters preferred; and Karmada's API server refuses it",
             );
         }
         match taint_fault(taint) {

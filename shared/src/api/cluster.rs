@@ -168,7 +168,8 @@ pub struct ClusterSpec {
     ///   gate `Failover` is on, evicts those that are there.
     /// - `PreferNoExecute`: keeps out new resources, whatever they tolerate, and, if the feature
     ///   gate `Failover` is on, evicts those that have `failover.cluster`.
-    /// - `PreferNoSchedule`: accepted and not acted on.
+    /// - `PreferNoSchedule`: another cluster is chosen, if one fits, for a new resource that does
+    ///   not tolerate the taint.
     ///
     /// Written by the cluster controller (`cluster.karmada.io/not-ready` and
     /// `cluster.karmada.io/unreachable`), by ClusterTaintPolicies and by users.

@@ -21,8 +21,9 @@ pub struct Placement {
 
     /// Groups of clusters that are tried in order until one can take the resource; the group in use
     /// is in the binding's `status.schedulerObservingAffinityName`. Later schedules start with that
-    /// group and do not return to an earlier one unless a reschedule is requested. At most 100
-    /// groups are tried in one schedule. Excludes `clusterAffinity`.
+    /// group. They return to an earlier one only if neither that group nor a later one can take the
+    /// resource, or if a reschedule is requested. At most 100 groups are tried in one schedule.
+    /// Excludes `clusterAffinity`.
     #[serde(skip_serializing_if = "absent")]
     pub cluster_affinities: Vec<ClusterAffinityTerm>,
 

@@ -10,7 +10,7 @@ use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{
-    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, find, is_of_command,
+    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, describe, find, is_of_command,
 };
 use serde_json::json;
 
@@ -18,7 +18,12 @@ use super::order::change;
 use super::server_time::ServerTime;
 
 /// Effects that a taint of a cluster may have.
-const EFFECTS: [&str; 3] = [NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE];
+const EFFECTS: [&str; 4] = [
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    PREFER_NO_EXECUTE,
+    NO_EXECUTE,
+];
 
 #[derive(Debug, Args)]
 pub(in crate::kubectl) struct Options {
@@ -26,7 +31,8 @@ pub(in crate::kubectl) struct Options {
     #[arg(value_name = "CLUSTER")]
     cluster: String,
     /// Taints: `key=value:effect` or `key:effect` is put on, `key:effect-` or `key-` is taken off.
-    /// Effects: NoSchedule keeps new workloads out, PreferNoExecute moves those whose policy has
+    /// Effects: NoSchedule keeps new workloads out, PreferNoSchedule sends them elsewhere if they
+    /// can go elsewhere, PreferNoExecute moves those whose policy has
     /// failover.cluster as well, NoExecute all that do not tolerate it. Both move nothing while the
     /// feature gate Failover is off.
     #[arg(required = true, value_name = "TAINT")]
@@ -225,7 +231,7 @@ mod tests {
             ("a=b:NoExecute-", remove("a", Some(NO_EXECUTE))),
             ("a", Err("write a:NoSchedule, or a- to take it off")),
             ("a:NoSched", Err(r#""NoSched" is not an effect"#)),
-            ("a:PreferNoSchedule", Err("is not an effect")),
+            ("a:Prefer", Err("is not an effect")),
             ("a b:NoSchedule", Err(r#""a b" is not a taint key"#)),
             ("a=b c:NoSchedule", Err("cannot be the value")),
             ("-", Err("is not a taint key")),

@@ -70,19 +70,34 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
         .find(|term| term.affinity_name == name)
 }
 
-/// The affinity groups to try, in order: from the one in use onwards, never back (Karmada
-/// behaviour: a fallback sticks), unless a reschedule is requested or that group is gone; as many
-/// as are compared with every cluster in one decision.
+/// Whether the affinity groups before the one in use are tried where no later one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EarlierGroups {
+    /// They are: a workload has to have a place.
+    #[default]
+    Last,
+    /// They are not (Karmada behaviour).
+    Never,
+}
+
+/// The affinity groups to try, in order: from the one in use onwards, so that a fallback sticks,
+/// and then those before it; from the first one if a reschedule is requested or the group in use is
+/// gone. As many as are compared with every cluster in one decision.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,
     fresh: bool,
-) -> &'a [ClusterAffinityTerm] {
+    earlier: EarlierGroups,
+) -> impl Iterator<Item = &'a ClusterAffinityTerm> + use<'a> {
     let groups = &placement.cluster_affinities;
     let start = groups
         .iter()
         .position(|group| group.affinity_name == observed)
         .filter(|_| !fresh)
         .unwrap_or(0);
-    groups_within(&groups[start..])
+    let before = match earlier {
+        EarlierGroups::Last => &groups[..start],
+        EarlierGroups::Never => &[],
+    };
+    groups_within(groups[start..].iter().chain(before))
 }

@@ -68,11 +68,12 @@ fn size_of_group(group: &ClusterAffinityTerm) -> Size {
 }
 
 /// The affinity groups, in order, that a decision tries: one at least.
-pub(in crate::scheduler) fn groups_within(
-    groups: &[ClusterAffinityTerm],
-) -> &[ClusterAffinityTerm] {
-    let fitting = Size::default().prefix(groups.iter().map(size_of_group));
-    &groups[..fitting.max(1).min(groups.len())]
+pub(in crate::scheduler) fn groups_within<'a, I>(groups: I) -> std::iter::Take<I>
+where
+    I: Iterator<Item = &'a ClusterAffinityTerm> + Clone,
+{
+    let fitting = Size::default().prefix(groups.clone().map(size_of_group));
+    groups.take(fitting.max(1))
 }
 
 /// The overflow affinities of a group, in order, that a decision looks at.
@@ -135,8 +136,8 @@ mod tests {
             (vec![group(501, &[]); 9], 1),
             (vec![group(1, &[1; 300]); 9], 1),
         ] {
-            let within = groups_within(&groups);
-            assert_eq!(within.len(), expected, "{}", groups.len());
+            let within = groups_within(groups.iter());
+            assert_eq!(within.count(), expected, "{}", groups.len());
             let fits = size_of_groups(&groups).fits();
             assert_eq!(fits, expected == groups.len());
         }

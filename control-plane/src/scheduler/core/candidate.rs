@@ -7,6 +7,10 @@ use super::snapshot::ClusterInfo;
 /// Karmada behaviour (cluster locality): it ties the workload to where it runs.
 pub const LOCALITY_SCORE: i64 = 100;
 
+/// What a cluster loses of its score by a taint of effect `PreferNoSchedule` that is not tolerated:
+/// too little to move what it holds.
+pub const SOFT_TAINT_SCORE: i64 = 50;
+
 /// What a cluster holds of the workload before this decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
@@ -23,7 +27,7 @@ pub struct Candidate<'a> {
     pub cluster: &'a ClusterInfo,
     /// Its place among all clusters by name: compared instead of the name.
     pub order: usize,
-    /// How much the cluster is preferred: [`LOCALITY_SCORE`] or 0.
+    /// How much the cluster is preferred: [`LOCALITY_SCORE`], less [`SOFT_TAINT_SCORE`].
     pub score: i64,
     /// 0 for the primary affinity, n for the n-th overflow affinity: lower tiers are filled first.
     pub tier: u32,
@@ -78,7 +82,7 @@ impl Candidate<'_> {
     fn rank(&self) -> u128 {
         // Of scores and available replicas more is better. The latter are two counts of 31 bits
         // added up.
-        let less = |value: i64| (1 << 33) - value.clamp(0, 1 << 33);
+        let less = |value: i64| (1 << 33) - value.clamp(-(1 << 32), 1 << 33);
         let parts = [
             (32, i64::from(self.tier)),
             (34, less(self.score)),

@@ -5,9 +5,11 @@ use muster_shared::api::binding::{
     Component, ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent,
 };
 use muster_shared::api::policy::Placement;
+use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::taints::{PREFER_NO_SCHEDULE, tolerates};
 
 use super::affinity::{Affinity, groups};
-use super::candidate::{Candidate, Held, LOCALITY_SCORE};
+use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::Filters;
@@ -18,7 +20,7 @@ use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
 use super::unknown::{Absent, rest, unknown_targets};
-use super::{Decision, Growth, Listing, Locality, Options};
+use super::{Decision, Growth, Listing, Locality, Options, SoftTaints};
 use crate::fleet::completion::has_completed;
 
 /// What was tried for a binding, and what came of it.
@@ -86,8 +88,8 @@ impl Cycle {
     }
 }
 
-/// The attempts to make, in order: one for each affinity group from the one in use onwards, or one
-/// for all.
+/// The attempts to make, in order: one for each affinity group, that in use first and those before
+/// it last, or one for all.
 pub(in crate::scheduler) fn trials<'a>(
     spec: &'a ResourceBindingSpec,
     status: &'a ResourceBindingStatus,
@@ -101,7 +103,7 @@ pub(in crate::scheduler) fn trials<'a>(
         .as_deref()
         .unwrap_or_default();
     let whole = placement.cluster_affinities.is_empty().then_some("");
-    let groups = groups(placement, observed, fresh).iter();
+    let groups = groups(placement, observed, fresh, options.earlier_groups);
     whole
         .into_iter()
         .chain(groups.map(|group| group.affinity_name.as_str()))
@@ -122,6 +124,11 @@ pub fn is_reschedule_requested(spec: &ResourceBindingSpec, status: &ResourceBind
         (Some(requested), Some(scheduled)) => requested.0 > scheduled.0,
         _ => false,
     }
+}
+
+/// Whether a taint is a reason to choose another cluster, if there is one.
+fn avoids(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    taint.effect == PREFER_NO_SCHEDULE && !tolerations.iter().any(|it| tolerates(it, taint))
 }
 
 /// Whether a placement asks for exactly one cluster.
@@ -346,6 +353,16 @@ impl<'a> Trial<'a> {
         if stays && self.options.plugins.has(Plugin::ClusterLocality) {
             let holders = candidates.iter_mut().filter(|it| it.held.is_some());
             holders.for_each(|holder| holder.score = LOCALITY_SCORE);
+        }
+        if self.options.plugins.has(Plugin::TaintToleration)
+            && self.options.soft_taints == SoftTaints::Avoided
+        {
+            let tolerations = &self.placement.cluster_tolerations;
+            let avoided = candidates.iter_mut().filter(|it| {
+                let mut taints = it.cluster.cluster().spec.taints.iter();
+                taints.any(|taint| avoids(taint, tolerations))
+            });
+            avoided.for_each(|it| it.score -= SOFT_TAINT_SCORE);
         }
     }
 

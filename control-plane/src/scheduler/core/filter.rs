@@ -33,6 +33,8 @@ pub enum Rejection<'a> {
     NotReady,
     /// The agent of the cluster cannot read its Works, and would not learn of the workload.
     WorksUnread,
+    /// The policy suspends dispatching to the cluster: what is placed there waits.
+    DispatchingSuspended,
     /// The placement does not select the cluster.
     Affinity,
     /// The cluster has no provider, and a constraint is by provider.
@@ -54,7 +56,9 @@ impl Rejection<'_> {
             Self::ApiMissing => Plugin::ApiEnablement,
             // The taint that a cluster gets which is not ready may come a moment later. A member
             // that cannot read its Works is ready, and is left alone like one with a taint.
-            Self::Taint(_) | Self::NotReady | Self::WorksUnread => Plugin::TaintToleration,
+            Self::Taint(_) | Self::NotReady | Self::WorksUnread | Self::DispatchingSuspended => {
+                Plugin::TaintToleration
+            }
             Self::Affinity => Plugin::ClusterAffinity,
             Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
                 Plugin::SpreadConstraint
@@ -80,6 +84,10 @@ impl fmt::Display for Rejection<'_> {
             Self::NotReady => f.write_str("cluster(s) were not ready"),
             Self::WorksUnread => {
                 f.write_str("cluster(s) could not read their Works (WorksUpToDate=False)")
+            }
+            // Ours: Karmada moves workloads there, and does not send them.
+            Self::DispatchingSuspended => {
+                f.write_str("cluster(s) would not get it: its dispatching is suspended")
             }
             Self::Affinity => {
                 f.write_str("cluster(s) did not match the placement cluster affinity constraint")
@@ -118,6 +126,16 @@ pub enum Guests {
     Admitted,
 }
 
+/// Whether it matters to which clusters the policy suspends dispatching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dispatching {
+    /// Nothing is moved there.
+    #[default]
+    Asked,
+    /// It does not matter (Karmada behaviour).
+    Ignored,
+}
+
 /// One binding as the filters see it.
 #[derive(Debug)]
 pub struct Filters<'a> {
@@ -132,6 +150,9 @@ pub struct Filters<'a> {
     return_rule: ReturnRule,
     guests: Guests,
     ready_only: bool,
+    /// The binding, if it has or had copies that could be moved to where none is made. The first
+    /// placement of a suspended workload is made, and waits (Karmada behaviour).
+    suspendable: Option<&'a ResourceBindingSpec>,
     last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
 
@@ -156,6 +177,9 @@ impl<'a> Filters<'a> {
             return_rule: options.return_rule,
             guests: options.guests,
             ready_only: options.growth == Growth::AdmittingOnly,
+            suspendable: (options.dispatching == Dispatching::Asked)
+                .then_some(spec)
+                .filter(|it| !it.clusters.is_empty() || !it.graceful_eviction_tasks.is_empty()),
             last_served: Cell::new(None),
         }
     }
@@ -167,7 +191,8 @@ impl<'a> Filters<'a> {
             .api_enablement(cluster, placed)
             .or_else(|| self.taints(cluster, placed))
             .or_else(|| self.readiness(cluster, placed))
-            .or_else(|| Self::works(cluster, placed));
+            .or_else(|| Self::works(cluster, placed))
+            .or_else(|| self.dispatching(cluster, placed));
         if let Some(rejection) = first {
             return Err(rejection);
         }
@@ -188,6 +213,7 @@ impl<'a> Filters<'a> {
             self.taints(cluster, placed),
             self.readiness(cluster, placed),
             Self::works(cluster, placed),
+            self.dispatching(cluster, placed),
             self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
             self.eviction(cluster),
@@ -237,6 +263,7 @@ impl<'a> Filters<'a> {
         let refused = self.taints(cluster, false);
         let refused = refused.or_else(|| self.readiness(cluster, false));
         let refused = refused.or_else(|| Self::works(cluster, false));
+        let refused = refused.or_else(|| self.dispatching(cluster, false));
         refused.is_some() || cluster.has_fallen_silent()
     }
 
@@ -252,6 +279,13 @@ impl<'a> Filters<'a> {
     /// A member that cannot read its Works gets no new ones. What is placed stays, and runs on.
     fn works(cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         (!placed && !cluster.reads_works()).then_some(Rejection::WorksUnread)
+    }
+
+    /// No copy is moved to where none would be made. What is placed stays.
+    fn dispatching(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        let spec = self.suspendable.filter(|_| !placed)?;
+        spec.dispatching_suspended_in(cluster.name())
+            .then_some(Rejection::DispatchingSuspended)
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {

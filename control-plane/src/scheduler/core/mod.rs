@@ -35,6 +35,7 @@ use crate::settings::{
 pub use super::core::cycle::{Attempt, Cycle};
 pub use super::core::fit_error::{FitError, Kind, Refusals};
 use crate::settings::grade_rule::GradeRule;
+pub use affinity::EarlierGroups;
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{ClusterInfo, Snapshot};
 pub use unknown::Absent;
@@ -49,6 +50,10 @@ pub struct Options {
     pub return_rule: filter::ReturnRule,
     /// Whether a toleration for a limited time lets a workload in.
     pub guests: filter::Guests,
+    /// Whether the affinity groups before the one in use are tried.
+    pub earlier_groups: EarlierGroups,
+    /// Whether it matters to which clusters the policy suspends dispatching.
+    pub dispatching: filter::Dispatching,
     /// Whether zone and provider constraints spread.
     pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
@@ -67,6 +72,8 @@ pub struct Options {
     pub absent: Absent,
     /// Whether clusters that have the workload are preferred in a requested new placement.
     pub locality: Locality,
+    /// Whether taints of effect `PreferNoSchedule` count.
+    pub soft_taints: SoftTaints,
 }
 
 impl Options {
@@ -114,6 +121,8 @@ impl Options {
             plugins: Plugins::default(),
             return_rule: filter::ReturnRule::TaskDone,
             guests: filter::Guests::Admitted,
+            earlier_groups: EarlierGroups::Never,
+            dispatching: filter::Dispatching::Ignored,
             spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,
@@ -122,6 +131,7 @@ impl Options {
             listing: Listing::Ranked,
             absent: Absent::Removed,
             locality: Locality::Always,
+            soft_taints: SoftTaints::Ignored,
         }
     }
 }
@@ -144,6 +154,16 @@ pub enum Locality {
     UnlessFresh,
     /// Always (Karmada behaviour).
     Always,
+}
+
+/// Whether taints of effect `PreferNoSchedule` count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SoftTaints {
+    /// A cluster with one is chosen after others.
+    #[default]
+    Avoided,
+    /// They do not (Karmada behaviour).
+    Ignored,
 }
 
 /// Clusters with the workload that may get more of its replicas.

@@ -320,6 +320,108 @@ fn groups_are_tried_in_order_and_a_fallback_sticks() {
 }
 
 #[test]
+fn where_no_later_group_takes_a_workload_the_groups_before_it_are_tried() {
+    let group =
+        |name: &str, cluster: &str| json!({ "affinityName": name, "clusterNames": [cluster] });
+    let groups = json!([group("a", "m1"), group("b", "m2"), group("c", "m3")]);
+    let placement = with(dynamic(), "clusterAffinities", groups);
+    let status: ResourceBindingStatus =
+        serde_json::from_value(json!({ "schedulerObservingAffinityName": "b" })).unwrap();
+    let down = |name: &str| tainted(name, 8, "down", "NoExecute");
+    let up = |name: &str| cluster(name, 8);
+    let new = deployment(4, &placement);
+    let evicted = leaving(placed(new.clone(), &[("m2", 4)]), "m2", TAINT_UNTOLERATED);
+    for (spec, clusters, expected) in [
+        (&new, [up("m1"), up("m2"), up("m3")], Some("b")),
+        (&new, [up("m1"), down("m2"), up("m3")], Some("c")),
+        (&new, [up("m1"), down("m2"), down("m3")], Some("a")),
+        (&evicted, [up("m1"), down("m2"), down("m3")], Some("a")),
+        (&evicted, [down("m1"), down("m2"), down("m3")], None),
+    ] {
+        let pass = Cycle::run(spec, &status, &snapshot(&clusters), &Options::default());
+        let group = pass.result.ok().and_then(|it| it.affinity_name);
+        assert_eq!(group.as_deref(), expected);
+        let tried: Vec<_> = pass.attempts.iter().map(|it| &*it.group).collect();
+        assert_eq!(tried, ["b", "c", "a"][..tried.len()]);
+    }
+}
+
+#[test]
+fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_made() {
+    let one = json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]);
+    let clusters: Vec<Value> = (1..=3).map(|it| cluster(&format!("m{it}"), 10)).collect();
+    let suspended = |mut spec: ResourceBindingSpec, suspension: Value| {
+        spec.suspension = serde_json::from_value(suspension).unwrap();
+        spec
+    };
+    let on = |names: &[&str]| json!({ "dispatchingOnClusters": { "clusterNames": names } });
+    let all = || json!({ "dispatching": true });
+    let new = deployment(2, &json!({ "spreadConstraints": one }));
+    let there = placed(new.clone(), &[("m1", 2)]);
+    let evicted = leaving(there.clone(), "m1", TAINT_UNTOLERATED);
+    let mut down = clusters.clone();
+    down[0] = tainted("m1", 10, "down", "NoExecute");
+    let divided = placed(deployment(4, &dynamic()), &[("m1", 2)]);
+    for (what, spec, clusters, expected) in [
+        ("first", suspended(new, all()), &clusters, "m1:2"),
+        ("there", suspended(there, all()), &clusters, "m1:2"),
+        (
+            "evicted",
+            suspended(evicted.clone(), on(&["m2"])),
+            &down,
+            "m3:2",
+        ),
+        (
+            "growing",
+            suspended(divided.clone(), on(&["m2", "m3"])),
+            &clusters,
+            "m1:4",
+        ),
+        (
+            "growing where it is",
+            suspended(divided, all()),
+            &clusters,
+            "m1:4",
+        ),
+    ] {
+        assert_eq!(outcome(&spec, clusters), expected, "{what}");
+    }
+    let nowhere = outcome(&suspended(evicted, all()), &down);
+    let text = "2 cluster(s) would not get it: its dispatching is suspended";
+    assert!(nowhere.contains(text), "{nowhere}");
+}
+
+#[test]
+fn a_soft_taint_has_another_cluster_chosen_and_moves_nothing() {
+    let placement = |more: Value| {
+        json!({
+            "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
+            "clusterTolerations": more,
+        })
+    };
+    let soft = tainted("m1", 20, "noisy", "PreferNoSchedule");
+    let both = [soft.clone(), cluster("m2", 10)];
+    let plain = deployment(2, &placement(json!([])));
+    let tolerating = deployment(
+        2,
+        &placement(json!([{ "key": "noisy", "operator": "Exists" }])),
+    );
+    for (what, spec, clusters, expected) in [
+        ("a new one", &plain, &both[..], "m2:2"),
+        ("one that tolerates it", &tolerating, &both, "m1:2"),
+        ("nowhere else to go", &plain, &both[..1], "m1:2"),
+        (
+            "one that is there",
+            &placed(plain.clone(), &[("m1", 2)]),
+            &both,
+            "m1:2",
+        ),
+    ] {
+        assert_eq!(outcome(spec, clusters), expected, "{what}");
+    }
+}
+
+#[test]
 fn so_many_groups_are_tried_and_no_more() {
     let groups: Vec<Value> = (0..300)
         .map(|number| json!({ "affinityName": format!("g{number}"), "clusterNames": [format!("m{number}")] }))
