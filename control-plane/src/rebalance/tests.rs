@@ -39,7 +39,7 @@ fn workload(number: usize) -> Value {
 }
 
 /// A rebalancer of all workloads.
-fn rebalancer(ttl: Value) -> Value {
+fn rebalancer(ttl: Option<i32>) -> Value {
     let workloads: Vec<Value> = (0..MANY)
         .map(|number| {
             json!({
@@ -115,7 +115,7 @@ async fn the_end_of_a_pause_lets_nothing_go_that_was_saved_up() {
     let clusters = [paused(roomy("m1", true)), roomy("m2", false)];
     let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
     objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    objects.push(("workloadrebalancers", rebalancer(Value::Null)));
+    objects.push(("workloadrebalancers", rebalancer(None)));
     let stand = follow(objects).await;
     pass(100).await;
     assert_eq!(asked_and_moved(&stand), (0, 0));
@@ -294,7 +294,7 @@ async fn a_request_that_changes_nothing_waits_for_nothing() {
         ("clusters", roomy("m2", true)),
     ];
     objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    objects.push(("workloadrebalancers", rebalancer(Value::Null)));
+    objects.push(("workloadrebalancers", rebalancer(None)));
     let stand = follow(objects).await;
     pass(5).await;
     assert_eq!(asked_and_moved(&stand), (MANY, 0));
@@ -308,7 +308,7 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
         ("clusters", roomy("m2", false)),
     ];
     objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    objects.push(("workloadrebalancers", rebalancer(json!(10))));
+    objects.push(("workloadrebalancers", rebalancer(Some(10))));
     let stand = follow(objects).await;
     pass(40).await;
     let (asked, moved) = asked_and_moved(&stand);

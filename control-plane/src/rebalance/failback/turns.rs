@@ -120,7 +120,7 @@ mod tests {
         assert!(!turns.begins(&late));
         let none = turns.note(&key("another"), false);
         assert!(none.is_empty(), "it was not asked");
-        assert_eq!(turns.note(&key("0"), false), [late.clone()]);
+        assert_eq!(turns.note(&key("0"), false), [key("late")]);
         assert!(turns.begins(&late));
     }
 
