@@ -25,6 +25,7 @@ use crate::eviction::reason::EvictionReason;
 use crate::kubectl::dependencies::{After, Needs, Partings, parted};
 use crate::kubectl::standstill::Standstill;
 use crate::scheduler::core::{Options, Snapshot};
+use crate::taint::default_tolerations::DefaultTolerations;
 
 /// Workloads of a list that are printed in the table.
 const LISTED: usize = 20;
@@ -35,6 +36,7 @@ pub(super) fn switches() -> Switches {
         failover: false,
         no_execute: false,
         purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     }
 }
 
