@@ -55,11 +55,8 @@ impl Watches {
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
         let trouble: Arc<Trouble> = Arc::default();
-        let follow = || {
-            let trouble = Arc::clone(&trouble);
-            Box::pin(watch::explained_events(&api, selection.clone(), trouble))
-        };
-        let (mut events, mut is_hidden) = (follow(), false);
+        let follow = || watch::explained_events(&api, selection.clone(), Arc::clone(&trouble));
+        let (mut events, mut is_hidden) = (Box::pin(follow()), false);
         let readable = self.readable.subscribe();
         let mut relist = Relist::new(&self.interpreters, &watched.kind, readable);
         let mut index = Index::default();
@@ -73,19 +70,13 @@ impl Watches {
                 () = stop.cancelled() => break,
                 // A list that has begun comes to its end, however long it takes.
                 () = relist.due(), if listed.is_none() => {
-                    events = follow();
+                    events = Box::pin(follow());
                     continue;
                 }
                 _ = count.tick() => {
                     // A large Work is not held for longer than its objects change.
                     opened = None;
-                    self.forget_works(&mut index);
-                    self.count_orphans(&watched, &index);
-                    let hidden = is_refused(&trouble);
-                    if hidden && !is_hidden {
-                        self.lose_sight(&watched, &index).await;
-                    }
-                    is_hidden = hidden;
+                    is_hidden = self.take_stock(&watched, &mut index, &trouble, is_hidden).await;
                     continue;
                 }
                 next = waiting.answered() => {
@@ -271,6 +262,24 @@ impl Watches {
             }
         }
         Ok(opened.as_ref())
+    }
+
+    /// Counts what belongs to no Work, and reports objects that may not be seen any more. Returns
+    /// whether they may not.
+    async fn take_stock(
+        &self,
+        watched: &Watched,
+        index: &mut Index,
+        trouble: &Trouble,
+        was_hidden: bool,
+    ) -> bool {
+        self.forget_works(index);
+        self.count_orphans(watched, index);
+        let is_hidden = is_refused(trouble);
+        if is_hidden && !was_hidden {
+            self.lose_sight(watched, index).await;
+        }
+        is_hidden
     }
 
     /// Forgets the Works that wanted objects before, and are gone.

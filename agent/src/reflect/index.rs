@@ -55,11 +55,10 @@ impl Index {
     /// Forgets an object; returns the Works that wanted it or made it, the last one first.
     pub(super) fn remove(&mut self, place: &ObjectKey) -> Vec<String> {
         let former = self.former.remove(place).unwrap_or_default();
-        let last = self.wanted.remove(place);
-        last.or(self.strays.remove(place))
-            .into_iter()
-            .chain(former)
-            .collect()
+        // An object is in one of both.
+        let (wanted, stray) = (self.wanted.remove(place), self.strays.remove(place));
+        let last = wanted.into_iter().chain(stray);
+        last.chain(former).collect()
     }
 
     /// Takes over the former Works of objects, which a list does not have, from the objects before

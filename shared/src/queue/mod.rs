@@ -400,12 +400,11 @@ mod tests {
         queue.add("a");
         let news = queue.clone();
         let mut told = start(&queue, move |key, nth| match nth {
-            1..=3 => Err("no"),
+            1..=3 | 5 => Err("no"),
             4 => {
                 news.add_after(key, Duration::from_secs(5));
                 Ok(Next::Waits)
             }
-            5 => Err("no"),
             _ => Ok(Next::Done),
         });
         let mut at = Vec::new();

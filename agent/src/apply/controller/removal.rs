@@ -38,7 +38,10 @@ impl Applier {
         status.manifest_statuses.extend(unnamed);
         let patch = json!({ "status": { "manifestStatuses": status.manifest_statuses } });
         match self.patch(&work, Some("status"), &patch).await {
-            Ok(after) => work.metadata.resource_version = after.metadata.resource_version.clone(),
+            Ok(after) => {
+                let version = &after.metadata.resource_version;
+                work.metadata.resource_version.clone_from(version);
+            }
             // Its spec alone names the objects of a Work of this size.
             Err(error) if error.is_too_large() => {
                 tracing::warn!(work = path(&work), %error, "cannot name the objects in the status");

@@ -106,7 +106,7 @@ mod tests {
         json!({"metadata": {"name": "web", "annotations": {"a": "b"}}, "spec": {"replicas": replicas, "paused": false}})
     }
 
-    fn entry(manager: &str, operation: &str, subresource: &str, fields: Value) -> Value {
+    fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
         json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": fields})
     }
 
@@ -119,8 +119,8 @@ mod tests {
     fn what_an_autoscaler_has_set_stays_until_the_manifest_changes() {
         let replicas = json!({"f:spec": {"f:replicas": {}}});
         let paused = json!({"f:spec": {"f:paused": {}}});
-        let ours = |fields: &Value| entry(FIELD_MANAGER, "Apply", "", fields.clone());
-        let scaled = entry("hpa", "Update", "scale", replicas.clone());
+        let ours = |fields: &Value| entry(FIELD_MANAGER, "Apply", "", fields);
+        let scaled = entry("hpa", "Update", "scale", &replicas);
         let left = r#"{".spec.replicas":3}"#;
         for (what, note, entries, stays) in [
             ("scaled", None, vec![ours(&paused), scaled.clone()], true),
@@ -140,10 +140,7 @@ mod tests {
             (
                 "before 1.22",
                 None,
-                vec![
-                    ours(&paused),
-                    entry(AUTOSCALER, "Update", "", replicas.clone()),
-                ],
+                vec![ours(&paused), entry(AUTOSCALER, "Update", "", &replicas)],
                 true,
             ),
             (
@@ -151,14 +148,14 @@ mod tests {
                 None,
                 vec![
                     ours(&paused),
-                    entry("kubectl-edit", "Update", "", replicas.clone()),
+                    entry("kubectl-edit", "Update", "", &replicas),
                 ],
                 false,
             ),
             (
                 "a status",
                 None,
-                vec![ours(&paused), entry("hpa", "Update", "status", replicas)],
+                vec![ours(&paused), entry("hpa", "Update", "status", &replicas)],
                 false,
             ),
         ] {
