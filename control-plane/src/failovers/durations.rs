@@ -2,19 +2,41 @@
 
 use muster_shared::api::failover_record::{SecondsCount, TimeToHealthy};
 
-/// Returns seconds rounded up to two digits: at most 90 values for each power of ten.
-fn rounded(seconds: u64) -> u64 {
+/// Number of different durations up to which each is kept as it was.
+const MOST: usize = 400;
+
+/// Returns seconds rounded up to so many digits.
+fn rounded(seconds: u64, digits: u32) -> u64 {
     let mut unit = 1;
-    while seconds / unit >= 100 {
+    while seconds / unit >= 10_u64.pow(digits) {
         unit *= 10;
     }
     seconds.div_ceil(unit) * unit
 }
 
+/// Rounds durations where there are too many different ones, as little as is needed. With two
+/// digits there are at most 90 for each power of ten.
+fn bound(counts: &mut Vec<SecondsCount>) {
+    for digits in [3, 2] {
+        if counts.len() <= MOST {
+            return;
+        }
+        for it in counts.iter_mut() {
+            it.seconds = rounded(it.seconds, digits);
+        }
+        counts.dedup_by(|next, kept| {
+            let is_same = next.seconds == kept.seconds;
+            if is_same {
+                kept.workloads = kept.workloads.saturating_add(next.workloads);
+            }
+            is_same
+        });
+    }
+}
+
 /// Adds a duration.
 pub fn add(known: &mut Option<TimeToHealthy>, seconds: u64) {
     let times = known.get_or_insert_default();
-    let seconds = rounded(seconds);
     match times.counts.binary_search_by_key(&seconds, |it| it.seconds) {
         Ok(at) => times.counts[at].workloads = times.counts[at].workloads.saturating_add(1),
         Err(at) => times.counts.insert(
@@ -25,6 +47,7 @@ pub fn add(known: &mut Option<TimeToHealthy>, seconds: u64) {
             },
         ),
     }
+    bound(&mut times.counts);
     times.median_seconds = within(&times.counts, 50);
     times.p95_seconds = within(&times.counts, 95);
 }
@@ -48,22 +71,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_two_digits_so_that_few_values_hold_them_all() {
-        for (seconds, expected) in [
-            (0, 0),
-            (1, 1),
-            (99, 99),
-            (100, 100),
-            (101, 110),
-            (991, 1_000),
-            (3_599, 3_600),
-            (86_400, 87_000),
+    fn a_duration_is_told_as_it_was_and_rounded_only_where_there_are_too_many() {
+        for (durations, expected) in [
+            (1, [101, 101]),
+            (MOST as u64, [101 + 7 * 199, 101 + 7 * 379]),
+            // With three digits they are still too many.
+            (10_000, [36_000, 66_600]),
         ] {
-            assert_eq!(rounded(seconds), expected, "{seconds}");
+            let mut times = None;
+            (0..durations).for_each(|it| add(&mut times, 101 + 7 * it));
+            let times = times.unwrap();
+            let found = [times.median_seconds, times.p95_seconds];
+            assert_eq!(found, expected, "{durations}");
+            let all: u64 = times.counts.iter().map(|it| u64::from(it.workloads)).sum();
+            assert_eq!(all, durations);
         }
-        let mut all: Vec<u64> = (0..10_000_000).step_by(7).map(rounded).collect();
-        all.dedup();
-        assert!(all.len() < 1_000, "{}", all.len());
+        for (seconds, digits, expected) in [
+            (0, 2, 0),
+            (99, 2, 99),
+            (101, 2, 110),
+            (991, 2, 1_000),
+            (999, 3, 999),
+            (3_599, 3, 3_600),
+            (86_401, 3, 86_500),
+        ] {
+            assert_eq!(rounded(seconds, digits), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn durations_of_any_length_are_few_values() {
+        let mut times = None;
+        for power in 0..9 {
+            (1..200).for_each(|it| add(&mut times, it * 10_u64.pow(power)));
+        }
+        let counts = times.unwrap().counts;
+        assert!(counts.len() < 1_000, "{}", counts.len());
+        assert!(counts.is_sorted_by_key(|it| it.seconds));
     }
 
     #[test]

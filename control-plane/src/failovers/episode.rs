@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
-    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, State,
-    StrandedReason, StrandedWorkload, Subject, Target, Times,
+    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, Return,
+    State, StrandedReason, StrandedWorkload, Subject, Target, Times, Workloads,
 };
 use muster_shared::k8s::Time;
 
@@ -42,6 +42,8 @@ pub struct Counted {
     pub moved: u64,
     /// Workloads that were stranded.
     pub stranded: u64,
+    /// Workloads that were held.
+    pub held: u64,
     /// Seconds of workloads that became healthy.
     pub healthy: Vec<u64>,
 }
@@ -60,6 +62,7 @@ pub struct Episode {
     /// Beginning of the present trouble: later than that of the record after a relapse.
     since: Timestamp,
     entries: BTreeMap<BindingKey, Entry>,
+    /// Workloads that are stranded or held now.
     stranded: BTreeMap<BindingKey, (FailoverWorkload, Stranding)>,
     /// Workloads that the record counted before a start and that were not found again yet: those
     /// that moved, those that were healthy, and those of each target.
@@ -233,11 +236,24 @@ impl Episode {
     pub fn fail(&mut self, trouble: &Trouble) {
         let (status, known) = (&mut self.status, &trouble.times);
         let times = &mut status.times;
-        if times.recovered.take().is_some() {
+        if let Some(recovered) = times.recovered.take() {
             status.relapses = status.relapses.saturating_add(1);
+            let returned = Time(whole(trouble.since).max(recovered.0));
+            status.returns.push(Return {
+                recovered: Some(recovered),
+                returned: Some(returned),
+            });
+            let surplus = status.returns.len().saturating_sub(LONGEST_LIST);
+            status.returns.drain(..surplus);
             times.ended = None;
             // What was nothing but a prelude does not explain what happens now.
-            if status.workloads.moved == 0 && status.workloads.stranded == 0 {
+            let Workloads {
+                moved,
+                stranded,
+                held,
+                ..
+            } = status.workloads;
+            if (moved, stranded, held) == (0, 0, 0) {
                 *times = Times::default();
                 status.cause = Cause::default();
             }
@@ -435,7 +451,7 @@ impl Episode {
         is_news
     }
 
-    /// A workload is, or is not, stranded.
+    /// A workload is, or is not, stranded or held.
     pub fn strand(&mut self, signs: &Signs) -> bool {
         let stranding = signs.stranding_on(&self.spec.cluster);
         match stranding {
@@ -502,14 +518,21 @@ impl Episode {
     }
 
     fn settle_stranded(&mut self, entries: usize) {
-        let count = u32::try_from(self.stranded.len()).unwrap_or(u32::MAX);
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let all = self.stranded.values();
+        let stranded: Vec<_> = all.filter(|(_, it)| !it.is_held()).collect();
+        let count = number(stranded.len());
         let workloads = &mut self.status.workloads;
+        workloads.held_now = number(self.stranded.len() - stranded.len());
+        let more = workloads.held_now.saturating_sub(workloads.held);
+        workloads.held += more;
+        self.counted.held += u64::from(more);
         workloads.stranded_now = count;
         if count == 0 || count < workloads.stranded {
             return;
         }
         let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
-        for (_, it) in self.stranded.values() {
+        for (_, it) in &stranded {
             *reasons.entry(&it.reason).or_default() += 1;
         }
         let reasons: Vec<StrandedReason> = reasons
@@ -526,7 +549,7 @@ impl Episode {
         self.counted.stranded += u64::from(count - workloads.stranded);
         workloads.stranded = count;
         self.status.stranded_reasons = reasons;
-        let stranded = self.stranded.values().take(entries);
+        let stranded = stranded.into_iter().take(entries);
         self.status.stranded = stranded
             .map(|(workload, it)| StrandedWorkload {
                 workload: workload.clone(),

@@ -5,6 +5,7 @@ use super::ledger::Tally;
 const BEGUN: &str = "muster_failovers_total";
 const MOVED: &str = "muster_failover_workloads_moved_total";
 const STRANDED: &str = "muster_failover_workloads_stranded_total";
+const HELD: &str = "muster_failover_workloads_held_total";
 const HEALTHY: &str = "muster_failover_healthy_seconds";
 const REFUSED: &str = "muster_failovers_unrecorded_total";
 
@@ -21,7 +22,11 @@ pub fn describe() {
         ),
         (
             STRANDED,
-            "Workloads that could not leave in a failover, by cause",
+            "Workloads that had nowhere to go in a failover, by cause",
+        ),
+        (
+            HELD,
+            "Workloads that were held in a failover because too many clusters had failed or movement was paused, by cause",
         ),
         (
             REFUSED,
@@ -45,6 +50,7 @@ pub fn count(tally: &Tally) {
     for (cause, counted) in &tally.counted {
         metrics::counter!(MOVED, "cause" => cause.clone()).increment(counted.moved);
         metrics::counter!(STRANDED, "cause" => cause.clone()).increment(counted.stranded);
+        metrics::counter!(HELD, "cause" => cause.clone()).increment(counted.held);
         for seconds in &counted.healthy {
             metrics::histogram!(HEALTHY, "cause" => cause.clone()).record(*seconds as f64);
         }

@@ -14,9 +14,9 @@ use crate::eviction::record::{Record, whole};
 use crate::fleet::binding::BindingKey;
 use crate::graceful_eviction::assess::runs_all;
 
-/// Reason of the condition `EvictionPending` of a workload that too many failed clusters hold. It
-/// counts among those that cannot leave, as opposed to those that will.
-const STOPPED: &str = "StoppedByThreshold";
+/// Reasons of the condition `EvictionPending` of a workload that has somewhere to go, and is kept
+/// from it until enough clusters return or somebody ends a pause.
+const HELD: [&str; 2] = ["StoppedByThreshold", "Paused"];
 /// A message is cut at so many bytes: there are as many as workloads are stranded.
 const LONGEST_MESSAGE: usize = 256;
 
@@ -37,13 +37,20 @@ pub struct Moved {
     pub cause: String,
 }
 
-/// Why a workload cannot leave a cluster.
+/// Why a workload does not leave a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranding {
     /// Reason of the condition.
     pub reason: String,
     /// Beginning of its message.
     pub message: String,
+}
+
+impl Stranding {
+    /// Returns whether the workload is held, as opposed to one that is stranded.
+    pub fn is_held(&self) -> bool {
+        HELD.contains(&self.reason.as_str())
+    }
 }
 
 /// What a binding tells.
@@ -64,7 +71,7 @@ pub struct Signs {
     pub is_healthy: bool,
     /// Clusters with an eviction task.
     pub leaving: Vec<String>,
-    /// Why it cannot leave some of its clusters.
+    /// Why it does not leave some of its clusters: it is stranded or held there.
     pub stranding: Option<Stranding>,
 }
 
@@ -93,7 +100,7 @@ impl Signs {
         }
     }
 
-    /// Why the workload cannot leave a cluster.
+    /// Why the workload does not leave a cluster.
     pub fn stranding_on(&self, cluster: &str) -> Option<&Stranding> {
         let stranding = self.stranding.as_ref()?;
         let is_there = self.clusters.iter().any(|it| it == cluster);
@@ -156,9 +163,9 @@ fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
 
 fn stranding(binding: &AnyBinding) -> Option<Stranding> {
     let condition = conditions::get(&binding.status().conditions, CONDITION)?;
-    let is_stranded = condition.status == conditions::TRUE
-        && (STRANDED.contains(&condition.reason.as_str()) || condition.reason == STOPPED);
-    is_stranded.then(|| Stranding {
+    let reason = condition.reason.as_str();
+    let stays = STRANDED.contains(&reason) || HELD.contains(&reason);
+    (condition.status == conditions::TRUE && stays).then(|| Stranding {
         reason: condition.reason.clone(),
         message: bounded(condition.message.clone(), LONGEST_MESSAGE),
     })
@@ -259,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_stranded_where_its_condition_says_that_it_cannot_leave() {
+    fn a_workload_is_stranded_where_it_has_nowhere_to_go_and_held_where_movement_is_stopped() {
         let condition = |status: &str, reason: &str, message: &str| {
             json!({ "conditions": [{
                 "type": "EvictionPending", "status": status, "reason": reason, "message": message,
@@ -269,22 +276,24 @@ mod tests {
         for (status, expected) in [
             (
                 condition("True", "NowhereToGo", "has to leave m2 and stays"),
-                true,
+                Some(false),
             ),
             (
                 condition("True", "NowhereToGo", "has to leave m22 and stays"),
-                false,
+                None,
             ),
             (
                 condition("True", "StoppedByThreshold", "m2 has taint x"),
-                true,
+                Some(true),
             ),
-            (condition("True", "WaitingForRate", "m2 has taint x"), false),
-            (condition("False", "FailoverOff", "stays on m2"), false),
-            (json!({}), false),
+            (condition("True", "Paused", "m2 has taint x"), Some(true)),
+            (condition("True", "WaitingForRate", "m2 has taint x"), None),
+            (condition("False", "FailoverOff", "stays on m2"), None),
+            (json!({}), None),
         ] {
             let found = signs(&json!({}), &status);
-            assert_eq!(found.stranding_on("m2").is_some(), expected, "{status}");
+            let is_held = found.stranding_on("m2").map(Stranding::is_held);
+            assert_eq!(is_held, expected, "{status}");
             assert_eq!(found.stranding_on("m1"), None, "it is not there");
         }
     }

@@ -17,8 +17,8 @@ use super::table::Table;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Name of one failover, which is shown with its timeline. Without it all are listed, the
-    /// latest first.
+    /// Name of one failover, which is shown with its timeline. Without it all are listed, the one
+    /// whose cause began last first.
     name: Option<String>,
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
@@ -77,14 +77,21 @@ fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot {step}: {}", client::brief(error))
 }
 
-/// The latest first.
+/// Sorts failovers by the time at which the cause began last, the latest first.
 fn sort(all: &mut [Failover]) {
-    let start = |it: &Failover| it.spec.start_time.as_ref().map(|it| it.0);
+    let began = |it: &Failover| last(it).map(|it| it.0);
     all.sort_by(|a, b| {
-        start(b)
-            .cmp(&start(a))
+        began(b)
+            .cmp(&began(a))
             .then_with(|| a.name_any().cmp(&b.name_any()))
     });
+}
+
+/// Returns the time at which the cause of a failover began last.
+fn last(failover: &Failover) -> Option<&Time> {
+    let status = failover.status.as_ref();
+    let returned = status.and_then(|it| it.returns.last()?.returned.as_ref());
+    returned.or(failover.spec.start_time.as_ref())
 }
 
 fn table(all: &[Failover]) -> String {
@@ -93,6 +100,8 @@ fn table(all: &[Failover]) -> String {
     }
     let mut table = Table::new([
         "WHEN",
+        "LAST",
+        "TIMES",
         "NAME",
         "CLUSTER",
         "CAUSE",
@@ -100,6 +109,7 @@ fn table(all: &[Failover]) -> String {
         "MOVED",
         "HEALTHY",
         "STRANDED",
+        "HELD",
         "MEDIAN",
         "95%",
         "STATE",
@@ -110,6 +120,8 @@ fn table(all: &[Failover]) -> String {
         let (median, p95) = durations(&status);
         table.row([
             moment(it.spec.start_time.as_ref()),
+            moment(last(it)),
+            status.relapses.saturating_add(1).to_string(),
             it.name_any(),
             it.spec.cluster.clone(),
             status.cause.kind.to_string(),
@@ -117,6 +129,7 @@ fn table(all: &[Failover]) -> String {
             counts.moved.to_string(),
             counts.healthy.to_string(),
             counts.stranded.to_string(),
+            counts.held.to_string(),
             median,
             p95,
             status.state.to_string(),
@@ -169,9 +182,12 @@ fn story(failover: &Failover) -> String {
     }
     let _ = writeln!(
         text,
-        "Workloads: {} in the cluster, {} moved, {} of them healthy elsewhere, at most {} stranded",
-        counts.affected, counts.moved, counts.healthy, counts.stranded
+        "Workloads: {} in the cluster, {} moved, {} of them healthy elsewhere, at most {} stranded, at most {} held",
+        counts.affected, counts.moved, counts.healthy, counts.stranded, counts.held
     );
+    if counts.held > 0 {
+        text.push_str("Held: they had somewhere to go, and too many clusters had failed (--unhealthy-cluster-threshold) or somebody had paused movement\n");
+    }
     let (median, p95) = durations(&status);
     if status.time_to_healthy.is_some() {
         let _ = writeln!(
@@ -236,8 +252,15 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
         (&times.ended, "the failover has ended"),
     ];
     let start = failover.spec.start_time.as_ref().map(|it| it.0);
+    let returns = status.returns.iter().flat_map(|it| {
+        [
+            (&it.recovered, "the cause is over"),
+            (&it.returned, "the cause returns"),
+        ]
+    });
     let mut steps: Vec<(Timestamp, &str)> = steps
         .into_iter()
+        .chain(returns)
         .filter_map(|(time, what)| Some((time.as_ref()?.0, what)))
         .collect();
     steps.sort_by_key(|(time, _)| *time);
@@ -252,7 +275,12 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
             1 => "once".to_owned(),
             more => format!("{more} times"),
         };
-        return format!("{table}The cause returned {times}.\n");
+        let listed = status.returns.len();
+        let shown = match usize::try_from(status.relapses) {
+            Ok(all) if all > listed => format!("; the table shows the last {listed}"),
+            _ => String::new(),
+        };
+        return format!("{table}The cause returned {times}{shown}.\n");
     }
     table.to_string()
 }
@@ -291,7 +319,10 @@ mod tests {
                     "healthy": "2026-01-01T00:03:20Z", "ended": "2026-01-01T05:00:00Z",
                 },
                 "relapses": 1,
-                "workloads": { "affected": 3, "moved": 2, "healthy": 2, "stranded": 1, "strandedNow": 0 },
+                "returns": [{ "recovered": "2026-01-01T00:01:00Z", "returned": "2026-01-01T00:02:00Z" }],
+                "workloads": {
+                    "affected": 3, "moved": 2, "healthy": 2, "stranded": 1, "strandedNow": 0, "held": 4,
+                },
                 "targets": [{ "cluster": "m2", "workloads": 2 }],
                 "strandedReasons": [{ "reason": "NowhereToGo", "workloads": 1 }],
                 "stranded": [{
@@ -321,11 +352,14 @@ mod tests {
             .lines()
             .map(|it| it.split_whitespace().collect())
             .collect();
-        assert_eq!(lines[1][..2], ["2026-02-01T00:00:00Z", "m2-later"]);
+        let began = "2026-02-01T00:00:00Z";
+        assert_eq!(lines[1][..4], [began, began, "1", "m2-later"]);
         assert_eq!(
             lines[2],
             [
                 "2026-01-01T00:00:00Z",
+                "2026-01-01T00:02:00Z",
+                "2",
                 "m1-20260101-000000",
                 "m1",
                 "Drain",
@@ -333,11 +367,23 @@ mod tests {
                 "2",
                 "2",
                 "1",
+                "4",
                 "20s",
                 "3m20s",
                 "Ended"
             ]
         );
+    }
+
+    #[test]
+    fn a_failover_whose_cause_returned_last_is_the_first_of_the_list() {
+        let mut later = failover();
+        later.metadata.name = Some("m2-later".to_owned());
+        later.spec.start_time = Some(Time("2026-01-01T00:01:30Z".parse().unwrap()));
+        later.status = None;
+        let mut all = vec![later, failover()];
+        sort(&mut all);
+        assert_eq!(all[0].name_any(), "m1-20260101-000000");
     }
 
     #[test]
@@ -347,10 +393,13 @@ mod tests {
         for part in [
             "m1-20260101-000000: Drain of m1, ended",
             "Command: kubectl muster drain m1",
-            "3 in the cluster, 2 moved, 2 of them healthy elsewhere, at most 1 stranded",
+            "3 in the cluster, 2 moved, 2 of them healthy elsewhere, at most 1 stranded, at most 4 held",
+            "Held: they had somewhere to go",
             "median 20s, 95% within 3m20s",
             "2026-01-01T00:00:00Z   0s      the cluster has a taint",
             "2026-01-01T00:00:02Z   2s      the first workload",
+            "2026-01-01T00:01:00Z   60s     the cause is over",
+            "2026-01-01T00:02:00Z   2m0s    the cause returns",
             "2026-01-01T00:03:20Z   3m20s   all that moved",
             "2026-01-01T05:00:00Z   5h0m    the failover has ended",
             "The cause returned once.",

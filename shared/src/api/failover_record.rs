@@ -37,6 +37,7 @@ resource! {
             Column::integer("MOVED", ".status.workloads.moved"),
             Column::integer("HEALTHY", ".status.workloads.healthy"),
             Column::integer("STRANDED", ".status.workloads.stranded"),
+            Column::integer("HELD", ".status.workloads.held"),
             Column::integer("MEDIAN", ".status.timeToHealthy.medianSeconds").wide(),
             Column::integer("95%", ".status.timeToHealthy.p95Seconds").wide(),
             Column::text("MESSAGE", ".status.cause.message").wide(),
@@ -98,6 +99,11 @@ pub struct FailoverStatus {
     /// of this failover were not healthy yet. Zero if it lasted without a break.
     #[serde(skip_serializing_if = "absent")]
     pub relapses: u32,
+
+    /// Times at which the cause was over and returned, the last 16 of them, the earliest first.
+    #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
+    #[schemars(length(max = 16))]
+    pub returns: Vec<Return>,
 
     /// Numbers of workloads that failed over or could not.
     pub workloads: Workloads,
@@ -254,10 +260,31 @@ pub struct Workloads {
     pub moved: u32,
     /// Workloads of `moved` that have been healthy elsewhere.
     pub healthy: u32,
-    /// Greatest number of workloads that could not leave at one time.
+    /// Greatest number of workloads that had nowhere to go at one time. A record of an earlier
+    /// version counts those in it, too, that `held` counts now.
     pub stranded: u32,
-    /// Workloads that cannot leave now.
+    /// Workloads that have nowhere to go now.
     pub stranded_now: u32,
+    /// Greatest number of workloads that were held at one time: too many clusters had failed, or
+    /// somebody had paused movement.
+    #[serde(skip_serializing_if = "absent")]
+    pub held: u32,
+    /// Workloads that are held now.
+    #[serde(skip_serializing_if = "absent")]
+    pub held_now: u32,
+}
+
+/// End of the cause of a failover that returned soon after.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["recovered", "returned"]))]
+pub struct Return {
+    /// Time at which the cause was over.
+    #[schemars(schema_with = "schema::time")]
+    pub recovered: Option<Time>,
+    /// Time at which the cause began again.
+    #[schemars(schema_with = "schema::time")]
+    pub returned: Option<Time>,
 }
 
 /// Number of workloads that a cluster received.
@@ -276,8 +303,8 @@ pub struct Target {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["reason", "workloads"]))]
 pub struct StrandedReason {
-    /// Reason of the condition `EvictionPending`: `NowhereToGo`, `StateNotPreserved`, `NotFenced`
-    /// or `StoppedByThreshold`.
+    /// Reason of the condition `EvictionPending`: `NowhereToGo`, `StateNotPreserved` or
+    /// `NotFenced`.
     pub reason: String,
     /// Number of workloads that stayed for this reason.
     pub workloads: u32,
@@ -324,7 +351,8 @@ pub struct TimeToHealthy {
     /// Seconds within which 95 of 100 workloads were healthy.
     #[serde(rename = "p95Seconds")]
     pub p95_seconds: u64,
-    /// Numbers of workloads by seconds. Seconds from 100 on are rounded up to two digits.
+    /// Numbers of workloads by seconds. Beyond 400 different numbers of seconds those from 1000 on
+    /// are rounded up to three digits, and beyond that those from 100 on to two.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = 1000))]
     pub counts: Vec<SecondsCount>,

@@ -1,6 +1,6 @@
 mod counts;
 
-use muster_shared::api::failover_record::{FailoverWorkload, State};
+use muster_shared::api::failover_record::{FailoverWorkload, Return, State};
 use serde_json::{Value, json};
 
 use super::*;
@@ -425,6 +425,15 @@ fn a_cluster_that_comes_and_goes_has_one_record() {
     }
     let record = one(&mut ledger, 1_200).status.unwrap();
     assert_eq!((record.relapses, record.state), (19, State::Ended));
+    let last = record.returns.last().unwrap();
+    let last = (
+        second(last.recovered.as_ref()),
+        second(last.returned.as_ref()),
+    );
+    assert_eq!(
+        (record.returns.len(), last),
+        (16, (Some(1_110), Some(1_140)))
+    );
     // After a rest it is another one.
     ledger.cluster(&silent("m1", 2_000), None, at(2_000));
     assert_eq!(write(&mut ledger, 2_000).len(), 2);
@@ -626,7 +635,11 @@ fn a_taint_that_comes_back_and_keeps_a_workload_is_a_relapse() {
     let status = record.status.clone().unwrap();
     assert_eq!(record.name_any(), first.name_any());
     assert_eq!((status.times.recovered, status.relapses), (None, 1));
-    assert_eq!(status.workloads.stranded_now, 1);
+    let (stranded, held) = (status.workloads.stranded, status.workloads.held_now);
+    assert_eq!((stranded, held), (0, 1));
+    let times = |it: &Return| (second(it.recovered.as_ref()), second(it.returned.as_ref()));
+    let returns: Vec<_> = status.returns.iter().map(times).collect();
+    assert_eq!(returns, [(Some(15), Some(25))]);
     // The next process finds nothing to add.
     let mut next = new([record.clone()], 30);
     show_stranded(&mut next, 25, 31);

@@ -147,6 +147,7 @@ impl Maker {
             ("muster.workloads.moved", number(workloads.moved)),
             ("muster.workloads.healthy", number(workloads.healthy)),
             ("muster.workloads.stranded", number(workloads.stranded)),
+            ("muster.workloads.held", number(workloads.held)),
         ];
         let stranded = (workloads.stranded_now > 0).then(|| {
             format!(

@@ -115,3 +115,36 @@ fn a_list_of_causes_has_each_once_and_an_end() {
     assert_eq!(known.len(), LONGEST_LIST);
     assert_eq!(known[..3], names(&["a", "b", "0"]));
 }
+
+#[test]
+fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    for (name, reason) in [
+        ("a", "StoppedByThreshold"),
+        ("b", "Paused"),
+        ("c", "NowhereToGo"),
+    ] {
+        show(&mut ledger, &stranded(name, "m1", reason), 20);
+    }
+    let told = |ledger: &mut Ledger, now| {
+        let status = one(ledger, now).status.unwrap();
+        let counts = status.workloads;
+        (
+            (counts.stranded, counts.stranded_now),
+            (counts.held, counts.held_now),
+            json!(status.stranded_reasons),
+        )
+    };
+    let reasons = json!([{"reason": "NowhereToGo", "workloads": 1}]);
+    assert_eq!(told(&mut ledger, 21), ((1, 1), (2, 2), reasons.clone()));
+    let counted = ledger.take_tally().counted;
+    let counted: Vec<_> = counted
+        .iter()
+        .map(|(_, it)| (it.stranded, it.held))
+        .collect();
+    assert_eq!(counted, [(1, 2)]);
+    show(&mut ledger, &on("a", "m1"), 30);
+    show(&mut ledger, &on("c", "m1"), 30);
+    assert_eq!(told(&mut ledger, 31), ((1, 0), (2, 1), reasons));
+}
