@@ -15,6 +15,7 @@ mod overriding;
 pub mod owner;
 mod prepare;
 mod reach;
+pub mod references;
 pub mod render;
 mod shrink;
 mod state;

@@ -151,6 +151,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     super::audits::start(&detector, tasks);
     super::report::start(&detector, tasks);
     super::priority::start(&detector, tasks);
+    dependencies::missing::start(fleet, tasks);
     if settings.gate(&PROPAGATE_DEPS) {
         dependencies::start(fleet, scope, tasks);
     }

@@ -10,6 +10,7 @@ mod cluster_failover;
 mod cluster_wide;
 mod components;
 mod conflict;
+mod dependencies;
 mod detector;
 mod evict_plugins;
 mod failing;

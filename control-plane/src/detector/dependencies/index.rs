@@ -92,6 +92,11 @@ impl Index {
         self.named.contains_key(template) || self.choosing.iter().any(chosen)
     }
 
+    /// The referrers that name a template, sorted.
+    pub fn naming(&self, template: &TemplateKey) -> impl Iterator<Item = &BindingKey> {
+        self.named.get(template).into_iter().flatten()
+    }
+
     /// The referrers of a template, sorted.
     pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();

@@ -4,10 +4,13 @@
 //! gets an *attached* binding, which has no placement but a list of its referrers with their
 //! clusters. Karmada works referrer by referrer, so that a ConfigMap that a thousand workloads
 //! share is written a thousand times; here a template is handled once for all its referrers.
+//!
+//! Of workloads that take nothing along, people are told where they lack what they refer to.
 
 mod attach;
 mod controller;
 mod index;
+pub(super) mod missing;
 mod writes;
 
 pub(super) use controller::start;

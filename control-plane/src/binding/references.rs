@@ -1,0 +1,193 @@
+//! References of a workload (ConfigMaps, Secrets, ...) that are not placed where the workload is.
+//! Pure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::Timestamp;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::conditions;
+use muster_shared::interpreter::Dependency;
+use muster_shared::k8s::Condition;
+use serde::Serialize;
+
+use super::render::Scope;
+use crate::fleet::template::TemplateKey;
+
+/// Type of the condition of a binding: True while something that its workload refers to is not
+/// placed in a cluster in which the workload is.
+pub const CONDITION: &str = "DependenciesMissing";
+/// Reason of the condition while it is True.
+pub const NOT_PLACED: &str = "DependenciesNotPlaced";
+/// Reason of the condition when it is False.
+pub const PLACED: &str = "DependenciesPlaced";
+/// References that a message names at most.
+const NAMED: usize = 3;
+
+/// A reference that is missing in some clusters of the workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Missing {
+    /// Kind of what the workload refers to.
+    pub kind: String,
+    /// Name of what the workload refers to, in the namespace of the workload.
+    pub name: String,
+    /// Clusters in which the workload is placed, and what it refers to is not.
+    pub clusters: Vec<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clusters = self.clusters.join(", ");
+        write!(f, "{} {} is not placed in {clusters}", self.kind, self.name)
+    }
+}
+
+/// Returns the references that are missing in clusters of a workload. `placed` returns the clusters
+/// of what a reference names; `None` for what the fleet does not propagate, which the members have
+/// by other means. References by label are left out: which objects they mean changes with these.
+pub fn missing<'a>(
+    needs: &[Dependency],
+    clusters: impl IntoIterator<Item = &'a str>,
+    placed: impl Fn(&TemplateKey) -> Option<BTreeSet<String>>,
+) -> Vec<Missing> {
+    let clusters: BTreeSet<&str> = clusters.into_iter().collect();
+    let named = needs.iter().filter_map(TemplateKey::of_dependency);
+    let found = named.filter_map(|key| {
+        let placed = placed(&key)?;
+        let lacking = clusters.iter().filter(|it| !placed.contains(**it));
+        let lacking: Vec<String> = lacking.map(|it| (*it).to_owned()).collect();
+        (!lacking.is_empty()).then(|| Missing {
+            kind: key.kind.kind.clone(),
+            name: key.name,
+            clusters: lacking,
+        })
+    });
+    found.collect()
+}
+
+/// Returns the clusters in which something is placed, or is kept until its replacement is healthy;
+/// `None` if the binding stands for another object.
+pub fn placed(spec: &ResourceBindingSpec, key: &TemplateKey) -> Option<BTreeSet<String>> {
+    let is_it = TemplateKey::of(&spec.resource) == *key;
+    is_it.then(|| Scope::of(spec).expected)
+}
+
+/// Returns the condition that tells of what is missing; `None` if nothing is and nobody was told
+/// otherwise.
+pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Option<Condition> {
+    if missing.is_empty() {
+        let is_over = conditions::is_true(held, CONDITION);
+        let message = "everything that the workload refers to is placed where the workload is";
+        return is_over
+            .then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
+    }
+    let named: Vec<String> = missing.iter().take(NAMED).map(Missing::to_string).collect();
+    let more = match missing.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let message = format!(
+        "{}{more}; the workload is placed there and refers to it: with propagateDeps in its policy it goes along",
+        named.join(", ")
+    );
+    Some(conditions::new(
+        CONDITION,
+        conditions::TRUE,
+        NOT_PLACED,
+        &message,
+        now,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn need(kind: &str, name: &str) -> Dependency {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": kind, "namespace": "shop", "name": name,
+        }))
+        .unwrap()
+    }
+
+    fn spec(more: &Value) -> ResourceBindingSpec {
+        let mut spec = json!({
+            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
+        });
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn what_a_workload_refers_to_is_missing_where_the_fleet_places_it_elsewhere() {
+        let on = |names: &[&str]| {
+            let clusters: Vec<Value> = names.iter().map(|it| json!({"name": it})).collect();
+            json!(clusters)
+        };
+        let task = json!([{"fromCluster": "m5", "reason": "R", "producer": "P"}]);
+        let needed = json!([{"name": "web-deployment", "clusters": on(&["m5"])}]);
+        for (what, settings, expected) in [
+            (
+                "it is there",
+                json!({"clusters": on(&["m2", "m5"])}),
+                vec![],
+            ),
+            (
+                "it is elsewhere",
+                json!({"clusters": on(&["m2", "m3"])}),
+                vec!["ConfigMap settings is not placed in m5"],
+            ),
+            (
+                "it is nowhere",
+                json!({}),
+                vec!["ConfigMap settings is not placed in m2, m5"],
+            ),
+            (
+                "it is kept there for now",
+                json!({"clusters": on(&["m2"]), "gracefulEvictionTasks": task}),
+                vec![],
+            ),
+            (
+                "it follows the workload",
+                json!({"clusters": on(&["m2"]), "requiredBy": needed}),
+                vec![],
+            ),
+        ] {
+            let settings = spec(&settings);
+            // Nobody propagates the Secret: the members have it by other means.
+            let needs = [need("ConfigMap", "settings"), need("Secret", "key")];
+            let found = missing(&needs, ["m5", "m2"], |key| placed(&settings, key));
+            let found: Vec<String> = found.iter().map(Missing::to_string).collect();
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_lacks_nothing_is_told_so_once_it_was_told_otherwise() {
+        let lacks = |names: &[&str]| -> Vec<Missing> {
+            let each = names.iter().map(|name| Missing {
+                kind: "Secret".to_owned(),
+                name: (*name).to_owned(),
+                clusters: vec!["m5".to_owned()],
+            });
+            each.collect()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(condition(&[], &[], now), None);
+        let told = condition(&lacks(&["a", "b", "c", "d"]), &[], now).unwrap();
+        assert_eq!((&*told.status, &*told.reason), ("True", NOT_PLACED));
+        assert!(told.message.contains(", and 1 more; the workload is"));
+        assert!(
+            told.message
+                .starts_with("Secret a is not placed in m5, Secret b"),
+            "{}",
+            told.message
+        );
+        let over = condition(&[], &[told], now).unwrap();
+        assert_eq!((&*over.status, &*over.reason), ("False", PLACED));
+        assert_eq!(condition(&[], &[over], now), None);
+    }
+}
