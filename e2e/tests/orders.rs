@@ -105,7 +105,7 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
         has(&told, "member1: 2 workloads can leave")?;
         has(
             &told,
-            "Deployment default/pinned: no other cluster could take it",
+            "Deployment default/pinned in member1: no other cluster could take it",
         )?;
         heartbeats::until(fleet, "the others leave", |view| at_least(2, view)).await?;
         let why = says(fleet, "pinned", "True", "NowhereToGo").await?;

@@ -23,6 +23,9 @@ use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::test_bed::{Scratch, TestBed};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::Namespace;
+use muster_shared::names::{annotation, taint};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -222,6 +225,8 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
                 "! Something needs attention",
                 "last updated ",
                 "4, 1 need attention",
+                "<dt>State unknown</dt><dd>",
+                "<dt>Old copies</dt><dd>0</dd>",
             ] {
                 anyhow::ensure!(dom.contains(part), "{part:?} is not in {dom}");
             }
@@ -262,7 +267,14 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     ] {
         assert!(dom.contains(part), "{part:?} is not in {dom}");
     }
-    for part in ["All is well", "nothing moves or waits", "0 clusters", ">0<"] {
+    let wrong = [
+        "All is well",
+        "nothing moves or waits",
+        "0 clusters",
+        ">0<",
+        "✖ none",
+    ];
+    for part in wrong {
         assert!(!dom.contains(part), "{part:?} is in {dom}");
     }
 }
@@ -292,6 +304,63 @@ async fn join(clusters: &Api<Cluster>, number: usize, is_silent: bool) -> anyhow
         .patch_status(&name, &params, &Patch::Merge(&status))
         .await?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
+    let Some(browser) = browser() else { return };
+    let bed = TestBed::fleet("page-drained").await.unwrap();
+    let scratch = Scratch::new("page-drained").unwrap();
+    let file = scratch.path().join("fleet.kubeconfig");
+    kubeconfig::write(&bed.server.admin_kubeconfig().unwrap(), &file).unwrap();
+    let clusters: Api<Cluster> = Api::all(bed.client.clone());
+    for (number, is_silent) in [(1, false), (2, true)] {
+        join(&clusters, number, is_silent).await.unwrap();
+    }
+    let drain = json!({
+        "metadata": {"annotations": {annotation::DRAIN_RATE: "0.2"}},
+        "spec": {"taints": [{
+            "key": taint::DRAIN, "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z",
+        }]},
+    });
+    let params = PatchParams::default();
+    clusters
+        .patch("member0001", &params, &Patch::Merge(&drain))
+        .await
+        .unwrap();
+    let params = PostParams::default();
+    let namespace = json!({"metadata": {"name": "karmada-es-member0002"}});
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+    let namespaces: Api<Namespace> = Api::all(bed.client.clone());
+    namespaces.create(&params, &namespace).await.unwrap();
+    let works: Api<Work> = Api::namespaced(bed.client.clone(), "karmada-es-member0002");
+    let work: Work = serde_json::from_value(json!({
+        "metadata": {"name": "web", "annotations": {
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web-deployment",
+        }},
+        "spec": {},
+    }))
+    .unwrap();
+    works.create(&params, &work).await.unwrap();
+    let path = file.display().to_string();
+    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+        .await
+        .unwrap();
+    let (url, shutdown) = (page.url(), CancellationToken::new());
+    let server = tokio::spawn(page.serve(shutdown.clone()));
+    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
+    shutdown.cancel();
+    server.await.unwrap();
+    for part in [
+        "! Ready, drained ",
+        "days ago, at most 0.2 a second",
+        "! not confirmed gone: 1 in member0002 (silent); they may still run",
+        "1 not confirmed gone",
+        "3 of 3, as last reported",
+    ] {
+        assert!(dom.contains(part), "{part:?} is not in {dom}");
+    }
 }
 
 /// As large as fleets get (the roll call is measured with as many).

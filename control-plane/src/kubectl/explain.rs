@@ -11,24 +11,26 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::interpreter::{Interpreters, Operation};
-use muster_shared::k8s::{Condition, ConfigMap, ResourceExt, Time};
+use muster_shared::k8s::{Condition, ConfigMap, ObjectMeta, ResourceExt, Time};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::{DEFAULT_SCHEDULER, SYSTEM_NAMESPACE};
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use self::subject::{Found, Subject};
-use super::list;
 use super::output::Format;
+use super::{list, old_copies};
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::availability::{Workload, can_hold};
+use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::graceful_eviction::assess::{Scene, missing};
 use crate::graceful_eviction::standing::Standing;
 use crate::pause::{self, Pause};
@@ -53,7 +55,7 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn asked<B: Binding>(
+async fn asked<B: BindingKind>(
     client: Client,
     binding: &B,
     settings: &Settings,
@@ -61,7 +63,7 @@ async fn asked<B: Binding>(
 ) -> anyhow::Result<Answer> {
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
-    let records: Api<ConfigMap> = Api::namespaced(client, SYSTEM_NAMESPACE);
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     // Whoever may not read it is told of all else.
     let record = records.get_opt(pause::NAME).await.ok().flatten();
     let now = calendar();
@@ -70,14 +72,39 @@ async fn asked<B: Binding>(
         .next()
         .map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
+    let old_copies = old_copies(&works(&client, binding).await, binding, &snapshot);
     let answer = Answer::about(binding, &snapshot, options);
     let returns = failback::told(binding, &snapshot, settings, now);
     let answer = Answer {
+        old_copies,
         paused,
         returns,
         ..answer
     };
     Ok(answer.waiting(binding, &snapshot, settings, now))
+}
+
+/// The Works of a binding; none if they may not be read.
+async fn works<B: BindingKind>(client: &Client, binding: &B) -> Vec<ObjectMeta> {
+    let Some(id) = binding.permanent_id() else {
+        return Vec::new();
+    };
+    let works: Api<Work> = Api::all(client.clone());
+    let own = ListParams::default().labels(&format!("{}={id}", B::ID_LABEL));
+    let works = works.list_metadata(&own).await;
+    let works = works.map(|it| it.items).unwrap_or_default();
+    works.into_iter().map(|it| it.metadata).collect()
+}
+
+/// Where old copies of a workload may still run, in words.
+fn old_copies<B: Binding>(works: &[ObjectMeta], binding: &B, snapshot: &Snapshot) -> Vec<String> {
+    let clusters = old_copies::of_one(works, &BindingKey::of(binding), binding.spec());
+    let told = clusters.into_iter().map(|name| {
+        let cluster = snapshot.get(name).map(ClusterInfo::cluster);
+        let state = old_copies::state_of(cluster).unwrap_or("being removed");
+        format!("not confirmed gone in {name} ({state}), where it may still run")
+    });
+    told.collect()
 }
 
 /// Where a binding is, and where it would go.
@@ -99,6 +126,9 @@ pub(super) struct Answer {
     unavailable: Vec<Unavailable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leaving: Vec<Leaving>,
+    /// Clusters that it has left, where its old copy may still run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    old_copies: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
     /// The policy that places it, or what it follows.
@@ -182,6 +212,7 @@ impl Answer {
             clusters: spec.clusters.clone(),
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
+            old_copies: Vec::new(),
             conditions: status.conditions.clone(),
             moves: story::moves(binding),
             would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
@@ -335,6 +366,9 @@ impl fmt::Display for Answer {
             for waits_for in &leaving.waits_for {
                 writeln!(f, "  its copy there waits: {waits_for}")?;
             }
+        }
+        for old in &self.old_copies {
+            writeln!(f, "Old copy: {old}")?;
         }
         for condition in &self.conditions {
             let Condition {

@@ -2,11 +2,12 @@
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use futures::join;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use muster_shared::api::binding::ResourceBinding;
@@ -16,13 +17,15 @@ use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use serde::Serialize;
 
-use self::rows::{ClusterRow, WorkloadRow};
+use self::rows::{ClusterRow, Left, WorkloadRow};
 use super::hands;
-use super::list::{all, bindings};
+use super::list::{all, bindings, works};
+use super::old_copies::{self, OldCopies, SILENT, old_copies};
 use super::running::{self, Running};
 use super::status::Leader;
 use crate::eviction::any_binding::AnyBinding;
 use crate::pause::{self, Pause};
+use crate::settings::Settings;
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -85,11 +88,12 @@ pub(super) async fn carry_out(
             }
             let own = Running::of(&[], None)?;
             let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-            let (leader, clusters, leases, bindings, record) = join!(
+            let (leader, clusters, leases, bindings, works, record) = join!(
                 running::lease(client, &own.settings),
                 all::<Cluster>(Api::all(client.clone())),
                 all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
                 bindings(client),
+                works(Api::all(client.clone())),
                 records.get_opt(pause::NAME),
             );
             // Whoever may not read the record is not told of the pause.
@@ -102,7 +106,7 @@ pub(super) async fn carry_out(
                 .map(|it| (it.name_any(), it))
                 .collect();
             let leader = Leader::of(&leader, now);
-            let counts = bindings.ok().map(|it| rows::counts(&it));
+            let counts = rows::Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
             let mut clusters = clusters.map_err(said)?;
             clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
             let rows: Vec<ClusterRow> = clusters
@@ -111,7 +115,7 @@ pub(super) async fn carry_out(
                     let lease = leases.get(&it.name_any());
                     let is_unheard = leader.leaves_silent(lease, now);
                     let marks = (is_unheard, pause.is_some());
-                    ClusterRow::of(it, lease, marks, counts.as_ref(), now)
+                    ClusterRow::of(it, lease, marks, &counts, now)
                 })
                 .collect();
             print(&rows, options.output, |wide| {
@@ -136,15 +140,42 @@ pub(super) async fn carry_out(
             if bindings.is_empty() && !*all_namespaces {
                 require_namespace(client, namespace).await?;
             }
+            let left = left(client, &bindings, now).await;
             let rows: Vec<WorkloadRow> = bindings
                 .iter()
-                .map(WorkloadRow::of)
+                .map(|it| WorkloadRow::of(it, &left))
                 .filter(|it| cluster.as_ref().is_none_or(|name| it.concerns(name)))
                 .collect();
             print(&rows, options.output, |wide| {
                 rows::workloads(&rows, wide, now)
             })
         }
+    }
+}
+
+/// What is left of workloads in clusters where they are not placed any more, as far as it may be
+/// read.
+async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left {
+    let own = Settings::default();
+    let (leader, clusters, leases, works) = join!(
+        running::lease(client, &own),
+        all::<Cluster>(Api::all(client.clone())),
+        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+        works(Api::all(client.clone())),
+    );
+    let leader = Leader::of(&leader, now);
+    let leases = leases.unwrap_or_default();
+    let unheard = leases
+        .iter()
+        .filter(|it| leader.leaves_silent(Some(it), now));
+    let unheard: BTreeSet<String> = unheard.map(ResourceExt::name_any).collect();
+    let clusters = clusters.unwrap_or_default();
+    let not_heard = clusters.iter().map(ResourceExt::name_any);
+    let not_heard =
+        not_heard.filter(|it| old_copies::state(it, &clusters, &unheard) == Some(SILENT));
+    Left {
+        not_heard: not_heard.collect(),
+        copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures::future::join;
 use kube::api::{ListParams, Request};
-use kube::core::ObjectList;
+use kube::core::{ObjectList, PartialObjectMeta};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::work::Work;
 use muster_shared::client;
-use muster_shared::k8s::{Api, Client, Resource};
+use muster_shared::k8s::{Api, Client, ObjectMeta, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -26,37 +27,39 @@ pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let (found, unreadable) = readable(api).await?;
+    Ok(told(readable(api, Part::Whole).await?))
+}
+
+/// The objects that can be read, after people are told of the others.
+fn told<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
     for told in unreadable {
         eprintln!("warning: {told}");
     }
-    Ok(found)
+    found
+}
+
+/// Part of the objects that is read.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Whole,
+    Metadata,
+}
+
+/// The metadata of the Works in a namespace, or of all of them: what they carry is most of what a
+/// fleet API stores.
+pub(super) async fn works(api: Api<PartialObjectMeta<Work>>) -> Result<Vec<ObjectMeta>, String> {
+    let works = told(readable(api, Part::Metadata).await?);
+    Ok(works.into_iter().map(|it| it.metadata).collect())
 }
 
 /// Every object of an API that can be read, and a sentence about each of the others. A member
 /// writes some objects itself, and what it writes must not keep the state of the fleet from people.
-async fn readable<K>(api: Api<K>) -> Result<(Vec<K>, Vec<String>), String>
+async fn readable<K>(api: Api<K>, part: Part) -> Result<(Vec<K>, Vec<String>), String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let failed = |error: kube::Error| format!("list {}: {}", K::plural(&()), client::brief(&error));
-    let mut page = ListParams::default().limit(PAGE);
-    let mut objects = Vec::new();
-    loop {
-        let list = match request(&api, &page).await {
-            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
-                let whole = request(&api, &ListParams::default()).await;
-                objects = whole.map_err(failed)?.items;
-                break;
-            }
-            list => list.map_err(failed)?,
-        };
-        objects.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => break,
-        }
-    }
+    let objects = pages(&api, part).await.map_err(failed)?;
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for object in objects {
         match K::deserialize(&object) {
@@ -67,11 +70,39 @@ where
     Ok((found, unreadable))
 }
 
+/// Every object of an API as it is.
+pub(super) async fn objects<K: Resource + Clone>(api: &Api<K>) -> Result<Vec<Value>, kube::Error> {
+    pages(api, Part::Whole).await
+}
+
+async fn pages<K: Resource + Clone>(api: &Api<K>, part: Part) -> Result<Vec<Value>, kube::Error> {
+    let mut page = ListParams::default().limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let list = match request(api, &page, part).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && !objects.is_empty() => {
+                return Ok(request(api, &ListParams::default(), part).await?.items);
+            }
+            list => list?,
+        };
+        objects.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(objects),
+        }
+    }
+}
+
 async fn request<K: Resource + Clone>(
     api: &Api<K>,
     page: &ListParams,
+    part: Part,
 ) -> Result<ObjectList<Value>, kube::Error> {
-    let request = Request::new(api.resource_url()).list(page);
+    let request = Request::new(api.resource_url());
+    let request = match part {
+        Part::Whole => request.list(page),
+        Part::Metadata => request.list_metadata(page),
+    };
     let request = request.map_err(kube::Error::BuildRequest)?;
     api.clone().into_client().request(request).await
 }

@@ -3,6 +3,7 @@
 
 mod check;
 mod completion;
+mod dependencies;
 mod explain;
 mod follow;
 mod get;
@@ -11,6 +12,7 @@ mod history;
 mod interpret;
 mod join;
 mod list;
+mod old_copies;
 mod output;
 mod rebalance;
 mod register;
@@ -319,13 +321,13 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
         Question::Status(options) => return status::carry_out(client, &options).await,
         Question::Report(options) => {
-            let said = said(&client, &config).await;
+            let said = Box::pin(said(&client, &config)).await;
             report::carry_out(&client, &options, said).await
         }
         Question::Version(options) => version::carry_out(&client, &options).await,
         Question::Get(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            get::carry_out(&client, &namespace, &options).await
+            Box::pin(get::carry_out(&client, &namespace, &options)).await
         }
         Question::Top(options) => top::carry_out(&client, &options).await,
         Question::Ui(options) => return Box::pin(ui::carry_out(client, &options)).await,
@@ -361,7 +363,7 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
         let text = match line.map(|it| it.question) {
             Ok(Question::History(options)) => history::carry_out(client.clone(), &options).await,
             Ok(Question::Top(options)) => top::carry_out(client, &options).await,
-            Ok(Question::Get(options)) => get::carry_out(client, "", &options).await,
+            Ok(Question::Get(options)) => Box::pin(get::carry_out(client, "", &options)).await,
             _ => continue,
         };
         let name: Vec<&str> = words

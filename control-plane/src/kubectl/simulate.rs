@@ -19,9 +19,9 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 
 use super::Reply;
 use super::hands::instead;
-use super::list;
 use super::output::Format;
 use super::running::{Running, Source};
+use super::{dependencies, list};
 
 use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;
@@ -172,10 +172,12 @@ async fn read(client: Client) -> anyhow::Result<Fleet> {
     )
     .await
     .map_err(anyhow::Error::msg)?;
+    let needs = dependencies::read(&client, &bindings).await;
     Ok(Fleet {
         clusters,
         bindings,
         policies,
+        needs,
     })
 }
 

@@ -6,6 +6,7 @@
 
 mod clusters;
 mod control_plane;
+mod dependencies;
 mod facts;
 mod fleet_api;
 mod gather;
@@ -109,6 +110,7 @@ const NAMES: &[&str] = &[
     "control-plane-version",
     "dedicated",
     "definitions",
+    "dependencies",
     "failover-policies",
     "fleet-credentials",
     "gates",
@@ -219,6 +221,7 @@ fn judge(facts: &facts::Facts) -> Vec<Verdict> {
     verdicts.extend(pauses::check(facts));
     verdicts.extend(clusters::check(facts));
     verdicts.extend(policies::check(facts));
+    verdicts.extend(dependencies::check(facts));
     verdicts.extend(room::check(facts));
     verdicts
 }

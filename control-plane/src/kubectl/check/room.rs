@@ -1,7 +1,7 @@
 //! Checks whether the fleet has room for the loss of any one cluster, with the forecast of
 //! `kubectl muster simulate`. Nothing is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use muster_shared::check::{Category, MOST, Verdict, listed};
@@ -44,6 +44,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
         // A drain asks every workload to leave, whatever its policy says of failed clusters: the
         // question is whether there is room.
         policies: Vec::new(),
+        needs: Ok(HashMap::new()),
     };
     let rules = Options::of(&facts.settings);
     for cluster in clusters {

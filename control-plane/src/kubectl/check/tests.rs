@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_shared::check::{Clocks, Refusal, Status};
 use muster_shared::client::Life;
+use muster_shared::conditions;
 use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt as _, VersionInfo};
 use muster_shared::names::annotation;
 use muster_shared::self_report::{AgentReport, LeaderReport};
@@ -827,6 +828,32 @@ fn a_pause_is_told_with_what_ends_it() {
     ];
     for (break_it, status, words) in cases {
         told(break_it, "pauses", status, words);
+    }
+}
+
+#[test]
+fn workloads_that_lack_what_they_refer_to_are_a_warning() {
+    use Status::{Ok as Well, Warning};
+    let lack: Break = |it| {
+        let now = at(NOW);
+        let kind = crate::binding::references::CONDITION;
+        let lacks = conditions::new(kind, conditions::TRUE, "R", "it lacks a Secret", now);
+        for binding in it.bindings.as_mut().unwrap() {
+            let status = binding.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, lacks.clone());
+        }
+    };
+    let cases: [(Break, Status, &str); 3] = [
+        (|_| {}, Well, "no workload is known to lack"),
+        (lack, Warning, "1 workload is placed where something"),
+        (
+            |it| it.bindings = Err(forbidden()),
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, status, words) in cases {
+        told(break_it, "dependencies", status, words);
     }
 }
 

@@ -10,6 +10,7 @@ use muster_shared::k8s::{Condition, ResourceExt as _};
 
 use crate::application_failover::explain::CONDITION as APPLICATION;
 use crate::application_failover::history::{self, History};
+use crate::binding::references;
 use crate::eviction::explain::CONDITION as EVICTION;
 use crate::eviction::record::Record;
 use crate::fleet::claim::Claim;
@@ -71,7 +72,8 @@ pub(super) fn remedies(
     };
     // What keeps a workload although a taint would move it is told as not pending.
     let kept = conditions::get(told, EVICTION).map(|it| it.reason.as_str());
-    let reasons = [pending(EVICTION), pending(APPLICATION), kept];
+    let lacks = pending(references::CONDITION);
+    let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];
     let policy = policy.unwrap_or("its policy");
     let mut remedies: Vec<String> = Vec::new();
     for reason in reasons.into_iter().flatten() {
@@ -85,6 +87,7 @@ pub(super) fn remedies(
             "Paused" => "end the pause: kubectl muster resume".to_owned(),
             "NotFenced" => "see to it that its old copy is stopped when its cluster is cut off: an agent that fences, or another purge mode than Directly".to_owned(),
             "GracefulEvictionDisabled" => "switch the feature gate GracefulEviction on, or choose another purge mode".to_owned(),
+            references::NOT_PLACED => format!("set propagateDeps: true in {policy}: what the workload refers to then goes where it goes"),
             "StateNotPreserved" => format!("correct the rules of statePreservation in {policy}: the condition says which one finds nothing"),
             _ => continue,
         };
@@ -282,6 +285,13 @@ mod tests {
             ),
             (EVICTION, "True", "Paused", vec!["kubectl muster resume"]),
             (EVICTION, "False", "Evicted", vec![]),
+            (
+                references::CONDITION,
+                "True",
+                references::NOT_PLACED,
+                vec!["set propagateDeps: true in PropagationPolicy a/b"],
+            ),
+            (references::CONDITION, "False", references::PLACED, vec![]),
             ("Scheduled", "True", "Success", vec![]),
         ] {
             let told = [condition(kind, status, reason)];

@@ -2,6 +2,7 @@ use muster_shared::api::binding::ResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kubectl::old_copies::tests::work;
 
 fn cluster(name: &str, cores: &str) -> Value {
     json!({
@@ -189,4 +190,34 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
         }
         assert!(!text.contains("where it should be"), "{text}");
     }
+}
+
+#[test]
+fn an_old_copy_in_a_cluster_that_is_silent_may_still_run() {
+    let (mut binding, _) = scene();
+    binding.metadata.namespace = Some("default".to_owned());
+    let mut silent = cluster("m7", "10");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    let clusters = [silent, cluster("m8", "10")];
+    let clusters = clusters.map(|it| Arc::new(serde_json::from_value(it).unwrap()));
+    // It is placed on m1, and leaves m4 at its leisure.
+    let works = ["m1", "m4", "m7", "m8", "m9"].map(|it| work("web-deployment", it));
+    let old_copies = old_copies(&works, &binding, &Snapshot::new(clusters));
+    let answer = Answer {
+        old_copies,
+        ..answer()
+    };
+    let text = answer.to_string();
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|it| it.starts_with("Old copy: "))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "Old copy: not confirmed gone in m7 (silent), where it may still run",
+            "Old copy: not confirmed gone in m8 (being removed), where it may still run",
+            "Old copy: not confirmed gone in m9 (not in the fleet), where it may still run",
+        ]
+    );
 }

@@ -1,26 +1,26 @@
 //! A cluster and a workload as a line. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::k8s::{Lease, ResourceExt as _};
+use muster_shared::k8s::{Lease, ObjectMeta, ResourceExt as _};
 use muster_shared::names::condition;
 use muster_shared::self_report::AgentReport;
 use serde::Serialize;
 
 use super::Named;
+use crate::binding::references;
+use crate::binding::render::Scope;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::fleet::availability::concern;
+use crate::kubectl::old_copies::{OldCopies, old_copies};
 use crate::kubectl::status::{SILENT, ago};
-use crate::kubectl::table::{Table, shortened};
+use crate::kubectl::table::Table;
 use crate::pause::Pause;
-
-/// Letters of a reason in the table.
-const LONGEST: usize = 80;
 
 /// A cluster.
 #[derive(Debug, PartialEq, Serialize)]
@@ -42,6 +42,9 @@ pub(super) struct ClusterRow {
     nodes: Option<i32>,
     /// Workloads placed there; `null` if they could not be read.
     workloads: Option<usize>,
+    /// Copies of workloads that are not placed there any more and that are not confirmed gone;
+    /// `null` if that could not be read.
+    old_copies: Option<usize>,
     sync_mode: String,
     region: Option<String>,
     kubernetes: Option<String>,
@@ -56,7 +59,7 @@ impl ClusterRow {
         cluster: &Cluster,
         lease: Option<&Lease>,
         (is_unheard, is_paused): (bool, bool),
-        counts: Option<&BTreeMap<String, usize>>,
+        counts: &Counts,
         now: Timestamp,
     ) -> Self {
         let name = cluster.name_any();
@@ -91,7 +94,8 @@ impl ClusterRow {
             paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
-            workloads: counts.map(|it| it.get(&name).copied().unwrap_or(0)),
+            workloads: in_cluster(counts.placed.as_ref(), &name),
+            old_copies: in_cluster(counts.old.as_ref(), &name),
             sync_mode: format!("{:?}", cluster.spec.sync_mode),
             region: cluster.spec.region.clone(),
             kubernetes: version.filter(|it: &String| !it.is_empty()),
@@ -107,13 +111,42 @@ impl Named for ClusterRow {
     }
 }
 
-/// Workloads by cluster that they are placed on.
-pub(super) fn counts(bindings: &[AnyBinding]) -> BTreeMap<String, usize> {
+/// Numbers by cluster; `None` if they could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Workloads that are placed there.
+    placed: Option<BTreeMap<String, usize>>,
+    /// Copies of other workloads that are not confirmed gone.
+    old: Option<BTreeMap<String, usize>>,
+}
+
+impl Counts {
+    /// Counts bindings and Works, as far as they could be read.
+    pub fn of(bindings: Option<&[AnyBinding]>, works: Option<&[ObjectMeta]>) -> Self {
+        let placed = |it: &[AnyBinding]| {
+            let targets = it.iter().flat_map(|it| Scope::of(it.spec()).targets);
+            count(targets.map(|it| it.name))
+        };
+        let old = |(bindings, works): (&[AnyBinding], &[ObjectMeta])| {
+            count(old_copies(works, bindings).into_values().flatten())
+        };
+        Self {
+            placed: bindings.map(placed),
+            old: bindings.zip(works).map(old),
+        }
+    }
+}
+
+fn count(clusters: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for target in bindings.iter().flat_map(|it| &it.spec().clusters) {
-        *counts.entry(target.name.clone()).or_default() += 1;
+    for cluster in clusters {
+        *counts.entry(cluster).or_default() += 1;
     }
     counts
+}
+
+fn in_cluster(counts: Option<&BTreeMap<String, usize>>, name: &str) -> Option<usize> {
+    counts.map(|it| it.get(name).copied().unwrap_or(0))
 }
 
 /// The table, with the pause of the fleet, and what its marks mean.
@@ -132,6 +165,7 @@ pub(super) fn clusters(
         "HEARD",
         "NODES",
         "WORKLOADS",
+        "OLD COPIES",
         "TAINTS",
     ]);
     let mut more = Table::new([
@@ -142,6 +176,7 @@ pub(super) fn clusters(
         "HEARD",
         "NODES",
         "WORKLOADS",
+        "OLD COPIES",
         "MODE",
         "REGION",
         "KUBERNETES",
@@ -162,6 +197,7 @@ pub(super) fn clusters(
         };
         let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}")));
         let workloads = or_none(row.workloads.map(|it| it.to_string()));
+        let old = or_none(row.old_copies.map(|it| it.to_string()));
         let taints = if row.taints.is_empty() {
             "-".to_owned()
         } else {
@@ -179,6 +215,7 @@ pub(super) fn clusters(
                 heard,
                 nodes,
                 workloads,
+                old,
                 row.sync_mode.clone(),
                 or_none(row.region.clone()),
                 or_none(row.kubernetes.clone()),
@@ -186,7 +223,9 @@ pub(super) fn clusters(
                 taints,
             ]);
         } else {
-            table.row([name, ready, reason, since, heard, nodes, workloads, taints]);
+            table.row([
+                name, ready, reason, since, heard, nodes, workloads, old, taints,
+            ]);
         }
     }
     let mut text = if wide {
@@ -214,17 +253,29 @@ pub(super) struct WorkloadRow {
     kind: String,
     name: String,
     clusters: Vec<String>,
-    /// Clusters whose copies are being replaced.
+    /// Clusters whose copies are being replaced, or are not confirmed gone.
     leaving: Vec<String>,
-    /// `Placed`, `Moving`, `Unplaced`, `Unknown`, or the reason of a pending eviction.
+    /// Those of them that are silent: nothing is heard of the copies there.
+    not_heard: Vec<String>,
+    /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
+    /// eviction.
     state: String,
     since: Option<Timestamp>,
     message: String,
     binding: String,
 }
 
+/// What is left of workloads in clusters where they are not placed any more.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Copies that are not confirmed gone.
+    pub copies: OldCopies,
+    /// Clusters that are silent.
+    pub not_heard: BTreeSet<String>,
+}
+
 impl WorkloadRow {
-    pub fn of(binding: &AnyBinding) -> Self {
+    pub fn of(binding: &AnyBinding, left: &Left) -> Self {
         let (spec, status) = (binding.spec(), binding.status());
         let holds = |kind: &str, wanted: &str| {
             conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
@@ -232,6 +283,22 @@ impl WorkloadRow {
         let pending = holds(explain::CONDITION, conditions::TRUE);
         let unplaced = holds(condition::SCHEDULED, conditions::FALSE);
         let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
+        let lacks = holds(references::CONDITION, conditions::TRUE);
+        // What follows others is placed where they are.
+        let targets = Scope::of(spec).targets;
+        let old = left.copies.get(&binding.key()).into_iter().flatten();
+        let mut leaving: Vec<String> = spec
+            .graceful_eviction_tasks
+            .iter()
+            .map(|it| it.from_cluster.clone())
+            .collect();
+        for cluster in old {
+            if !leaving.contains(cluster) {
+                leaving.push(cluster.clone());
+            }
+        }
+        let not_heard = leaving.iter().filter(|it| left.not_heard.contains(*it));
+        let not_heard: Vec<String> = not_heard.cloned().collect();
         let task = spec.graceful_eviction_tasks.first();
         let created = task.and_then(|it| it.creation_timestamp.as_ref());
         let (state, told) = match (pending, unplaced, unknown) {
@@ -239,7 +306,8 @@ impl WorkloadRow {
             (_, Some(unplaced), _) => ("Unplaced".to_owned(), Some(unplaced)),
             _ if task.is_some() => ("Moving".to_owned(), None),
             (_, _, Some(unknown)) => ("Unknown".to_owned(), Some(unknown)),
-            _ if spec.clusters.is_empty() => ("Unplaced".to_owned(), None),
+            _ if targets.is_empty() => ("Unplaced".to_owned(), None),
+            _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
             _ => ("Placed".to_owned(), None),
         };
         let since = told.map(|it| it.last_transition_time.0);
@@ -252,21 +320,34 @@ impl WorkloadRow {
             namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
             kind: resource.kind.clone(),
             name: resource.name.clone(),
-            clusters: spec
-                .clusters
+            clusters: targets
                 .iter()
-                .map(|it| each(&it.name, it.replicas))
+                .map(|it| {
+                    each(
+                        &it.name,
+                        spec.target(&it.name).map_or(0, |own| own.replicas),
+                    )
+                })
                 .collect(),
-            leaving: spec
-                .graceful_eviction_tasks
-                .iter()
-                .map(|it| it.from_cluster.clone())
-                .collect(),
+            leaving,
+            not_heard,
             state,
             since: since.or_else(|| created.map(|it| it.0)),
             message: told.map(|it| it.message.clone()).unwrap_or_default(),
             binding: binding.key().to_string(),
         }
+    }
+
+    /// The clusters that it leaves, as the table tells them.
+    fn leaving(&self) -> Vec<String> {
+        let told = self.leaving.iter().map(|it| {
+            if self.not_heard.contains(it) {
+                format!("{it} (not heard)")
+            } else {
+                it.clone()
+            }
+        });
+        told.collect()
     }
 
     /// Whether it is on a cluster or leaves it.
@@ -310,13 +391,13 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
             row.namespace.clone().unwrap_or_else(|| "-".to_owned()),
             row.name(),
             list(&row.clusters),
-            list(&row.leaving),
+            list(&row.leaving()),
             row.state.clone(),
             ago(row.since, now),
         ];
         if wide {
             let [namespace, name, clusters, leaving, state, since] = cells;
-            let why = shortened(&row.message, LONGEST);
+            let why = row.message.clone();
             more.row([namespace, name, clusters, leaving, state, since, why]);
         } else {
             table.row(cells);

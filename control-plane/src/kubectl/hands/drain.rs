@@ -23,7 +23,7 @@ use crate::eviction::rate::Rates;
 use crate::kubectl::follow::Waiting;
 use crate::kubectl::running::Running;
 use crate::kubectl::standstill::Standing;
-use crate::kubectl::{Reply, list};
+use crate::kubectl::{Reply, dependencies, list};
 use crate::scheduler::core;
 
 /// Word for the rate of the fleet alone.
@@ -170,6 +170,7 @@ async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
+    let needs = dependencies::read(client, &bindings).await;
     let running = Running::read(client, &[]).await?;
     let rules = (
         &Rates::of(&running.settings),
@@ -180,7 +181,7 @@ async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let standstill = Standing::read(client).await.of(left, now);
     Ok(Preview {
         standstill,
-        ..preview(clusters, &bindings, names, rules, now)
+        ..preview(clusters, &bindings, &needs, names, rules, now)
     })
 }
 

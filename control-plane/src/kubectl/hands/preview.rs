@@ -3,6 +3,7 @@
 //! Each workload is asked about by itself, on the fleet as it is now: the room that one takes is
 //! not missing for the next.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
 use crate::eviction::reason::EvictionReason;
+use crate::kubectl::dependencies::{After, Needs, Partings, parted};
 use crate::kubectl::standstill::Standstill;
 use crate::scheduler::core::{Options, Snapshot};
 
@@ -42,15 +44,15 @@ pub(super) fn switches() -> Switches {
 pub(super) struct Preview {
     /// Clusters that are drained.
     pub clusters: Vec<String>,
-    /// Workloads that can leave now.
+    /// Copies that can leave now.
     pub leave: Vec<Line>,
-    /// Workloads that leave when a toleration of theirs has run out.
+    /// Copies that leave when a toleration of their workload has run out.
     pub later: Vec<Line>,
-    /// Workloads that stay because they may.
+    /// Copies that stay because they may.
     pub stay: Vec<Line>,
-    /// Workloads that have to leave, and stay because they have nowhere to go.
+    /// Copies that have to leave, and stay because their workloads have nowhere to go.
     pub stranded: Vec<Line>,
-    /// Workloads whose new copies are being started already.
+    /// Copies whose replacements are being started already.
     pub leaving: Vec<Line>,
     /// A reason why workloads would leave slowly or not at all, by the state of the fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,9 +62,15 @@ pub(super) struct Preview {
     /// Reasons why nothing would be moved now, whatever the state of the fleet.
     #[serde(flatten)]
     pub standstill: Standstill,
+    /// Workloads that would be parted from what they refer to.
+    #[serde(flatten)]
+    pub partings: Partings,
+    /// Clusters after the move.
+    #[serde(skip)]
+    pub after: After,
 }
 
-/// One workload on one cluster.
+/// One copy of a workload: the workload on one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
@@ -95,6 +103,11 @@ impl Line {
             why: None,
         }
     }
+
+    /// Namespace, kind and name of the workload.
+    fn workload(&self) -> (Option<&str>, &str, &str) {
+        (self.namespace.as_deref(), &self.kind, &self.name)
+    }
 }
 
 impl fmt::Display for Line {
@@ -103,11 +116,12 @@ impl fmt::Display for Line {
         if let Some(namespace) = &self.namespace {
             write!(f, "{namespace}/")?;
         }
-        write!(f, "{}", self.name)?;
-        if let Some(why) = &self.why {
-            write!(f, ": {why}")?;
+        write!(f, "{} in {}", self.name, self.from)?;
+        match (&self.to, &self.why) {
+            (Some(to), _) => write!(f, " -> {to}"),
+            (None, Some(why)) => write!(f, ": {why}"),
+            (None, None) => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -115,6 +129,7 @@ impl fmt::Display for Line {
 pub(super) fn preview(
     clusters: impl IntoIterator<Item = Cluster>,
     bindings: &[AnyBinding],
+    needs: &Needs,
     drained: &[String],
     (rates, options): (&Rates, &Options),
     now: Timestamp,
@@ -145,6 +160,7 @@ pub(super) fn preview(
             preview.look(binding, from, (&snapshot, options), now);
         }
     }
+    preview.partings = parted(bindings, needs, &preview.after);
     preview
 }
 
@@ -210,10 +226,17 @@ impl Preview {
                 let why = format!("it tolerates the taint until {due:.0}");
                 self.later.push(because(why));
             }
-            Ok(plan) => self.leave.push(Line {
-                to: Some(plan.destination()),
-                ..line
-            }),
+            Ok(plan) => {
+                let clusters = plan.clusters.iter().map(|it| it.name.clone());
+                // Of several clusters that are drained each is planned by itself.
+                let clusters = clusters.filter(|it| !self.clusters.contains(it));
+                let after = self.after.entry(binding.key()).or_default();
+                after.extend(clusters);
+                self.leave.push(Line {
+                    to: Some(plan.destination()),
+                    ..line
+                });
+            }
         }
     }
 
@@ -246,19 +269,26 @@ impl Preview {
                 "have nowhere to go, and stay until they have",
             ),
         ] {
-            let _ = match list.len() {
+            let workloads: BTreeSet<_> = list.iter().map(Line::workload).collect();
+            let (workloads, does) = match workloads.len() {
                 0 => continue,
-                1 => writeln!(text, "{names}: 1 workload {one}"),
-                count => writeln!(text, "{names}: {count} workloads {many}"),
+                1 => ("1 workload".to_owned(), one),
+                count => (format!("{count} workloads"), many),
             };
-            for line in list.iter().filter(|line| line.why.is_some()).take(LISTED) {
+            let copies = match list.len() {
+                1 => String::new(),
+                copies => format!(", with {copies} copies,"),
+            };
+            let _ = writeln!(text, "{names}: {workloads}{copies} {does}");
+            for line in list.iter().take(LISTED) {
                 let _ = writeln!(text, "  {line}");
             }
-            let told = list.iter().filter(|line| line.why.is_some()).count();
-            if told > LISTED {
-                let _ = writeln!(text, "  and {} more (-o json lists all)", told - LISTED);
+            if list.len() > LISTED {
+                let more = list.len() - LISTED;
+                let _ = writeln!(text, "  and {more} more (-o json lists all)");
             }
         }
+        text.push_str(&self.partings.warning());
         if let Some(warning) = &self.warning {
             let _ = writeln!(text, "Warning: {warning}");
         }

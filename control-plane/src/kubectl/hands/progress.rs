@@ -317,7 +317,7 @@ mod tests {
         );
         assert_eq!(
             progress.stuck[0].to_string(),
-            "ConfigMap shop/c: has to leave m1 and stays"
+            "ConfigMap shop/c in m1: has to leave m1 and stays"
         );
         assert!(!progress.is_done());
         fleet[0] = binding("a", "m2", true, "Evicted", &json!([]));

@@ -22,6 +22,7 @@ use muster_shared::settings::Duration;
 
 use self::follow::End;
 use self::preview::{Preview, preview};
+use super::dependencies::{self, parted};
 use super::explain::subject::{self, Found, Subject};
 use super::follow::Waiting;
 use super::hands::{INTERRUPTED, STRANDED, TIMED_OUT};
@@ -141,8 +142,9 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     if let Some(cluster) = &which.cluster {
         hands::find(client, cluster).await?;
     }
+    let all = list::bindings(client).await.map_err(anyhow::Error::msg)?;
     let bindings = if which.named.is_empty() {
-        list::bindings(client).await.map_err(anyhow::Error::msg)?
+        all.clone()
     } else {
         let mut found = Vec::new();
         for what in &which.named {
@@ -165,6 +167,8 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     let rules = core::Options::of(&running.settings);
     let cluster = which.cluster.as_deref();
     let mut preview = preview(&bindings, cluster, &snapshot, &rules);
+    let needs = dependencies::read(client, &all).await;
+    preview.partings = parted(&all, &needs, &preview.after);
     let left: BTreeSet<&str> = preview.left().collect();
     let left = clusters.iter().filter(|it| {
         it.metadata

@@ -11,19 +11,10 @@ use serde::Serialize;
 
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::has_completed;
+use crate::kubectl::dependencies::{After, Partings};
 use crate::rebalance::request::moved;
 use crate::scheduler::core::{Options, Snapshot};
 
-/// Kinds whose pods may use ConfigMaps, Secrets and the like.
-const WITH_PODS: [&str; 7] = [
-    "CronJob",
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "Pod",
-    "ReplicaSet",
-    "StatefulSet",
-];
 /// Workloads of a list that are printed.
 const LISTED: usize = 20;
 
@@ -37,13 +28,15 @@ pub(super) struct Preview {
     pub stay: Vec<Line>,
     /// Workloads that cannot be placed anew, with the reason.
     pub refused: Vec<Line>,
-    /// Workloads that a new placement moves and that have pods, by whether the ConfigMaps, Secrets
-    /// and the like that they use follow them (`propagateDeps` of the policy).
-    pub with_dependencies: usize,
-    pub without_dependencies: usize,
+    /// Workloads that would be parted from what they refer to.
+    #[serde(flatten)]
+    pub partings: Partings,
     /// Reasons why nothing would be moved now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nothing_moves: Vec<String>,
+    /// Clusters after the move.
+    #[serde(skip)]
+    pub after: After,
 }
 
 /// One workload.
@@ -134,10 +127,8 @@ pub(super) fn preview(
                         preview.stay.push(line(to, Some(why)));
                     }
                     _ => {
-                        let has_pods = WITH_PODS.contains(&spec.resource.kind.as_str());
-                        preview.with_dependencies += usize::from(has_pods && spec.propagate_deps);
-                        preview.without_dependencies +=
-                            usize::from(has_pods && !spec.propagate_deps);
+                        let clusters = to.iter().map(|it| it.name.clone());
+                        preview.after.insert(binding.key(), clusters.collect());
                         preview.moves.push(line(to, None));
                     }
                 }
@@ -218,20 +209,7 @@ impl Preview {
                 let _ = writeln!(text, "  and {more} more (-o json lists all)");
             }
         }
-        if self.with_dependencies > 0 {
-            let _ = writeln!(
-                text,
-                "{} of those that move: ConfigMaps, Secrets and the like that they use follow them (propagateDeps)",
-                self.with_dependencies
-            );
-        }
-        if self.without_dependencies > 0 {
-            let _ = writeln!(
-                text,
-                "{} of those that move: ConfigMaps, Secrets and the like that they use do not follow them (propagateDeps)",
-                self.without_dependencies
-            );
-        }
+        text.push_str(&self.partings.warning());
         if text.is_empty() {
             text.push_str("There is no workload\n");
         }
@@ -262,7 +240,7 @@ mod tests {
             "metadata": {"namespace": "shop", "name": name},
             "spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
-                "replicas": 2, "clusters": clusters, "placement": placement, "propagateDeps": name == "api",
+                "replicas": 2, "clusters": clusters, "placement": placement,
             },
             "status": {"schedulerObservingAffinityName": "away", "lastScheduledTime": "2026-01-01T00:00:00Z"},
         }))
@@ -304,15 +282,10 @@ mod tests {
              \x20 Deployment shop/config: m2 (2): it follows what depends on it\n\
              1 workload cannot be placed anew, and stays\n\
              \x20 Deployment shop/lost: m2 (2): 0/2 clusters are available: 2 cluster(s) did not match \
-             the placement cluster affinity constraint.\n\
-             1 of those that move: ConfigMaps, Secrets and the like that they use do not follow them (propagateDeps)\n"
+             the placement cluster affinity constraint.\n"
         );
-        let follows = [binding("api", "m2", &groups("m1"))];
-        let follows = preview(&follows, None, &fleet, &Options::default()).table(false);
-        assert!(
-            follows.contains("like that they use follow them"),
-            "{follows}"
-        );
+        let after: Vec<_> = told.after.values().flatten().collect();
+        assert_eq!(after, ["m1"]);
         assert_eq!(look(Some("m1")).moves, told.moves);
         assert_eq!(look(Some("m2")).moves, []);
         assert_eq!(Preview::default().table(false), "There is no workload\n");

@@ -24,6 +24,7 @@ use crate::eviction::plan::{Departure, plan};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
 use crate::eviction::reason::EvictionReason;
 use crate::fleet::binding::BindingKey;
+use crate::kubectl::dependencies::{After, Needs, Partings, parted};
 use crate::scheduler::core::{Options, Snapshot};
 use crate::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 
@@ -38,6 +39,8 @@ pub struct Fleet {
     pub bindings: Vec<AnyBinding>,
     /// All taint policies.
     pub policies: Vec<ClusterTaintPolicy>,
+    /// What workloads refer to that do not take it along.
+    pub needs: Needs,
 }
 
 /// What happens to it.
@@ -119,6 +122,8 @@ pub struct Forecast {
     pub stranded: Vec<Left>,
     /// What would stay on a lost or drained cluster because nothing moves it.
     pub stays: Vec<Left>,
+    /// Workloads that would be parted from what they refer to.
+    pub partings: Partings,
     /// The room of the clusters that are left.
     pub room: Vec<Room>,
 }
@@ -170,7 +175,7 @@ pub fn forecast(
         stays: Vec::new(),
     };
     let before = course.summaries.clone();
-    course.run(&fleet.bindings, &struck, disaster);
+    let after = course.run(&fleet.bindings, &struck, disaster);
     let left = course
         .summaries
         .iter()
@@ -194,6 +199,7 @@ pub fn forecast(
         moves: course.moves,
         stranded: course.stranded,
         stays: course.stays,
+        partings: parted(&fleet.bindings, &fleet.needs, &after),
     }
 }
 
@@ -268,12 +274,13 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// Moves what has to leave; returns where that is afterwards.
     fn run(
         &mut self,
         bindings: &[AnyBinding],
         struck: &BTreeMap<String, Struck>,
         disaster: &Disaster,
-    ) {
+    ) -> After {
         let mut leavers = Vec::new();
         for binding in bindings {
             if binding.meta().deletion_timestamp.is_some() {
@@ -299,6 +306,11 @@ impl Course<'_> {
             let spec = self.move_away(&leaver, spec);
             changed.insert(leaver.key, spec);
         }
+        let clusters = |spec: ResourceBindingSpec| spec.clusters.into_iter().map(|it| it.name);
+        let changed = changed.into_iter();
+        changed
+            .map(|(key, spec)| (key, clusters(spec).collect()))
+            .collect()
     }
 
     fn judge<'b>(

@@ -41,6 +41,7 @@ impl Report<'_> {
             moves,
             stranded,
             stays,
+            partings,
             room,
         } = self.forecast;
         let left = |left: &Left| {
@@ -76,6 +77,8 @@ impl Report<'_> {
             })).collect::<Vec<_>>(),
             "stranded": stranded.iter().map(left).collect::<Vec<_>>(),
             "stays": stays.iter().map(left).collect::<Vec<_>>(),
+            "parted": partings.parted,
+            "partedUnknown": partings.parted_unknown,
             "room": room.iter().map(|room| {
                 let free = room.free.iter().map(|(resource, (before, after))| {
                     let amounts = json!({"before": before.to_string(), "after": after.to_string()});
@@ -136,6 +139,10 @@ impl fmt::Display for Report<'_> {
         self.moves(f)?;
         list(f, "Stranded: has to leave and cannot", &forecast.stranded)?;
         list(f, "Stays: nothing moves it", &forecast.stays)?;
+        let warning = forecast.partings.warning();
+        if !warning.is_empty() {
+            write!(f, "\n{warning}")?;
+        }
         self.room(f)
     }
 }

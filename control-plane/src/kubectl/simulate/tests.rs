@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -72,6 +73,7 @@ fn fleet(bindings: Vec<AnyBinding>) -> Fleet {
         ],
         bindings,
         policies: vec![policy("NoExecute")],
+        needs: Ok(HashMap::new()),
     }
 }
 
@@ -321,6 +323,7 @@ fn a_large_fleet_is_foretold_within_seconds() {
             .map(|n| web(&format!("w{n}"), &place(n), &json!({})))
             .collect(),
         policies: vec![policy("NoExecute")],
+        needs: Ok(HashMap::new()),
     };
     let lost: Vec<String> = (0..clusters / 100).map(place).collect();
     let lost: Vec<&str> = lost.iter().map(String::as_str).collect();

@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
-use muster_shared::k8s::{Condition, ConfigMap, Lease};
+use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
 use muster_shared::names::condition;
 use serde::Serialize;
 
@@ -25,11 +25,13 @@ pub(in crate::kubectl) use self::leader::{Leader, SILENT};
 use self::not_well::{NotWell, Ordered, not_well, ordered};
 use self::pauses::Pauses;
 use super::UNREAD;
+use crate::binding::references;
 use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain;
 use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
 use crate::kubectl::check::evicting;
+use crate::kubectl::old_copies::{self, InCluster, old_copies};
 use crate::kubectl::running::Source;
 use crate::registration::token::Entry;
 
@@ -40,7 +42,7 @@ const WAITS: [&str; 6] = [
     FOR_RATE,
     STOPPED,
     "Paused",
-    "WaitingForFence",
+    FOR_FENCE,
     "WaitingForTemplate",
 ];
 /// The one of them that time alone ends.
@@ -48,10 +50,13 @@ const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
 
+/// The one of them that the stop of the old copy ends.
+const FOR_FENCE: &str = "WaitingForFence";
 /// The one of them that ends when fewer clusters have failed.
 pub(super) const STOPPED: &str = "StoppedByThreshold";
 
 /// What was read of a fleet. A part that could not be read is an error of its own.
+#[derive(Clone)]
 pub(super) struct Snapshot {
     /// Time of this machine.
     pub now: Timestamp,
@@ -61,6 +66,8 @@ pub(super) struct Snapshot {
     pub leases: Result<BTreeMap<String, Lease>, String>,
     pub clusters: Result<Vec<Cluster>, String>,
     pub bindings: Result<Vec<AnyBinding>, String>,
+    /// Metadata of the Works.
+    pub works: Result<Vec<ObjectMeta>, String>,
     /// The rates by the flags that the command was given, or the defaults.
     pub rates: Rates,
     /// What makes workloads leave by the same flags.
@@ -106,10 +113,15 @@ pub(super) struct Report {
     pub unknown: usize,
     /// Those of them that nothing moves, each with the reason.
     pub unheard: Vec<Waiting>,
+    /// Copies that may still run where their workloads are not placed any more; `null` if that
+    /// could not be read.
+    pub old_copies: Option<Vec<InCluster>>,
     pub moving: Vec<Moving>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
+    /// Workloads that are placed where something they refer to is not.
+    pub without_dependencies: Vec<Waiting>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// What could not be read.
@@ -188,7 +200,8 @@ impl Report {
             && self.expires.is_empty()
             && self.waiting.is_empty()
             && self.stranded.is_empty()
-            && self.unplaced.is_empty();
+            && self.unplaced.is_empty()
+            && self.without_dependencies.is_empty();
         match (self.is_blind, is_well) {
             (true, _) => UNREAD,
             (false, false) => 1,
@@ -205,6 +218,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     note(snapshot.leases.as_ref().err());
     note(snapshot.clusters.as_ref().err());
     note(snapshot.bindings.as_ref().err());
+    note(snapshot.works.as_ref().err());
     note(snapshot.pause.as_ref().err());
     note(snapshot.tokens.as_ref().err());
     let unknown = snapshot.unknown.iter();
@@ -238,10 +252,12 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
         unknown: 0,
         unheard: Vec::new(),
+        old_copies: None,
         moving: Vec::new(),
         waiting: Vec::new(),
         stranded: Vec::new(),
         unplaced: Vec::new(),
+        without_dependencies: Vec::new(),
         expires: expires(snapshot),
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
@@ -252,6 +268,11 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
     for binding in bindings {
         take(&mut report, binding, &silent);
+    }
+    // Without bindings every Work would be one that nothing asks for.
+    if let (Ok(works), Ok(bindings)) = (&snapshot.works, &snapshot.bindings) {
+        let old = old_copies(works, bindings);
+        report.old_copies = Some(old_copies::by_cluster(&old, clusters, &silent));
     }
     estimate(&mut report, snapshot, &pauses);
     report
@@ -276,6 +297,9 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
     if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
         report.unplaced.push(waiting(unplaced));
+    }
+    if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
+        report.without_dependencies.push(waiting(lacks));
     }
     if let Some(unheard) = unknown::unheard(binding, silent) {
         report.unknown += 1;

@@ -24,7 +24,7 @@ pub(super) use self::decide::{Leader, SILENT};
 use self::decide::{Report, Snapshot, decide};
 pub(super) use self::print::ago;
 use super::Reply;
-use super::list::{all, bindings};
+use super::list::{all, bindings, works};
 use super::output::Format;
 use super::running::{self, Running, Source};
 use crate::eviction::judge::Switches;
@@ -80,7 +80,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 }
 
 fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
-    let text = || print::table(report, calendar());
+    let text = || {
+        if std::io::stdout().is_terminal() {
+            print::screen(report, calendar())
+        } else {
+            print::table(report, calendar())
+        }
+    };
     Ok(match options.output {
         Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
         Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),
@@ -93,11 +99,12 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
     let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), token::NAMESPACE);
     let of_tokens = ListParams::default().fields(&format!("type={}", token::SECRET_TYPE));
-    let (leader, leases, clusters, bindings, pause, tokens, policies) = join!(
+    let (leader, leases, clusters, bindings, works, pause, tokens, policies) = join!(
         running::lease(client, &given.settings),
         all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
         all::<Cluster>(Api::all(client.clone())),
         bindings(client),
+        works(Api::all(client.clone())),
         records.get_opt(pause::NAME),
         secrets.list(&of_tokens),
         all::<ClusterTaintPolicy>(Api::all(client.clone())),
@@ -117,6 +124,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
         }),
         clusters,
         bindings,
+        works,
         rates: Rates::of(&settings),
         switches: Switches::of(&settings),
         failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),

@@ -7,16 +7,26 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::common::remaining;
 
 use super::decide::{Report, STOPPED, Waiting};
+use crate::kubectl::old_copies;
 use crate::kubectl::running::Source;
 use crate::kubectl::table::{Table, shortened};
 
 /// Rows of one table at most: the screen is one screen. `-o json` has all.
 const MOST: usize = 10;
-/// Characters of a reason in words.
+/// Characters of a reason in words on a terminal, where a table of long lines cannot be read.
 const LONGEST: usize = 100;
 
-/// The text for people.
+/// The text for people, with reasons as long as they are.
 pub(super) fn table(report: &Report, now: Timestamp) -> String {
+    text(report, now, usize::MAX)
+}
+
+/// The text for a terminal.
+pub(super) fn screen(report: &Report, now: Timestamp) -> String {
+    text(report, now, LONGEST)
+}
+
+fn text(report: &Report, now: Timestamp, longest: usize) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         text.push_str(&words);
@@ -47,13 +57,23 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     line(format!("Pace:       {}", pace(report)));
     line(format!("Clusters:   {}", counts_of_clusters(report)));
     line(format!("Workloads:  {}", counts_of_workloads(report)));
+    match report.old_copies.as_deref() {
+        None => line(format!("Old copies: {NOT_KNOWN}")),
+        Some([]) => {}
+        Some(old) => line(format!(
+            "Old copies: {}; they may still run",
+            old_copies::told(old)
+        )),
+    }
     text.push_str(&clusters(report, now));
     text.push_str(&ordered(report, now));
     text.push_str(&moving(report, now));
-    text.push_str(&waiting("STRANDED", &report.stranded, now));
-    text.push_str(&waiting("WAITING", &report.waiting, now));
-    text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now));
-    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now));
+    text.push_str(&waiting("STRANDED", &report.stranded, now, longest));
+    text.push_str(&waiting("WAITING", &report.waiting, now, longest));
+    text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now, longest));
+    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now, longest));
+    let parted = &report.without_dependencies;
+    text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, longest));
     text.push_str(&expires(report, now));
     text
 }
@@ -140,12 +160,13 @@ fn counts_of_workloads(report: &Report) -> String {
         count => format!(" ({count} of them until fewer clusters have failed)"),
     };
     format!(
-        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place",
+        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place, {} without what they refer to",
         report.unknown,
         report.moving.len(),
         report.waiting.len(),
         report.stranded.len(),
-        report.unplaced.len()
+        report.unplaced.len(),
+        report.without_dependencies.len()
     )
 }
 
@@ -205,7 +226,7 @@ fn moving(report: &Report, now: Timestamp) -> String {
     section(&table.to_string(), report.moving.len())
 }
 
-fn waiting(head: &str, all: &[Waiting], now: Timestamp) -> String {
+fn waiting(head: &str, all: &[Waiting], now: Timestamp, longest: usize) -> String {
     let mut table = Table::new([head, "FOR", "SINCE", "AT MOST", "WHY"]);
     for it in all.iter().take(MOST) {
         let estimate = it
@@ -216,7 +237,7 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp) -> String {
             it.reason.clone(),
             ago(it.since, now),
             estimate,
-            shortened(&it.message, LONGEST),
+            shortened(&it.message, longest),
         ]);
     }
     section(&table.to_string(), all.len())

@@ -137,7 +137,7 @@ impl Answers {
         let text = match line.question {
             Question::Status(options) => return status::carry_out(client, &options).await,
             Question::Simulate(options) => return simulate::carry_out(client, &options).await,
-            Question::Get(options) => get::carry_out(&client, "", &options).await,
+            Question::Get(options) => Box::pin(get::carry_out(&client, "", &options)).await,
             Question::History(options) => history::carry_out(client, &options).await,
             _ => anyhow::bail!("{ask:?} is no question"),
         };

@@ -128,10 +128,24 @@ class Rows {
 
 // Clusters.
 
+let orders = new Map(); // by cluster: what a person has ordered
+const ORDERS = { Drained: "drained", Cordoned: "cordoned", "Drained,Cordoned": "drained and cordoned", DrainIncomplete: "kept free by a drain that was not completed" };
+function ordered(it) {
+  const order = orders.get(it.name);
+  if (!order) return "";
+  const rate = order.fault ? `, nothing leaves: ${order.fault}` : order.perSecond ? `, at most ${order.perSecond} a second` : "";
+  return `, ${ORDERS[order.order] || order.order}${order.since ? ` ${ago(order.since)}` : ""}${rate}`;
+}
 function health(it) {
+  const [state, kind, rank] = ownHealth(it);
+  const order = ordered(it);
+  return order ? [`${state.replace("✔", "!")}${order}`, kind === "good" ? "warn" : kind, Math.min(rank, 2)] : [state, kind, rank];
+}
+function ownHealth(it) {
   if (it.ready === "True") {
     if (it.concern) return [`! Ready, ${it.concern}`, "warn", 2];
     if (it.paused) return ["! Ready, paused", "warn", 2];
+    if (orders.has(it.name)) return ["✔ Ready", "good", 3];
     return it.taints.length ? ["! Ready, tainted", "warn", 2] : ["✔ Ready", "good", 3];
   }
   if (it.ready === "False") return ["✖ Not ready", "bad", 1];
@@ -145,8 +159,9 @@ const clusters = new Rows("clusters", (it) => it.name, [
   { title: "Since", text: (it) => (it.since ? ago(it.since) : "–") },
   { title: "Last heard", text: (it) => ago(it.lastHeard) },
   { title: "First leaves", text: (it) => countdown(leaves.get(it.name)) },
-  { title: "Nodes ready", text: (it) => (it.nodes === null ? "–" : `${it.readyNodes} of ${it.nodes}`) },
+  { title: "Nodes ready", text: (it) => (it.nodes === null ? "–" : `${it.readyNodes} of ${it.nodes}${it.ready === "True" ? "" : ", as last reported"}`) },
   { title: "Workloads", text: (it) => (it.workloads === null ? "–" : String(it.workloads)) },
+  { title: "Old copies", text: (it) => (it.oldCopies === null ? "–" : it.oldCopies && it.ready !== "True" ? `${it.oldCopies} not confirmed gone` : String(it.oldCopies)) },
   { title: "Region", text: (it) => it.region || "–" },
   { title: "Taints", long: true, text: (it) => it.taints.join(", ") || "–" },
   { title: "What if", text: () => "lost?", label: (it) => `What if ${it.name} is lost?`, press: (it) => whatIf(it.name) },
@@ -162,6 +177,7 @@ const KINDS = {
   stranded: ["✖ Stranded", "bad"],
   unheard: ["? Unheard", "bad"],
   unplaced: ["∅ Unplaced", "bad"],
+  withoutDependencies: ["! Without dependencies", "bad"],
   waiting: ["◷ Waiting", "warn"],
   moving: ["→ Moving", "good"],
 };
@@ -182,17 +198,24 @@ function showStatus(status, code, read) {
   say(byId("verdict"), verdict);
   byId("verdict").className = kind;
   queue.empty = code === 2 ? UNKNOWN : "nothing moves or waits";
-  const lists = ["stranded", "unheard", "unplaced", "waiting", "moving"];
+  const lists = ["stranded", "unheard", "unplaced", "withoutDependencies", "waiting", "moving"];
+  const titles = { unheard: "State unknown", withoutDependencies: "Without dependencies" };
   const leader = status.leader;
+  orders = new Map(status.ordered.map((it) => [it.name, it]));
+  const ofLeader = leader.isUnread ? UNKNOWN : leader.holder
+    ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed)}` : "✖ none";
+  const left = (status.oldCopies || []).map((it) => `${it.copies} in ${it.cluster} (${it.state || "being removed"})`);
+  const count = (it) => it === "unheard" ? `${status.unknown}, ${status.unheard.length} of them are not moved` : String(status[it].length);
   // What could not be read is not zero.
   const isUnread = code === 2;
   const facts = [
-    ["Leader", leader.holder ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed)}` : "✖ none"],
+    ["Leader", ofLeader],
     ["Failover", status.failover === null ? UNKNOWN : status.failover ? "✔ on" : "! OFF"],
-    ["Pace", isUnread ? UNKNOWN : `${leader.acts ? "" : "nothing moves unless somebody leads; then "}${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters count as failed, ${status.pace.drained} of them because drained${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
+    ["Pace", isUnread ? UNKNOWN : `${leader.acts || leader.isUnread ? "" : "nothing moves unless somebody leads; then "}${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters count as failed, ${status.pace.drained} of them because drained${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
     ["Clusters", isUnread ? UNKNOWN : `${status.clusters}, ${status.notWell.length} need attention, ${status.ordered.length} drained or cordoned`],
-    ["Workloads", isUnread ? UNKNOWN : `${status.workloads}, ${status.unknown} of them in an unknown state`],
-    ...lists.map((it) => [it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : String(status[it].length)]),
+    ["Workloads", isUnread ? UNKNOWN : String(status.workloads)],
+    ...lists.map((it) => [titles[it] || it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : count(it)]),
+    ["Old copies", status.oldCopies === null ? UNKNOWN : left.length ? `! not confirmed gone: ${left.join(", ")}; they may still run` : "0"],
   ];
   const list = byId("facts");
   if (list.children.length !== 2 * facts.length) list.replaceChildren(...facts.flatMap(() => [make("dt"), make("dd")]));
@@ -222,15 +245,17 @@ function fillList(id, texts) {
 // History.
 
 const STEPS = [
-  ["silentSince", "silent since"], ["notReady", "not ready"], ["tainted", "tainted"], ["firstMove", "the first workload moves"],
-  ["lastMove", "the last workload moves"], ["healthy", "all that moved are healthy"], ["recovered", "the cluster is back"],
-  ["cleaned", "old copies are gone"], ["ended", "ended"],
+  ["silentSince", "last heard"], ["notReady", "not ready"], ["tainted", "tainted"], ["firstMove", "the first workload moves"],
+  ["lastMove", "the last workload moves"], ["healthy", "all that moved are healthy"], ["recovered", "the cause is over"],
+  ["cleaned", "the last old copy is gone"], ["ended", "ended"],
 ];
 const FAILOVER = { Ended: ["✔ Ended", "good"], Settling: ["◷ Settling", "warn"], Active: ["! Active", "bad"] };
 const failover = (it) => FAILOVER[it.status?.state] || [`? ${it.status?.state || "not told yet"}`, "warn"];
 const number = (it, name) => String(it.status?.workloads?.[name] ?? "–");
 const past = new Rows("history", (it) => it.metadata.name, [
   { title: "When", head: true, text: (it) => moment(it.spec.startTime) },
+  { title: "Last", text: (it) => moment(it.status?.returns?.at(-1)?.returned || it.spec.startTime) },
+  { title: "Times", text: (it) => String(1 + (it.status?.relapses || 0)) },
   { title: "Cluster", text: (it) => it.spec.cluster },
   { title: "State", text: (it) => failover(it)[0], kind: (it) => failover(it)[1] },
   { title: "Cause", text: (it) => it.status?.cause?.type || "–" },
@@ -238,6 +263,7 @@ const past = new Rows("history", (it) => it.metadata.name, [
   { title: "Moved", text: (it) => number(it, "moved") },
   { title: "Healthy", text: (it) => number(it, "healthy") },
   { title: "Stranded", text: (it) => number(it, "stranded") },
+  { title: "Held", text: (it) => (it.status ? String(it.status.workloads?.held || 0) : "–") },
   { title: "Median to healthy", text: (it) => (it.status?.timeToHealthy ? span(it.status.timeToHealthy.medianSeconds) : "–") },
   { title: "Timeline", text: () => "show", label: (it) => `Timeline of ${it.metadata.name}`, press: (it) => tell(it, true) },
 ], "no failover is recorded");
@@ -248,14 +274,18 @@ function tell(it, moves) {
   const start = Date.parse(it.spec.startTime);
   say(byId("story-title"), `${told}: ${status.cause?.type || "?"} of ${it.spec.cluster}, ${failover(it)[0]}`);
   say(byId("story-cause"), status.cause?.message || "");
-  fillList("story-steps", STEPS.filter(([key]) => status.times?.[key]).map(([key, words]) => {
-    const after = (Date.parse(status.times[key]) - start) / 1000;
-    return `${moment(status.times[key])}, ${after < 0 ? `${span(-after)} before` : `after ${span(after)}`}: ${words}`;
+  const returns = (status.returns || []).flatMap((it) => [[it.recovered, "the cause is over"], [it.returned, "the cause returns"]]);
+  const steps = [...STEPS.map(([key, words]) => [status.times?.[key], words]), ...returns].filter(([time]) => time);
+  steps.sort(([a], [b]) => Date.parse(a) - Date.parse(b));
+  fillList("story-steps", steps.map(([time, words]) => {
+    const after = (Date.parse(time) - start) / 1000;
+    return `${moment(time)}, ${after < 0 ? `${span(-after)} before` : `after ${span(after)}`}: ${words}`;
   }));
   fillList("story-more", [
     ...(status.cause?.command ? [`Command: ${status.cause.command}`] : []),
     ...(status.targets || []).map((to) => `${to.workloads} to ${to.cluster}`),
     ...(status.strandedReasons || []).map((why) => `✖ ${why.workloads} stranded: ${why.reason}`),
+    ...(status.workloads?.held ? [`◷ at most ${status.workloads.held} held at a time: too many clusters had failed, or movement was paused`] : []),
   ]);
   byId("story").hidden = false;
   if (moves) byId("story").focus();
@@ -292,6 +322,8 @@ async function foretell() {
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, = ${count("stays")} stay`,
+      ...(said.partedUnknown ? [`? Not known whether workloads would be parted from what they refer to: ${said.partedUnknown}`] : []),
+      ...said.parted.slice(0, SHOWN).map((it) => `! ${it.kind} ${it.namespace ? `${it.namespace}/` : ""}${it.name} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
       `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
       ...Object.entries(said.taints).slice(0, SHOWN).flatMap(([cluster, coming]) => coming.map((it) => `after ${span(it.afterSeconds)}: ${cluster} gets taint ${it.taint}`)),
     ]);
@@ -326,6 +358,7 @@ async function ask(path) {
 
 let seen; // by performance.now(): how old what is shown is at most
 let faults = [];
+let isLost = false; // whether the last look at the state of the fleet failed
 async function look() {
   const found = [];
   let oldest = Infinity;
@@ -345,6 +378,7 @@ async function look() {
     if (code === 2) found.push(...said.unread);
   });
   const rows = await part("clusters", (said) => clusters.set(said.sort((a, b) => health(a)[2] - health(b)[2] || (a.name < b.name ? -1 : 1))));
+  isLost = !status;
   if (status && rows) seen = oldest;
   const error = byId("history-error");
   try {
@@ -367,7 +401,10 @@ function tick() {
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
   if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
-  if (words.length && age === undefined) say(byId("verdict"), "✖ Nothing could be read");
+  if (age === undefined ? words.length : isLost || old) {
+    say(byId("verdict"), age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read");
+    byId("verdict").className = "bad";
+  }
   byId("banner").hidden = !words.length;
   say(byId("banner"), words.join("\n"));
   document.body.classList.toggle("old", words.length > 0);

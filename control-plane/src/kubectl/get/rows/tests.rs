@@ -4,6 +4,7 @@ use muster_shared::api::binding::ResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kubectl::old_copies::tests::work;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
@@ -60,13 +61,19 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
             "5m0s",
         ),
         (
+            condition("DependenciesMissing", "True", "DependenciesNotPlaced"),
+            None,
+            "DependenciesMissing",
+            "5m0s",
+        ),
+        (
             condition("FullyApplied", "Unknown", "ClustersNotHeard"),
             None,
             "Unknown",
             "5m0s",
         ),
     ] {
-        let row = WorkloadRow::of(&binding(&conditions, leaving));
+        let row = WorkloadRow::of(&binding(&conditions, leaving), &Left::default());
         assert_eq!(row.state, state, "{conditions}");
         assert_eq!(ago(row.since, NOW.parse().unwrap()), since, "{conditions}");
         assert!(row.concerns("m1") && !row.concerns("m"));
@@ -76,15 +83,56 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
 
 #[test]
 fn a_workload_is_a_line_and_with_wide_its_reason_too() {
-    let rows = [WorkloadRow::of(&binding(
-        &condition("EvictionPending", "True", "NowhereToGo"),
-        None,
-    ))];
+    let rows = [WorkloadRow::of(
+        &binding(&condition("EvictionPending", "True", "NowhereToGo"), None),
+        &Left::default(),
+    )];
     assert_eq!(
         workloads(&rows, true, NOW.parse().unwrap()),
         "NAMESPACE   WORKLOAD         CLUSTERS   LEAVING   STATE         SINCE   WHY\n\
          shop        deployment/web   m1(2)      -         NowhereToGo   5m0s    because\n"
     );
+}
+
+#[test]
+fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_silent_says_so() {
+    let moved = binding(&json!([]), Some("m3"));
+    let left = Left {
+        copies: old_copies(
+            &["m1", "m4", "m5"].map(|it| work("web-deployment", it)),
+            &[],
+        ),
+        not_heard: BTreeSet::from(["m3".to_owned(), "m4".to_owned()]),
+    };
+    let key = left.copies.keys().next().unwrap().clone();
+    let copies = BTreeMap::from([(moved.key(), left.copies[&key].clone())]);
+    let row = WorkloadRow::of(&moved, &Left { copies, ..left });
+    assert_eq!(
+        row.leaving(),
+        ["m3 (not heard)", "m1", "m4 (not heard)", "m5"]
+    );
+    assert_eq!(row.leaving, ["m3", "m1", "m4", "m5"]);
+    assert!(row.concerns("m4"));
+}
+
+#[test]
+fn what_follows_a_workload_is_placed_where_that_is() {
+    let follows: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "settings-configmap", "namespace": "shop"},
+        "spec": {
+            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
+            "requiredBy": [{"name": "web-deployment", "namespace": "shop", "clusters": [{"name": "m2"}]}],
+        },
+    }))
+    .unwrap();
+    let follows = AnyBinding::from(Arc::new(follows));
+    let row = WorkloadRow::of(&follows, &Left::default());
+    assert_eq!(
+        (&*row.clusters, &*row.state),
+        (&["m2".to_owned()][..], "Placed")
+    );
+    let counts = Counts::of(Some(&[follows]), None);
+    assert_eq!(counts.placed, Some(BTreeMap::from([("m2".to_owned(), 1)])));
 }
 
 #[test]
@@ -101,14 +149,15 @@ fn a_cluster_that_is_silent_says_since_when_and_how_many_workloads_it_has() {
     let lease: Lease =
         serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
             .unwrap();
-    let counts = counts(&[binding(&json!([]), None)]);
+    let works = ["web-deployment", "api-deployment"].map(|it| work(it, "m1"));
+    let counts = Counts::of(Some(&[binding(&json!([]), None)]), Some(&works));
     let now: Timestamp = NOW.parse().unwrap();
-    let row = ClusterRow::of(&cluster, Some(&lease), (false, false), Some(&counts), now);
+    let row = ClusterRow::of(&cluster, Some(&lease), (false, false), &counts, now);
     let rows = [row];
     assert_eq!(
         clusters(&rows, None, false, now),
-        "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   TAINTS\n\
-         m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3?    1           a:NoExecute\n\n\
+        "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   OLD COPIES   TAINTS\n\
+         m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3?    1           2            a:NoExecute\n\n\
          ?: as the cluster reported last, which is not ready now.\n"
     );
     let wide = clusters(&rows, None, true, now);
@@ -130,7 +179,7 @@ fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
         (false, ("True", "ClusterReady", true)),
     ] {
         let now = NOW.parse().unwrap();
-        let row = ClusterRow::of(&cluster, None, (is_unheard, false), None, now);
+        let row = ClusterRow::of(&cluster, None, (is_unheard, false), &Counts::default(), now);
         assert_eq!((&*row.ready, &*row.reason, row.since.is_some()), expected);
     }
 }
@@ -145,7 +194,7 @@ fn a_pause_of_the_fleet_marks_each_cluster_and_one_that_is_over_marks_none() {
             "status": {"conditions": condition("Ready", "True", "ClusterReady")},
         }))
         .unwrap();
-        ClusterRow::of(&cluster, None, (false, is_paused), None, now)
+        ClusterRow::of(&cluster, None, (false, is_paused), &Counts::default(), now)
     };
     let over = r#"{"until": "2026-01-01T00:09:00Z"}"#;
     for (pause, is_paused, expected) in [

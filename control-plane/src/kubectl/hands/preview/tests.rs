@@ -1,7 +1,10 @@
+use std::collections::HashMap;
+
 use muster_shared::api::binding::ResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kubectl::dependencies::tests::need;
 
 fn cluster(name: &str, taints: &Value) -> Cluster {
     serde_json::from_value(json!({
@@ -29,6 +32,32 @@ fn binding(name: &str, placement: &Value) -> AnyBinding {
 }
 
 #[test]
+fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
+    let affinity = |to: &str| json!({"clusterAffinity": {"clusterNames": ["m1", to]}});
+    let bindings = [
+        binding("web", &affinity("m2")),
+        binding("settings", &affinity("m3")),
+        binding("key", &affinity("m2")),
+    ];
+    let needs = vec![need("settings"), need("key")];
+    let needs: Needs = Ok(HashMap::from([(bindings[0].key(), needs)]));
+    let preview = preview(
+        (1..=3).map(|n| cluster(&format!("m{n}"), &json!([]))),
+        &bindings,
+        &needs,
+        &["m1".to_owned()],
+        (&Rates::default(), &Options::default()),
+        Timestamp::from_second(0).unwrap(),
+    );
+    let text = preview.table();
+    let told = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
+    assert!(text.contains(told), "{text}");
+    let document = json!(preview);
+    let missing = json!([{"kind": "ConfigMap", "name": "settings", "clusters": ["m2"]}]);
+    assert_eq!(document["parted"][0]["missing"], missing);
+}
+
+#[test]
 fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
     let affinity = |names: Value| json!({"clusterAffinity": {"clusterNames": names}});
     let tolerates = |seconds: Value| {
@@ -47,6 +76,7 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
     let preview = preview(
         fleet(),
         &bindings,
+        &Ok(HashMap::new()),
         &drained,
         (&Rates::default(), &Options::default()),
         now,
@@ -59,10 +89,10 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
     assert_eq!(names(&preview.later), ["patient"]);
     let text = preview.table();
     for line in [
-        "m1: 1 workload can leave\n",
-        "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned: no other cluster could take it",
-        "  ConfigMap shop/patient: it tolerates the taint until 1970-01-01T00:05:00Z\n",
-        "  ConfigMap shop/tolerant: every taint of the cluster is tolerated\n",
+        "m1: 1 workload can leave\n  ConfigMap shop/moves in m1 -> m2\n",
+        "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned in m1: no other cluster could take it",
+        "  ConfigMap shop/patient in m1: it tolerates the taint until 1970-01-01T00:05:00Z\n",
+        "  ConfigMap shop/tolerant in m1: every taint of the cluster is tolerated\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -80,6 +110,7 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
         preview(
             fleet(),
             &bindings,
+            &Ok(HashMap::new()),
             &names,
             (&Rates::default(), &Options::default()),
             now,
@@ -136,4 +167,40 @@ fn a_fleet_of_which_too_much_has_failed_is_told_to_move_nothing() {
                 .starts_with(expected.unwrap_or_default())
         );
     }
+}
+
+#[test]
+fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its_cluster() {
+    let two = |name: &str| {
+        let AnyBinding::Namespaced(binding) = binding(name, &json!({})) else {
+            panic!("it has a namespace");
+        };
+        let mut binding = (*binding).clone();
+        let second = serde_json::from_value(json!({"name": "m2"})).unwrap();
+        binding.spec.clusters.push(second);
+        AnyBinding::from(Arc::new(binding))
+    };
+    let bindings = [two("web"), two("api"), binding("db", &json!({}))];
+    let drain = |bindings: &[AnyBinding], members: usize| {
+        preview(
+            (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
+            bindings,
+            &Ok(HashMap::new()),
+            &["m1".to_owned(), "m2".to_owned()],
+            (&Rates::default(), &Options::default()),
+            Timestamp::from_second(0).unwrap(),
+        )
+        .table()
+    };
+    let text = drain(&bindings, 8);
+    for line in [
+        "m1, m2: 3 workloads, with 5 copies, can leave\n",
+        "  ConfigMap shop/web in m1 -> ",
+        "  ConfigMap shop/web in m2 -> ",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let text = drain(&bindings[..1], 2);
+    let line = "m1, m2: 1 workload, with 2 copies, has nowhere to go, and stays until it has\n";
+    assert!(text.contains(line), "{text}");
 }

@@ -10,7 +10,7 @@ use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
 use super::pauses::Pauses;
-use super::{FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
+use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
 use crate::eviction::drain;
 use crate::eviction::fleet_view::{evicts, has_failed, is_counted};
 use crate::eviction::rate::{Band, FleetHealth, Rates};
@@ -44,6 +44,10 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &Pauses
                     .filter(|_| !cluster.is_some_and(|it| pauses.holds(it)));
                 let left = leaves.map(|it| it.duration_since(snapshot.now));
                 left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0))
+            }
+            FOR_FENCE => {
+                let cluster = cluster.filter(|it| !pauses.holds(it));
+                cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot))
             }
             _ => None,
         };
@@ -87,6 +91,17 @@ fn first_leave(report: &mut Report) {
 /// The cluster that has the taint a condition tells of.
 fn cluster_of(message: &str) -> Option<&str> {
     message.split_once(" has ").map(|it| it.0)
+}
+
+/// Seconds until the copy of a workload in a cluster is stopped by fencing, counted from the last
+/// renewal of the cluster's lease that the fleet API has.
+fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
+    let (_, rest) = message.split_once("may run until ")?;
+    let seconds: i64 = rest.split_once(" s after")?.0.parse().ok()?;
+    let lease = snapshot.leases.as_ref().ok()?.get(cluster)?;
+    let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let left = seconds - snapshot.now.duration_since(renewed).as_secs();
+    Some(u64::try_from(left).unwrap_or(0))
 }
 
 /// The end of the toleration that a condition tells of.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::print;
 use super::*;
+use crate::kubectl::old_copies::tests::work;
 
 mod orders;
 
@@ -83,6 +84,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
         )])),
         clusters: Ok(clusters),
         bindings: Ok(bindings),
+        works: Ok(Vec::new()),
         rates: Rates::default(),
         switches: switches(true),
         failover: Some(true),
@@ -104,6 +106,85 @@ fn switches(failover: bool) -> Switches {
 
 fn well() -> Vec<Cluster> {
     vec![cluster("m1", "True", &[]), cluster("m2", "True", &[])]
+}
+
+#[test]
+fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
+    let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
+    let whole = snapshot(clusters, vec![binding("web", &[], None)]);
+    let (left, none) = (
+        vec![work("web", "m1"), work("web", "m2")],
+        vec![work("web", "m2")],
+    );
+    let told = "Old copies: 1 old copy not confirmed gone in m1 (silent); they may still run\n";
+    for (works, is_told) in [
+        (Ok(left), true),
+        (Ok(none), false),
+        (Err("no".to_owned()), false),
+    ] {
+        let is_unread = works.is_err();
+        let report = decide(&Snapshot {
+            works,
+            ..whole.clone()
+        });
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(told), is_told, "{text}");
+        assert_eq!(text.contains("COULD NOT READ: no"), is_unread, "{text}");
+    }
+}
+
+#[test]
+fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
+    let waits = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
+    let AnyBinding::Namespaced(binding) = waits else {
+        panic!("it has a namespace");
+    };
+    for (message, expected) in [
+        (
+            "its copy may run until 400 s after the last renewal",
+            Some(60),
+        ),
+        (
+            "its copy may run until 80 s after the last renewal",
+            Some(0),
+        ),
+        ("its agent has not said whether it fences", None),
+    ] {
+        let mut binding = (*binding).clone();
+        let status = binding.status.as_mut().unwrap();
+        status.conditions[0].message = format!("m1 has a taint: {message}");
+        let bindings = vec![AnyBinding::from(Arc::new(binding))];
+        // The last renewal was 340 s ago.
+        let report = decide(&snapshot(well(), bindings));
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{message}");
+    }
+}
+
+#[test]
+fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
+    let mut report = decide(&snapshot(well(), vec![binding("web", &[LACKS], None)]));
+    report.without_dependencies[0].message = format!("{}.", "long ".repeat(30));
+    let now = NOW.parse().unwrap();
+    assert!(print::table(&report, now).contains("long .\n"));
+    assert!(print::screen(&report, now).ends_with("…\n"));
+}
+
+const LACKS: (&str, &str, &str) = (references::CONDITION, "True", references::NOT_PLACED);
+
+#[test]
+fn a_workload_that_lacks_what_it_refers_to_is_counted_and_needs_attention() {
+    let lacks = |status: &str| {
+        let told = (references::CONDITION, status, references::NOT_PLACED);
+        decide(&snapshot(well(), vec![binding("web", &[told], None)]))
+    };
+    for (status, count, code) in [("True", 1, 1), ("False", 0, 0)] {
+        let report = lacks(status);
+        assert_eq!(report.code(), code, "{status}");
+        let text = print::table(&report, NOW.parse().unwrap());
+        let told = format!("0 without a place, {count} without what they refer to\n");
+        assert!(text.contains(&told), "{text}");
+        assert_eq!(text.contains("WITHOUT DEPENDENCIES"), count == 1, "{text}");
+    }
 }
 
 #[test]
@@ -491,7 +572,7 @@ Leader:     cp-0, renewed 2s ago
 Failover:   on
 Pace:       0 a second (stopped): 2 of 2 clusters have failed
 Clusters:   2, 2 not well
-Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place
+Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place, 0 without what they refer to
 
 CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
 m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute
