@@ -38,7 +38,19 @@ pub fn running(picture: &Picture) -> Verdict {
         })?;
         settled(&workload, name, Some(replicas))?;
     }
-    Ok(())
+    goes_along(picture)
+}
+
+/// What the Deployment refers to is placed wherever the Deployment is.
+fn goes_along(picture: &Picture) -> Verdict {
+    let clusters = |name: &str| -> BTreeSet<String> {
+        let placed = picture.workload(name).placed;
+        placed.unwrap_or_default().into_keys().collect()
+    };
+    let lacking: BTreeSet<String> = &clusters(SHOP) - &clusters(SETTINGS);
+    ensure(lacking.is_empty(), || {
+        format!("{SHOP} is on {} without {SETTINGS}", join(&lacking))
+    })
 }
 
 /// The control plane has noticed that it hears nothing of the victim.
@@ -61,31 +73,29 @@ pub fn tainted(picture: &Picture) -> Verdict {
     })
 }
 
-/// Everything is placed anew: member2 has all of web, the others keep their healthy cluster and
-/// gain an allowed one.
+/// Everything is placed anew: member2 has all of web, shop keeps its healthy cluster and gains an
+/// allowed one, and its settings go along.
 pub fn moved(picture: &Picture, before: &Picture) -> Verdict {
     placed_as(&picture.workload(WEB), WEB, &[("member2", WEB_REPLICAS)])?;
-    for name in [SHOP, SETTINGS] {
-        let placed = two_allowed(&picture.workload(name), name)?;
-        ensure(!placed.contains(VICTIM), || {
-            format!("{name} is still placed on {VICTIM}")
-        })?;
-        let kept: BTreeSet<String> = before
-            .workload(name)
-            .placed
-            .unwrap_or_default()
-            .into_keys()
-            .filter(|cluster| cluster != VICTIM)
-            .collect();
-        ensure(kept.is_subset(&placed), || {
-            format!(
-                "{name} left a healthy cluster: it was on {}, it is on {}",
-                join(&kept),
-                join(&placed)
-            )
-        })?;
-    }
-    Ok(())
+    let placed = two_allowed(&picture.workload(SHOP), SHOP)?;
+    ensure(!placed.contains(VICTIM), || {
+        format!("{SHOP} is still placed on {VICTIM}")
+    })?;
+    let kept: BTreeSet<String> = before
+        .workload(SHOP)
+        .placed
+        .unwrap_or_default()
+        .into_keys()
+        .filter(|cluster| cluster != VICTIM)
+        .collect();
+    ensure(kept.is_subset(&placed), || {
+        format!(
+            "{SHOP} left a healthy cluster: it was on {}, it is on {}",
+            join(&kept),
+            join(&placed)
+        )
+    })?;
+    goes_along(picture)
 }
 
 /// The new copies are healthy.
@@ -290,8 +300,8 @@ mod tests {
         picture.workloads.insert(
             SETTINGS,
             workload(
-                &[("member2", 0), ("member3", 0)],
-                &[("member2", 1), ("member3", 1)],
+                &[("member2", 0), ("member5", 0)],
+                &[("member2", 1), ("member5", 1)],
             ),
         );
         picture
@@ -316,7 +326,16 @@ mod tests {
         forbidden
             .workloads
             .insert(SHOP, workload(&[("member2", 2), ("member4", 2)], &[]));
+        let mut parted = moved_on();
+        parted.workloads.insert(
+            SETTINGS,
+            workload(&[("member2", 0), ("member3", 0)], &[("member2", 1)]),
+        );
         let cases = [
+            (
+                moved(&parted, &start()),
+                "shop is on member5 without shop-settings",
+            ),
             (
                 moved(&start(), &start()),
                 "web is placed on [member1 (1), member2 (2)], not on [member2 (3)]",

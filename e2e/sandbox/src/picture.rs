@@ -109,9 +109,13 @@ pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
     });
     let mut workload = Workload {
         placed: binding.as_ref().map(|binding| {
-            let clusters = binding.spec().clusters.iter();
-            clusters
-                .map(|cluster| (cluster.name.clone(), i64::from(cluster.replicas)))
+            // What another workload refers to is where that is, and where its old copy still runs.
+            let referrers = binding.spec().required_by.iter();
+            let theirs = referrers.flat_map(|it| &it.clusters);
+            let own = binding.spec().clusters.iter();
+            theirs
+                .map(|cluster| (cluster.name.clone(), 0))
+                .chain(own.map(|cluster| (cluster.name.clone(), i64::from(cluster.replicas))))
                 .collect()
         }),
         leaving: binding
@@ -190,7 +194,11 @@ pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
             ));
         }
         for cluster in before.leaving.difference(&workload.leaving) {
-            lines.push(format!("{name}: has left {cluster}"));
+            if workload.copies.contains_key(cluster) {
+                lines.push(format!(
+                    "{name}: the old copy in {cluster} is to go; it may run until the agent there has removed it"
+                ));
+            }
         }
         for (member, copy) in &workload.copies {
             let was = before.copies.get(member);
@@ -222,4 +230,41 @@ pub fn places(placed: &BTreeMap<String, i64>) -> String {
         replicas => format!("{name} ({replicas})"),
     };
     placed.iter().map(place).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_copy_is_told_to_be_gone_when_the_member_has_removed_it() {
+        let picture = |leaving: &[&str], copies: &[&str]| {
+            let copy = Copy {
+                wanted: 1,
+                ready: 1,
+            };
+            let copies = copies.iter().map(|it| ((*it).to_owned(), copy));
+            let workload = Workload {
+                leaving: leaving.iter().map(|it| (*it).to_owned()).collect(),
+                copies: copies.collect(),
+                ..Workload::default()
+            };
+            Picture {
+                workloads: BTreeMap::from([(WEB, workload)]),
+                ..Picture::default()
+            }
+        };
+        let both = ["member1", "member2"];
+        let leaves = picture(&["member1"], &both);
+        let moved = picture(&[], &both);
+        let gone = picture(&[], &["member2"]);
+        assert_eq!(
+            news(&leaves, &moved),
+            [
+                "web: the old copy in member1 is to go; it may run until the agent there has removed it"
+            ]
+        );
+        assert_eq!(news(&moved, &gone), ["web: removed from member1"]);
+        assert_eq!(news(&leaves, &gone), ["web: removed from member1"]);
+    }
 }

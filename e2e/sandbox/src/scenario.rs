@@ -23,7 +23,7 @@ pub const VICTIM: &str = "member1";
 pub const WEB: &str = "web";
 /// Duplicated to two of [`ALLOWED`].
 pub const SHOP: &str = "shop";
-/// A ConfigMap that goes where [`SHOP`] goes.
+/// A ConfigMap to which [`SHOP`] refers, so that it goes where that goes.
 pub const SETTINGS: &str = "shop-settings";
 /// Clusters that the policy of [`SHOP`] allows.
 pub const ALLOWED: [&str; 4] = ["member1", "member2", "member3", "member5"];

@@ -78,7 +78,7 @@ impl Story {
 
         screen.headline(
             "workloads are applied to the fleet API",
-            "web is divided 1:2 between member1 and member2; shop and its settings go to two of four clusters",
+            "web is divided 1:2 between member1 and member2; shop goes to two of four clusters, and its settings go along",
         );
         for manifest in manifests {
             fleet.apply(manifest.as_ref()).await?;
@@ -240,7 +240,7 @@ impl Story {
         let picture = Picture::of(&self.fleet.observer.view);
         let mut report = vec![
             ("the workloads began as the weights and the spread constraint say".to_owned(), expect::running(&self.before)),
-            ("web: member2 has all 3 replicas; shop and settings kept their healthy cluster and gained an allowed one".to_owned(), expect::moved(&picture, &self.before)),
+            ("web: member2 has all 3 replicas; shop kept its healthy cluster and gained an allowed one, and its settings went along".to_owned(), expect::moved(&picture, &self.before)),
             ("every copy is healthy".to_owned(), expect::healthy_elsewhere(&picture, &self.before)),
             (format!("{VICTIM} is back and runs no old copies"), expect::old_copies_removed(&picture).and_then(|()| expect::back(&picture))),
         ];
