@@ -42,13 +42,16 @@
 pub mod child;
 pub mod clock;
 pub mod coverage;
+pub mod design;
 pub mod fault_kind;
 pub mod faults;
+pub mod feature;
 pub mod found;
 pub mod generate;
 pub mod history;
 pub mod network;
 pub mod oracle;
+pub mod pairs;
 pub mod people;
 pub mod plan;
 pub mod random;

@@ -46,6 +46,9 @@ enum Task {
         /// Directory for the plans that failed.
         #[arg(long)]
         directory: Option<PathBuf>,
+        /// File for how often each pair of features met during each kind of fault (CSV).
+        #[arg(long)]
+        pairs: Option<PathBuf>,
     },
     /// Runs a failover once for each write of each process that is killed there, and for each watch
     /// that is behind or has a gap.
@@ -92,6 +95,8 @@ enum Named {
     Brief,
     /// Three members for half an hour.
     Small,
+    /// Three members, and people who set and unset features of policies and orders.
+    Features,
     /// Ten members and a hundred workloads for an hour.
     Large,
 }
@@ -101,6 +106,7 @@ impl Named {
         match self {
             Self::Brief => Scale::BRIEF,
             Self::Small => Scale::SMALL,
+            Self::Features => Scale::FEATURES,
             Self::Large => Scale::LARGE,
         }
     }
@@ -116,6 +122,7 @@ fn main() -> anyhow::Result<ExitCode> {
             size,
             attempts,
             directory,
+            pairs,
         } => {
             let search = Search {
                 child: Child::new(std::env::current_exe()?),
@@ -133,6 +140,9 @@ fn main() -> anyhow::Result<ExitCode> {
             };
             let findings = search.run();
             print!("{findings}");
+            if let Some(path) = pairs {
+                std::fs::write(path, findings.pairs.csv())?;
+            }
             if !findings.failures.is_empty() {
                 return Ok(ExitCode::FAILURE);
             }
