@@ -233,7 +233,10 @@ fn of_policy(spec: &Value) -> Vec<Feature> {
             is_set(&placement["clusterTolerations"]),
         ),
         (Feature::Lazy, spec["activationPreference"] == "Lazy"),
-        (Feature::Overwrite, spec["conflictResolution"] == "Overwrite"),
+        (
+            Feature::Overwrite,
+            spec["conflictResolution"] == "Overwrite",
+        ),
         (Feature::Dependencies, spec["propagateDeps"] == true),
         (Feature::Narrow, names > 0),
     ]

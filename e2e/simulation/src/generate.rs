@@ -68,14 +68,14 @@ impl Scale {
         size: Size {
             members: 3,
             workloads: 3,
-            steps: 44,
-            busy: 300_000,
+            steps: 80,
+            busy: 420_000,
             push: 15,
         },
         faults: 7,
         features: 14,
         phases: Phases {
-            busy: 300_000,
+            busy: 420_000,
             calm: 900_000,
             rest: 30_000,
             fresh: 45_000,
@@ -115,7 +115,16 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
     let mut random = Random::new(seed, "faults");
     let replicas = if random.percent(50) { 2 } else { 1 };
     let mut faults: Vec<Fault> = (1..=scale.faults)
-        .map(|id| fault(&mut random, id, None, &script.sites, replicas, scale.phases.busy))
+        .map(|id| {
+            fault(
+                &mut random,
+                id,
+                None,
+                &script.sites,
+                replicas,
+                scale.phases.busy,
+            )
+        })
         .collect();
     if random.percent(30) {
         faults.extend(flapping(
@@ -160,9 +169,16 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
         let which = Some(*which);
         fault(&mut random, id, which, &script.sites, replicas, busy)
     });
-    let faults = faults.collect();
+    // Some seeds have no faults, so that nothing excuses what goes wrong in them.
+    let is_calm = seed % CALM == 0;
+    let mut faults: Vec<Fault> = faults.filter(|_| !is_calm).collect();
+    let gaps: Vec<Fault> = faults
+        .iter_mut()
+        .filter_map(|it| relisted(&mut random, it))
+        .collect();
+    faults.extend(gaps);
     // With a low rate few moves show that one was not paid for.
-    let rate = *random.one(&["0.5", "0.05"]);
+    let rate = *random.one(&["0.5", "0.05", "0.05"]);
     let flags = [
         "--feature-gates=Failover=true,PropagationPolicyPreemption=true".to_owned(),
         format!("--resource-eviction-rate={rate}"),
@@ -179,6 +195,35 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
         faults,
         phases: scale.phases,
     }
+}
+
+/// One seed of so many has no faults.
+const CALM: u64 = 4;
+
+/// Who lists nothing meets no list that lacks objects: a gap in the watches goes with such a fault,
+/// after which everything is listed anew.
+fn relisted(random: &mut Random, fault: &mut Fault) -> Option<Fault> {
+    let FaultKind::Short {
+        actor, api, share, ..
+    } = &mut fault.kind
+    else {
+        return None;
+    };
+    *share = u16::try_from(random.between(200, 800)).unwrap_or(500);
+    let kind = FaultKind::Miss {
+        actor: actor.clone(),
+        api: api.clone(),
+        pause: 1_000,
+        plural: None,
+    };
+    // The lists stay as they are for long enough that something is done by them.
+    fault.until = fault.until.max(fault.from + random.between(30_000, 90_000));
+    Some(Fault {
+        id: 100 + fault.id,
+        from: fault.from + 1_000,
+        until: fault.until,
+        kind,
+    })
 }
 
 /// A fault of a kind by its number, or of any.
@@ -388,9 +433,15 @@ mod tests {
         for seed in 0..40 {
             let plan = plan(seed, Scale::FEATURES);
             let design = design::of(seed, Scale::FEATURES.features, 7);
-            let wanted = design.faults.iter().map(|it| FaultKind::NAMES[*it].to_owned());
+            let wanted = design
+                .faults
+                .iter()
+                .map(|it| FaultKind::NAMES[*it].to_owned());
             let kinds = plan.faults.iter().map(|fault| fault.kind.name());
-            assert!(kinds.eq(wanted), "seed {seed}");
+            let kinds: Vec<String> = kinds.take(7).collect();
+            let is_calm = seed % CALM == 0;
+            assert!(is_calm == kinds.is_empty(), "seed {seed}");
+            assert!(is_calm || wanted.eq(kinds), "seed {seed}");
         }
     }
 }

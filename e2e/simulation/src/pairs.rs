@@ -221,7 +221,10 @@ impl Reader {
         let set = self.set.values().flatten().cloned();
         let all: BTreeSet<(Feature, Subject)> = set.chain(self.orders.keys().cloned()).collect();
         let mut everywhere = BTreeSet::new();
-        let names = self.workloads.iter().map(|name| (name.as_str(), BTreeSet::new()));
+        let names = self
+            .workloads
+            .iter()
+            .map(|name| (name.as_str(), BTreeSet::new()));
         let mut workloads: BTreeMap<&str, BTreeSet<Feature>> = names.collect();
         for (feature, subject) in &all {
             match subject {
@@ -364,9 +367,16 @@ mod tests {
         assert!(sum.rare_during_faults().contains(&(meeting("lag"), 7)));
         sum.add(&one);
         assert_eq!(sum.count(ONE, OTHER, "lag"), 14);
-        assert!(!sum.rare_during_faults().iter().any(|it| it.0 == meeting("lag")));
+        assert!(
+            !sum.rare_during_faults()
+                .iter()
+                .any(|it| it.0 == meeting("lag"))
+        );
         assert!(!sum.rare().iter().any(|it| (it.0, it.1) == (ONE, OTHER)));
         assert!(sum.csv().contains("preserve,cordon,lag,14\n"));
-        assert_eq!(sum.csv().lines().count(), pairs().count() * faults().len() + 1);
+        assert_eq!(
+            sum.csv().lines().count(),
+            pairs().count() * faults().len() + 1
+        );
     }
 }

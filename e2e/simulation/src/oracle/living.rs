@@ -3,18 +3,19 @@
 //! A copy lives where a member has the object with ready replicas. The write of the product that
 //! takes away the last living copy of a workload needs a word:
 //!
-//! | word | whose | what has to be so |
-//! |---|---|---|
-//! | a living copy elsewhere died | a fault's | it lived until a moment that nobody may know of yet |
-//! | the template was deleted | a person's | unless its policy, not a lazy one, preserved its objects by then and still does |
-//! | no replicas are wanted | a person's | the template asks for 0 |
-//! | the cluster was taken out of the fleet | a person's | |
-//! | the placement was changed | a person's | a policy that may select the workload, or labels and places of clusters, when the cluster was given up |
-//! | the binding was changed or deleted | a person's | by that person's own hand |
-//! | `Directly` | the policy's | some target may be sent the workload: dispatching to it is not suspended |
-//! | the grace period is over | the policy's | some target has a Work that is not suspended |
-//! | the task was released | a person's | `suppressDeletion` is false |
-//! | the copy is stopped | the policy's `fencing` | some target may be sent the workload, or the write says that it stops |
+//! * A copy elsewhere died by no write of the product, at a moment that nobody may know of yet.
+//! * A person deleted the template; unless its policy, not a lazy one, preserved the objects by
+//!   then, and still does.
+//! * A person wants no replicas: the template asks for 0.
+//! * A person took the cluster out of the fleet.
+//! * A person changed the placement when the cluster was given up: a policy that may select the
+//!   workload, or the labels and places of clusters. A policy that says anything else anew does not
+//!   count.
+//! * A person changed or deleted the binding by hand.
+//! * The policy says `Directly`, or has `fencing`, and dispatching to some target is not suspended.
+//! * The policy's grace period is over, and some target has a Work that is not suspended.
+//! * A person released the task: `suppressDeletion` is false.
+//! * The policy has `fencing`, and the write says that it stops the copy.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +134,10 @@ impl Living {
             return None;
         }
         let binding = objects::binding_of(before)?;
-        if scene.members().any(|it| it != cluster && self.may_live(scene, &key, it)) {
+        if scene
+            .members()
+            .any(|it| it != cluster && self.may_live(scene, &key, it))
+        {
             return None;
         }
         let why = self.unwanted(scene, &key, &binding, cluster)?;
@@ -152,7 +156,10 @@ impl Living {
             .objects
             .get(&there)
             .is_some_and(|it| ready(it) > 0 && !objects::is_deleting(it));
-        let is_down = scene.down.get(member).is_some_and(|since| !is_recent(since));
+        let is_down = scene
+            .down
+            .get(member)
+            .is_some_and(|since| !is_recent(since));
         (lives && !is_down) || self.died.get(&there).is_some_and(is_recent)
     }
 
@@ -412,7 +419,9 @@ mod tests {
     #[test]
     fn people_may_take_the_last_copy_away_and_the_product_may_not() {
         let gone = |story: &mut Story<Living>| {
-            let word = story.write(agent("m1"), &member_key("m1"), Value::Null).told();
+            let word = story
+                .write(agent("m1"), &member_key("m1"), Value::Null)
+                .told();
             word.is_empty()
         };
         assert!(!gone(&mut story(0)));
@@ -421,7 +430,11 @@ mod tests {
             &deployment_key(&Api::Fleet),
             &json!({"spec": {"replicas": 0}}),
         )));
-        assert!(gone(story(0).write(person(), &cluster_key("m1"), Value::Null)));
+        assert!(gone(story(0).write(
+            person(),
+            &cluster_key("m1"),
+            Value::Null
+        )));
         let mut cleaned = story(0);
         cleaned.write(person(), &member_key("m1"), Value::Null);
         assert_eq!(cleaned.told(), [""; 0]);

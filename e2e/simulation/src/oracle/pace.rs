@@ -1,10 +1,10 @@
 //! Safety contract 3: a bounded blast radius.
 //!
-//! All moves, evictions and new placements that were requested, share one rate: the primary one while at most the threshold's fraction of the
-//! clusters has failed, beyond that the secondary one in a large fleet and none in a small one. The
-//! oracle keeps an account that is filled at the highest rate that anybody may have believed to
-//! apply, and never holds more than one eviction and what may have been paid for and not been
-//! carried out yet.
+//! All moves, evictions and new placements that were requested, share one rate: the primary one
+//! while at most the threshold's fraction of the clusters has failed, beyond that the secondary one
+//! in a large fleet and none in a small one. The oracle keeps an account that is filled at the
+//! highest rate that anybody may have believed to apply, and never holds more than one move and
+//! what may have been paid for and not been carried out yet.
 
 use std::collections::VecDeque;
 

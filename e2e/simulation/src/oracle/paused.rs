@@ -98,7 +98,10 @@ impl Paused {
             KNOWN
         };
         let of_fleet = self.fleet.map(|since| ("in the fleet", since));
-        let own = self.clusters.get(cluster).map(|since| ("out of it", *since));
+        let own = self
+            .clusters
+            .get(cluster)
+            .map(|since| ("out of it", *since));
         let left = scene.cluster_recently(cluster, |state| {
             state.is_none_or(|cluster| objects::is_deleting(cluster.0))
         });
@@ -160,9 +163,12 @@ mod tests {
 
     #[test]
     fn nothing_leaves_a_cluster_while_a_pause_holds_for_it() {
-        for (paused, seconds, is_kept) in
-            [("", 60, false), ("m1", 60, false), ("m2", 60, true), ("", 5, true)]
-        {
+        for (paused, seconds, is_kept) in [
+            ("", 60, false),
+            ("m1", 60, false),
+            ("m2", 60, true),
+            ("", 5, true),
+        ] {
             let mut story = story();
             pause(&mut story, paused);
             leave(story.wait(seconds));
@@ -203,7 +209,9 @@ mod tests {
         let key = binding_key("web");
         story.write(control_plane(), &key, binding(&["m1", "m2"]));
         pause(&mut story, "");
-        story.wait(60).write(control_plane(), &key, binding(&["m2"]));
+        story
+            .wait(60)
+            .write(control_plane(), &key, binding(&["m2"]));
         assert_eq!(story.told(), [""; 0]);
     }
 }

@@ -154,8 +154,7 @@ mod tests {
         story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
         story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
         let mut binding = binding(&["m1"]);
-        binding["status"] =
-            json!({"aggregatedStatus": [{"clusterName": "m1", "health": health}]});
+        binding["status"] = json!({"aggregatedStatus": [{"clusterName": "m1", "health": health}]});
         story.write(control_plane(), &binding_key("web"), binding);
         story.write(person(), &member_key("m1"), object);
         story

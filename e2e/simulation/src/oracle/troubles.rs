@@ -61,10 +61,13 @@ impl Troubles {
         let parties = [Actor::Process(agent.clone()), Actor::Workloads];
         let concerns = |kind: &FaultKind| {
             let is_of_nodes = matches!(kind, FaultKind::Nodes { member, .. } if member == cluster);
-            let mut ways = parties.iter().flat_map(|it| [(it, &Api::Fleet), (it, &member)]);
+            let mut ways = parties
+                .iter()
+                .flat_map(|it| [(it, &Api::Fleet), (it, &member)]);
             is_of_nodes || ways.any(|(actor, api)| kind.concerns(actor, api))
         };
-        self.lately(now).any(|it| concerns(it) || concerns_control_plane(it))
+        self.lately(now)
+            .any(|it| concerns(it) || concerns_control_plane(it))
             || self.is_started(now, |it| *it == agent || is_control_plane(it))
     }
 

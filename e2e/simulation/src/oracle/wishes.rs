@@ -30,7 +30,13 @@ fn places(policy: Option<&Value>) -> Value {
     if let Some(placement) = spec["placement"].as_object_mut() {
         placement.remove("clusterTolerations");
     }
-    let fields = ["resourceSelectors", "placement", "schedulerName", "priority", "preemption"];
+    let fields = [
+        "resourceSelectors",
+        "placement",
+        "schedulerName",
+        "priority",
+        "preemption",
+    ];
     fields.iter().map(|field| spec[*field].clone()).collect()
 }
 

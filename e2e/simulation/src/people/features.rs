@@ -383,7 +383,10 @@ mod tests {
                     effect,
                 } => {
                     let cluster = objects.entry(named(&cluster)).or_default();
-                    let mut taints = cluster["spec"]["taints"].as_array().cloned().unwrap_or_default();
+                    let mut taints = cluster["spec"]["taints"]
+                        .as_array()
+                        .cloned()
+                        .unwrap_or_default();
                     taints.push(json!({"key": key, "effect": effect}));
                     cluster["spec"]["taints"] = json!(taints);
                 }
@@ -407,7 +410,10 @@ mod tests {
     #[test]
     fn what_people_set_is_there_until_they_unset_it() {
         for feature in Feature::ALL {
-            if matches!(feature, Feature::Rebalance | Feature::Clean | Feature::Delete) {
+            if matches!(
+                feature,
+                Feature::Rebalance | Feature::Clean | Feature::Delete
+            ) {
                 continue;
             }
             let mut dice = Split(7);

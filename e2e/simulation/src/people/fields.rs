@@ -20,7 +20,8 @@ pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize)
         }
         Feature::Preserve => json!({"preserveResourcesOnDeletion": true}),
         Feature::PurgeDirectly if dice.percent(25) => {
-            let rule = json!({"aliasLabelName": "example.com/ready", "jsonPath": "{.readyReplicas}"});
+            let rule =
+                json!({"aliasLabelName": "example.com/ready", "jsonPath": "{.readyReplicas}"});
             mode("Directly", &Value::Null, &json!({"rules": [rule]}))
         }
         Feature::PurgeDirectly => mode("Directly", &Value::Null, &Value::Null),
