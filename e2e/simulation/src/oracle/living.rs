@@ -192,10 +192,16 @@ impl Living {
         match self.words.get(&(binding.clone(), cluster.to_owned())) {
             Some(Ok(_)) => None,
             Some(Err(why)) => Some(why.clone()),
-            None if !scene.objects.contains_key(binding) => {
-                Some(format!("{binding} is gone, and nobody deleted it"))
+            None => {
+                let Some(state) = scene.objects.get(binding).map(|it| Binding(it)) else {
+                    return Some(format!("{binding} is gone, and nobody deleted it"));
+                };
+                // Fencing that was set after the workload was evicted.
+                if state.is_fenced() && state.task(cluster).is_some() {
+                    return at_once(state).err();
+                }
+                Some("nobody gave the cluster up".to_owned())
             }
-            None => Some("nobody gave the cluster up".to_owned()),
         }
     }
 }
@@ -214,19 +220,21 @@ fn word_for(
     if scene.is_placed_by_person(key, before) {
         return Some(Ok("the placement was changed"));
     }
-    let at_once = || {
-        if may_be_sent(after) {
-            Ok("Directly")
-        } else {
-            Err("it goes at once, and dispatching to every target is suspended".to_owned())
-        }
-    };
     match it.what {
-        What::Evicted(task) => (task.purge_mode() == "Directly").then(at_once),
-        What::Purged => Some(at_once()),
-        What::Dropped if is_fenced(before) => Some(at_once()),
+        What::Evicted(task) => (task.purge_mode() == "Directly").then(|| at_once(after)),
+        What::Purged => Some(at_once(after)),
+        What::Dropped if before.is_fenced() => Some(at_once(after)),
         What::Dropped => Some(Err("no target any more, and nobody asked for it".to_owned())),
         What::Ended(task) => Some(ended(scene, key, before, task)),
+    }
+}
+
+/// The word for a copy that goes whether or not another one lives.
+fn at_once(binding: Binding<'_>) -> Result<&'static str, String> {
+    if may_be_sent(binding) {
+        Ok("Directly")
+    } else {
+        Err("it goes at once, and dispatching to every target is suspended".to_owned())
     }
 }
 
@@ -243,12 +251,8 @@ fn ended(
         let work = scene.work_of(key, target);
         work.is_some_and(|work| work["spec"]["suspendDispatching"] != true)
     };
-    if task.purge_mode() == "Directly" || is_fenced(before) {
-        return if may_be_sent(before) {
-            Ok("Directly")
-        } else {
-            Err("it goes at once, and dispatching to every target is suspended".to_owned())
-        };
+    if task.purge_mode() == "Directly" || before.is_fenced() {
+        return at_once(before);
     }
     let slack = scene.clock_error() + SignedDuration::from_secs(1);
     let is_over = objects::number(task.0, "/gracePeriodSeconds").is_some_and(|seconds| {
@@ -273,11 +277,6 @@ fn may_be_sent(binding: Binding<'_>) -> bool {
         suspension["dispatching"] == true || names.any(|it| it == name)
     };
     binding.clusters().into_keys().any(|it| !suspended(it))
-}
-
-fn is_fenced(binding: Binding<'_>) -> bool {
-    let fencing = binding.0.pointer("/spec/failover/cluster/fencing");
-    fencing.is_some_and(|it| !it.is_null())
 }
 
 fn has_left(scene: &Scene, cluster: &str) -> bool {

@@ -233,7 +233,7 @@ impl People<'_> {
         let target = &self.targets[number];
         let metadata = &target.template.object["metadata"];
         fleet(match feature {
-            Feature::SuspendScheduling => suspend_scheduling(&target.template, &Value::Null),
+            Feature::SuspendScheduling => suspend_scheduling(&target.template, &json!(false)),
             Feature::Priority => Act::Delete {
                 object: reference(&target.rival()),
             },
