@@ -49,6 +49,9 @@ enum Task {
         /// File for how often each pair of features met during each kind of fault (CSV).
         #[arg(long)]
         pairs: Option<PathBuf>,
+        /// Fail where a pair of features was met too rarely during a kind of fault.
+        #[arg(long)]
+        all_pairs: bool,
     },
     /// Runs a failover once for each write of each process that is killed there, and for each watch
     /// that is behind or has a gap.
@@ -123,6 +126,7 @@ fn main() -> anyhow::Result<ExitCode> {
             attempts,
             directory,
             pairs,
+            all_pairs,
         } => {
             let search = Search {
                 child: Child::new(std::env::current_exe()?),
@@ -143,7 +147,8 @@ fn main() -> anyhow::Result<ExitCode> {
             if let Some(path) = pairs {
                 std::fs::write(path, findings.pairs.csv())?;
             }
-            if !findings.failures.is_empty() {
+            let is_rare = all_pairs && !findings.pairs.rare_during_faults().is_empty();
+            if is_rare || !findings.failures.is_empty() {
                 return Ok(ExitCode::FAILURE);
             }
         }

@@ -14,7 +14,7 @@ use crate::history::Api;
 const CLEARING: u64 = 30_000;
 
 /// Milliseconds within which a step follows the one before it, where a person gave both at once.
-const AT_ONCE: u64 = 300;
+const AT_ONCE: u64 = 20;
 
 /// A feature with what it is set for: the number of a workload or of a cluster.
 type Place = (Feature, usize);
