@@ -47,7 +47,13 @@ impl Script {
         };
         let mut acts: Vec<(u64, Api, Act)> = Vec::new();
         let mut tell = |at, told: Vec<(Api, Act)>| {
-            acts.extend(told.into_iter().map(|(api, act)| (at, api, act)));
+            // Who changes one object twice reads it again in between.
+            let times = (at..).step_by(50);
+            acts.extend(
+                told.into_iter()
+                    .zip(times)
+                    .map(|((api, act), at)| (at, api, act)),
+            );
         };
         let end = size.busy.saturating_sub(CLEARING);
         for at in times(dice, size.steps, end) {
