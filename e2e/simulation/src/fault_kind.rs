@@ -215,6 +215,31 @@ pub enum Moment {
 }
 
 impl FaultKind {
+    /// Names of all kinds, in the order in which plans draw them.
+    pub const NAMES: [&str; 21] = [
+        "partition",
+        "down",
+        "refuse",
+        "loseRequests",
+        "loseAnswers",
+        "slow",
+        "crash",
+        "lag",
+        "break",
+        "miss",
+        "repeat",
+        "stale",
+        "garble",
+        "nonsense",
+        "short",
+        "quota",
+        "deny",
+        "nodes",
+        "clock",
+        "skew",
+        "serverClock",
+    ];
+
     /// Its name, as in the plan.
     pub fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();

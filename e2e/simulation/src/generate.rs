@@ -1,5 +1,6 @@
 //! Random plans: a fleet, what people do to it, and what goes wrong, drawn from a seed.
 
+use crate::design;
 use crate::faults::{Fault, FaultKind, Moment};
 use crate::history::{Actor, Api, Process};
 use crate::people::{Dice, Mix, Script, Site, Size};
@@ -15,6 +16,9 @@ pub struct Scale {
     pub mix: Mix,
     /// Faults.
     pub faults: u64,
+    /// Features of policies and orders that people set and unset in one plan; 0 for plans in which
+    /// people do what the mix says.
+    pub features: usize,
     /// Lengths of the phases.
     pub phases: Phases,
 }
@@ -31,6 +35,7 @@ impl Scale {
         },
         mix: Mix::EVERYTHING,
         faults: 6,
+        features: 0,
         phases: Phases {
             busy: 600_000,
             calm: 1_200_000,
@@ -51,6 +56,26 @@ impl Scale {
         faults: 5,
         phases: Phases {
             busy: 300_000,
+            calm: 900_000,
+            rest: 30_000,
+            fresh: 45_000,
+        },
+        ..Self::SMALL
+    };
+
+    /// People set and unset features of policies and orders, several at a time.
+    pub const FEATURES: Self = Self {
+        size: Size {
+            members: 3,
+            workloads: 3,
+            steps: 80,
+            busy: 420_000,
+            push: 15,
+        },
+        faults: 7,
+        features: 14,
+        phases: Phases {
+            busy: 420_000,
             calm: 900_000,
             rest: 30_000,
             fresh: 45_000,
@@ -80,6 +105,9 @@ impl Scale {
 
 /// Draws a plan from a seed.
 pub fn plan(seed: u64, scale: Scale) -> Plan {
+    if scale.features > 0 {
+        return of_features(seed, scale);
+    }
     // The less people wish for, the less the oracles excuse.
     let mixes = [Mix::DRAINS, Mix::OPERATIONS, scale.mix];
     let mix = *Random::new(seed, "mix").one(&mixes);
@@ -87,7 +115,16 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
     let mut random = Random::new(seed, "faults");
     let replicas = if random.percent(50) { 2 } else { 1 };
     let mut faults: Vec<Fault> = (1..=scale.faults)
-        .map(|id| fault(&mut random, id, &script.sites, replicas, scale.phases.busy))
+        .map(|id| {
+            fault(
+                &mut random,
+                id,
+                None,
+                &script.sites,
+                replicas,
+                scale.phases.busy,
+            )
+        })
         .collect();
     if random.percent(30) {
         faults.extend(flapping(
@@ -117,7 +154,87 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
     }
 }
 
-fn fault(random: &mut Random, id: u64, sites: &[Site], replicas: u8, busy: u64) -> Fault {
+/// A plan in which people set and unset features, and each kind of fault that its design names
+/// happens once.
+fn of_features(seed: u64, scale: Scale) -> Plan {
+    let faults = usize::try_from(scale.faults).unwrap_or(usize::MAX);
+    let design = design::of(seed, scale.features, faults);
+    let mut people = Random::new(seed, "people");
+    let script = Script::of_features(&mut people, scale.size, &design.features);
+    let mut random = Random::new(seed, "faults");
+    let replicas = if random.percent(30) { 2 } else { 1 };
+    let busy = scale.phases.busy;
+    let kinds = (1..).zip(&design.faults);
+    let faults = kinds.map(|(id, which)| {
+        let which = Some(*which);
+        fault(&mut random, id, which, &script.sites, replicas, busy)
+    });
+    // Some seeds have no faults, so that nothing excuses what goes wrong in them.
+    let is_calm = seed % CALM == 0;
+    let mut faults: Vec<Fault> = faults.filter(|_| !is_calm).collect();
+    let gaps: Vec<Fault> = faults
+        .iter_mut()
+        .filter_map(|it| relisted(&mut random, it))
+        .collect();
+    faults.extend(gaps);
+    // With a low rate few moves show that one was not paid for.
+    let rate = *random.one(&["0.5", "0.05", "0.05"]);
+    let flags = [
+        "--feature-gates=Failover=true,PropagationPolicyPreemption=true".to_owned(),
+        format!("--resource-eviction-rate={rate}"),
+    ];
+    Plan {
+        seed,
+        replicas,
+        flags: flags.to_vec(),
+        agent_flags: vec![format!("--leader-elect={}", random.percent(25))],
+        sites: script.sites,
+        everywhere: script.everywhere,
+        objects: script.objects,
+        steps: script.steps,
+        faults,
+        phases: scale.phases,
+    }
+}
+
+/// One seed of so many has no faults.
+const CALM: u64 = 4;
+
+/// Who lists nothing meets no list that lacks objects: a gap in the watches goes with such a fault,
+/// after which everything is listed anew.
+fn relisted(random: &mut Random, fault: &mut Fault) -> Option<Fault> {
+    let FaultKind::Short {
+        actor, api, share, ..
+    } = &mut fault.kind
+    else {
+        return None;
+    };
+    *share = u16::try_from(random.between(200, 800)).unwrap_or(500);
+    let kind = FaultKind::Miss {
+        actor: actor.clone(),
+        api: api.clone(),
+        pause: 1_000,
+        plural: None,
+    };
+    // The lists stay as they are for long enough that something is done by them.
+    fault.until = fault.until.max(fault.from + random.between(30_000, 90_000));
+    Some(Fault {
+        id: 100 + fault.id,
+        from: fault.from + 1_000,
+        until: fault.until,
+        kind,
+    })
+}
+
+/// A fault of a kind by its number, or of any.
+fn fault(
+    random: &mut Random,
+    id: u64,
+    which: Option<usize>,
+    sites: &[Site],
+    replicas: u8,
+    busy: u64,
+) -> Fault {
     let from = random.below(busy);
     // Most are short; some last longer than every grace period.
     let length = if random.percent(70) {
@@ -129,7 +246,7 @@ fn fault(random: &mut Random, id: u64, sites: &[Site], replicas: u8, busy: u64) 
         id,
         from,
         until: from.saturating_add(length),
-        kind: kind(random, sites, replicas),
+        kind: kind(random, which, sites, replicas),
     }
 }
 
@@ -163,14 +280,17 @@ const fn short(actor: Actor, api: Api, share: u16) -> FaultKind {
     }
 }
 
-fn kind(random: &mut Random, sites: &[Site], replicas: u8) -> FaultKind {
+/// How often each kind of fault is drawn, in the order of [`FaultKind::NAMES`].
+const SHARES: [u64; 21] = [
+    4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 3, 1,
+];
+
+fn kind(random: &mut Random, which: Option<usize>, sites: &[Site], replicas: u8) -> FaultKind {
     let site = random.one(sites).clone();
     let (process, api) = way(random, &site, replicas);
     let actor = Actor::Process(process.clone());
     let share = u16::try_from(random.between(20, 500)).unwrap_or(100);
-    match random.share(&[
-        4, 2, 5, 2, 4, 3, 6, 3, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 3, 1,
-    ]) {
+    match which.unwrap_or_else(|| random.share(&SHARES)) {
         0 => FaultKind::Partition {
             actor,
             api,
@@ -305,6 +425,23 @@ mod tests {
             .flat_map(|seed| plan(seed, Scale::SMALL).faults)
             .map(|fault| fault.kind.name())
             .collect();
-        assert_eq!(kinds.len(), 21, "{kinds:?}");
+        assert_eq!(kinds, FaultKind::NAMES.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_plan_of_features_has_the_kinds_of_faults_of_its_design() {
+        for seed in 0..40 {
+            let plan = plan(seed, Scale::FEATURES);
+            let design = design::of(seed, Scale::FEATURES.features, 7);
+            let wanted = design
+                .faults
+                .iter()
+                .map(|it| FaultKind::NAMES[*it].to_owned());
+            let kinds = plan.faults.iter().map(|fault| fault.kind.name());
+            let kinds: Vec<String> = kinds.take(7).collect();
+            let is_calm = seed % CALM == 0;
+            assert!(is_calm == kinds.is_empty(), "seed {seed}");
+            assert!(is_calm || wanted.eq(kinds), "seed {seed}");
+        }
     }
 }

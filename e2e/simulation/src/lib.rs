@@ -7,6 +7,8 @@
 //! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
 //!   violations. It knows the promises of the README and no code of the product.
 //! * [`people`] draws fleets, and what users and operators do to them.
+//! * [`feature`] names what people may set and order, [`design`] says which of it a seed draws, and
+//!   [`pairs`] counts which two features concerned one workload at a time, during which fault.
 //! * [`generate`] draws whole plans from seeds.
 //! * [`plan`] says what a simulation is made of, [`faults`] what can go wrong, [`world`] lives it,
 //!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
@@ -19,6 +21,7 @@
 //! ```sh
 //! cargo build --release -p muster-simulation
 //! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
+//! simulate search --size features --count 64 --pairs pairs.csv # people set and unset features
 //! simulate sieve --jobs 2 # each write of a failover with a crash, each watch with a stale view
 //! simulate run --seed 7 # the digest of its history, by which two machines can be compared
 //! simulate draw --seed 7 | simulate plan --story # who did what
@@ -42,13 +45,16 @@
 pub mod child;
 pub mod clock;
 pub mod coverage;
+pub mod design;
 pub mod fault_kind;
 pub mod faults;
+pub mod feature;
 pub mod found;
 pub mod generate;
 pub mod history;
 pub mod network;
 pub mod oracle;
+pub mod pairs;
 pub mod people;
 pub mod plan;
 pub mod random;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::coverage::{self, Coverage};
 use crate::history::{Actor, History, Phase, Process, World as Event};
 use crate::network::Watch;
+use crate::pairs::Pairs;
 use crate::plan::Plan;
 use crate::random;
 use crate::world::World;
@@ -35,6 +36,9 @@ pub struct Report {
     /// How often each branch of a decision was taken.
     #[serde(default)]
     pub coverage: Coverage,
+    /// How often each pair of features met.
+    #[serde(default)]
+    pub pairs: Pairs,
     /// Virtual milliseconds that passed.
     pub lasted: u64,
 }
@@ -120,6 +124,7 @@ async fn live(plan: Plan) -> anyhow::Result<(Report, History)> {
         watches: world.network().watches(),
         decisions: decisions(&history),
         coverage: coverage::of(&history),
+        pairs: Pairs::of(&history),
         faults: world.network().faults().counts(),
         lasted: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
     };

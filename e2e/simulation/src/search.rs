@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::child::Child;
 use crate::coverage::{self, Coverage};
 use crate::generate::{self, Scale};
+use crate::pairs::Pairs;
 use crate::people::Mix;
 use crate::plan::Plan;
 use crate::run::{Report, Violation};
@@ -48,6 +49,8 @@ pub struct Findings {
     pub faults: BTreeMap<String, u64>,
     /// How often each branch of a decision was taken.
     pub coverage: Coverage,
+    /// How often each pair of features met.
+    pub pairs: Pairs,
     /// Failures by seed.
     pub failures: BTreeMap<u64, String>,
     /// Seconds that the search took.
@@ -149,6 +152,7 @@ impl Search {
             for (kind, count) in report.faults {
                 *findings.faults.entry(kind).or_default() += count;
             }
+            findings.pairs.add(&report.pairs);
             for (branch, count) in report.coverage {
                 *findings.coverage.entry(branch).or_default() += count;
             }
@@ -239,6 +243,7 @@ impl std::fmt::Display for Findings {
         for branch in coverage::all().filter(|branch| !taken(branch)) {
             writeln!(f, "  {branch}: never")?;
         }
+        write!(f, "{}", self.pairs)?;
         let seeds: Vec<String> = self.failures.keys().map(u64::to_string).collect();
         if !seeds.is_empty() {
             writeln!(f, "failed: {}", seeds.join(" "))?;

@@ -120,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::history::Api;
+    use crate::pairs::Pairs;
     use crate::scenarios;
 
     #[test]
@@ -139,6 +140,7 @@ mod tests {
             ],
             decisions: vec![(Process::ControlPlane(0), 3)],
             coverage: BTreeMap::new(),
+            pairs: Pairs::default(),
             lasted: 0,
         };
         let plans = plans(&scenarios::one_failover(1), &report);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use muster_simulation::child::Child;
 use muster_simulation::found;
-use muster_simulation::generate::Scale;
+use muster_simulation::generate::{self, Scale};
 use muster_simulation::plan::{Phases, Plan};
 use muster_simulation::run::Report;
 use muster_simulation::scenarios;
@@ -124,6 +124,38 @@ fn random_fleets_keep_every_promise_whatever_people_do_and_whatever_fails() {
     let findings = search.run();
     assert!(findings.failures.is_empty(), "{:?}", findings.failures);
     assert_eq!(u64::from(findings.seeds), SEEDS.1);
+}
+
+/// The first of the seeds in which people set and unset features that are run with each test, and
+/// their number. During each kind of fault every pair is met by the seeds of a night.
+const FEATURES: (u64, u64) = (0, 40);
+
+#[test]
+fn people_who_set_and_unset_features_meet_every_pair_of_them_and_no_promise_breaks() {
+    let search = Search {
+        child: Child::new(env!("CARGO_BIN_EXE_simulate")),
+        scale: Scale::FEATURES,
+        seed: FEATURES.0,
+        count: Some(FEATURES.1),
+        seconds: None,
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        attempts: 0,
+        directory: None,
+    };
+    let findings = search.run();
+    assert_eq!(findings.pairs.rare(), []);
+    assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+}
+
+#[test]
+fn the_same_seed_of_features_gives_the_same_history() {
+    let plan = Plan {
+        phases: SHORT,
+        ..generate::plan(1, Scale::FEATURES)
+    };
+    let (first, _) = lived("features-first", &plan).unwrap();
+    let (again, _) = lived("features-again", &plan).unwrap();
+    assert_eq!(first, again);
 }
 
 #[test]

@@ -46,6 +46,12 @@ enum Task {
         /// Directory for the plans that failed.
         #[arg(long)]
         directory: Option<PathBuf>,
+        /// File for how often each pair of features met during each kind of fault (CSV).
+        #[arg(long)]
+        pairs: Option<PathBuf>,
+        /// Fail where a pair of features was met too rarely during a kind of fault.
+        #[arg(long)]
+        all_pairs: bool,
     },
     /// Runs a failover once for each write of each process that is killed there, and for each watch
     /// that is behind or has a gap.
@@ -92,6 +98,8 @@ enum Named {
     Brief,
     /// Three members for half an hour.
     Small,
+    /// Three members, and people who set and unset features of policies and orders.
+    Features,
     /// Ten members and a hundred workloads for an hour.
     Large,
 }
@@ -101,6 +109,7 @@ impl Named {
         match self {
             Self::Brief => Scale::BRIEF,
             Self::Small => Scale::SMALL,
+            Self::Features => Scale::FEATURES,
             Self::Large => Scale::LARGE,
         }
     }
@@ -116,6 +125,8 @@ fn main() -> anyhow::Result<ExitCode> {
             size,
             attempts,
             directory,
+            pairs,
+            all_pairs,
         } => {
             let search = Search {
                 child: Child::new(std::env::current_exe()?),
@@ -133,7 +144,11 @@ fn main() -> anyhow::Result<ExitCode> {
             };
             let findings = search.run();
             print!("{findings}");
-            if !findings.failures.is_empty() {
+            if let Some(path) = pairs {
+                std::fs::write(path, findings.pairs.csv())?;
+            }
+            let is_rare = all_pairs && !findings.pairs.rare_during_faults().is_empty();
+            if is_rare || !findings.failures.is_empty() {
                 return Ok(ExitCode::FAILURE);
             }
         }

@@ -89,7 +89,7 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
 }
 
 /// Whether a new placement was requested since the last one.
-fn is_requested(binding: Binding<'_>) -> bool {
+pub(super) fn is_requested(binding: Binding<'_>) -> bool {
     let time = |field: &str| -> Option<Timestamp> { objects::text(binding.0, field).parse().ok() };
     let asked = time("/spec/rescheduleTriggeredAt");
     asked.is_some() && asked > time("/status/lastScheduledTime")

@@ -11,21 +11,25 @@ pub mod asked;
 mod clocks;
 pub mod copies;
 pub mod last_good;
+pub mod living;
 mod moves;
 pub mod nowhere;
 pub mod objects;
 pub mod orphans;
 pub mod pace;
+pub mod paused;
 pub mod progress;
 pub mod rest;
 pub mod rights;
 pub mod scene;
 pub mod settled;
+pub mod shown;
 pub mod silence;
 pub mod stale;
 #[cfg(test)]
 mod testing;
 pub mod told;
+mod troubles;
 mod wishes;
 pub mod works;
 
@@ -140,7 +144,10 @@ impl Suite {
                 Box::new(works::Works),
                 Box::new(stale::Stale),
                 Box::new(copies::Copies::default()),
+                Box::new(living::Living::default()),
+                Box::new(shown::Shown::default()),
                 Box::new(asked::Asked::default()),
+                Box::new(paused::Paused::default()),
                 Box::new(pace::Pace::default()),
                 Box::new(last_good::LastGood),
                 Box::new(silence::Silence::default()),

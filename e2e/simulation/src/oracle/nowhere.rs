@@ -98,6 +98,10 @@ fn evicted(
 /// Whether an eviction by a taint removes the old copy at once, by the policy or the flag.
 fn asks_for_purge(scene: &Scene, binding: Binding<'_>) -> bool {
     let behavior = binding.0.pointer("/spec/failover/cluster");
+    // With fencing at most one copy runs, so that `Gracefully` acts as `Directly`.
+    if behavior.is_some_and(|it| !it["fencing"].is_null()) {
+        return true;
+    }
     match (
         behavior.is_some_and(|it| !it.is_null()),
         binding.cluster_purge_mode(),

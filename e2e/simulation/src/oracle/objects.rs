@@ -178,6 +178,12 @@ impl<'a> Binding<'a> {
         canonical(text(self.0, "/spec/failover/application/purgeMode"))
     }
 
+    /// Whether at most one copy is to run, so that old copies go before there are new ones.
+    pub fn is_fenced(self) -> bool {
+        let fencing = self.0.pointer("/spec/failover/cluster/fencing");
+        fencing.is_some_and(|it| !it.is_null())
+    }
+
     /// What a cluster last reported.
     pub fn report(self, cluster: &str) -> Option<&'a Value> {
         items(self.0, "/status/aggregatedStatus")

@@ -1,22 +1,26 @@
 //! Safety contract 3: a bounded blast radius.
 //!
-//! All evictions share one rate: the primary one while at most the threshold's fraction of the
-//! clusters has failed, beyond that the secondary one in a large fleet and none in a small one. The
-//! oracle keeps an account that is filled at the highest rate that anybody may have believed to
-//! apply, and never holds more than one eviction and what may have been paid for and not been
-//! carried out yet.
+//! All moves, evictions and new placements that were requested, share one rate: the primary one
+//! while at most the threshold's fraction of the clusters has failed, beyond that the secondary one
+//! in a large fleet and none in a small one. The oracle keeps an account that is filled at the
+//! highest rate that anybody may have believed to apply, and never holds more than one move and
+//! what may have been paid for and not been carried out yet.
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use super::moves::{self, What};
-use super::objects;
+use super::asked;
+use super::moves::{self, Move, What};
+use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::{End, Oracle, Rules, Violation};
 use crate::history::{Actor, Entry};
 
 const NAME: &str = "pace";
+
+/// Annotation of a binding with the placement by which it was scheduled.
+const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
 
 /// The oracle.
 #[derive(Debug, Default)]
@@ -112,18 +116,31 @@ fn evictions(entry: &Entry) -> u32 {
     if !matches!(request.actor, Actor::Process(_)) {
         return 0;
     }
-    let paid = moves::between(before, after)
-        .into_iter()
-        .filter(|it| match it.what {
-            What::Purged => true,
-            // Copies that are withdrawn are kept and nothing is placed, and copies that follow
-            // belong to the eviction of the same write: neither is paid for.
-            What::Evicted(task) => {
-                !["NoClusterFit", "PlacementChanged"].contains(&objects::text(task.0, "/reason"))
-            }
-            What::Dropped | What::Ended(_) => false,
-        });
-    u32::try_from(paid.count()).unwrap_or(u32::MAX)
+    let moves = moves::between(before, after);
+    let paid = moves.iter().filter(|it| match it.what {
+        What::Purged => true,
+        // Copies that are withdrawn are kept and nothing is placed, and copies that follow
+        // belong to the eviction of the same write: neither is paid for.
+        What::Evicted(task) => {
+            !["NoClusterFit", "PlacementChanged"].contains(&objects::text(task.0, "/reason"))
+        }
+        What::Dropped | What::Ended(_) => false,
+    });
+    let paid = u32::try_from(paid.count()).unwrap_or(u32::MAX);
+    // A new placement that was requested is one move, whatever it takes away.
+    let follows = |it: &Move<'_>| match it.what {
+        What::Evicted(task) => objects::text(task.0, "/reason") == "PlacementChanged",
+        What::Dropped => true,
+        What::Purged | What::Ended(_) => false,
+    };
+    let is_requested = asked::is_requested(before) && !is_placed_otherwise(before, after);
+    paid.max(u32::from(is_requested && moves.iter().any(follows)))
+}
+
+/// Whether a write follows another placement than the one before it.
+fn is_placed_otherwise(before: Binding<'_>, after: Binding<'_>) -> bool {
+    let applied = |it: Binding<'_>| objects::annotation(it.0, APPLIED_PLACEMENT).map(str::to_owned);
+    applied(before) != applied(after)
 }
 
 /// The rate for the clusters as they are.
@@ -211,6 +228,29 @@ mod tests {
             let told = story.told();
             let what = format!("{failed} of {all}, one each {pause} s");
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn new_placements_that_were_requested_are_moves_and_count_when_they_are_carried_out() {
+        for (asked, pause, is_kept) in [
+            ("2020-01-01T00:00:00Z", 2, true),
+            ("2020-01-01T00:00:00Z", 0, false),
+            ("", 0, true),
+        ] {
+            let mut story = fleet(10, 0);
+            for number in 0..20 {
+                let key = binding_key(&format!("web-{number}"));
+                let mut before = binding(&["m0"]);
+                before["spec"]["rescheduleTriggeredAt"] = json!(asked);
+                story.write(person(), &key, before.clone());
+                before["spec"]["clusters"] = json!([{"name": "m9"}]);
+                before["spec"]["gracefulEvictionTasks"] =
+                    json!([{"fromCluster": "m0", "reason": "PlacementChanged"}]);
+                story.wait(pause).write(control_plane(), &key, before);
+            }
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{asked} each {pause} s: {told:?}");
         }
     }
 

@@ -25,6 +25,9 @@ const REFUSALS: u32 = 8;
 /// second, become longer than the phase after so many.
 const REFUSALS_AT_FIRST: u32 = 12;
 
+/// Beginning of the name of the ConfigMap in which an agent keeps when it renewed its lease last.
+const RENEWAL: &str = "muster-fencing-";
+
 /// Time after which a warning may be told again.
 const NEARLY_AN_HOUR: SignedDuration = SignedDuration::from_mins(50);
 
@@ -76,7 +79,9 @@ impl Oracle for Rest {
             return Vec::new();
         };
         let by_product = matches!(request.actor, Actor::Process(_));
-        let is_lease = request.resource.group == "coordination.k8s.io";
+        // So is the record of the last renewal, which an agent that fences keeps in its member.
+        let is_lease =
+            request.resource.group == "coordination.k8s.io" || request.name.starts_with(RENEWAL);
         if scene.phase < Phase::Rest || !by_product || is_lease || self.is_moving {
             return Vec::new();
         }

@@ -21,6 +21,25 @@ const POLICIES: [&str; 7] = [
     "namespaces",
 ];
 
+/// Those of them that say where workloads may be.
+const PLACING: [&str; 2] = ["propagationpolicies", "clusterpropagationpolicies"];
+
+/// What a policy says of where workloads may be, but for which taints they tolerate.
+fn places(policy: Option<&Value>) -> Value {
+    let mut spec = policy.map_or(Value::Null, |it| it["spec"].clone());
+    if let Some(placement) = spec["placement"].as_object_mut() {
+        placement.remove("clusterTolerations");
+    }
+    let fields = [
+        "resourceSelectors",
+        "placement",
+        "schedulerName",
+        "priority",
+        "preemption",
+    ];
+    fields.iter().map(|field| spec[*field].clone()).collect()
+}
+
 /// A change by which a person may have copies go or move.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
@@ -36,6 +55,8 @@ pub struct Wishes {
     times: BTreeMap<Wish, Timestamp>,
     /// States of policies between which people changed them, and when.
     policies: BTreeMap<Key, Vec<(Timestamp, Arc<Value>)>>,
+    /// The same for changes of what they select and where it may be.
+    placements: BTreeMap<Key, Vec<(Timestamp, Arc<Value>)>>,
 }
 
 impl Wishes {
@@ -47,7 +68,12 @@ impl Wishes {
         }
         if POLICIES.contains(&key.plural.as_str()) {
             let states = [request.before.clone(), request.after.clone()];
-            let states = states.into_iter().flatten().map(|state| (now, state));
+            let states: Vec<_> = states.into_iter().flatten().map(|it| (now, it)).collect();
+            let [before, after] = [&request.before, &request.after].map(|it| places(it.as_deref()));
+            if before != after && PLACING.contains(&key.plural.as_str()) {
+                let known = self.placements.entry(key.clone()).or_default();
+                known.extend(states.iter().cloned());
+            }
             let known = self.policies.entry(key.clone()).or_default();
             known.extend(states);
             return;
@@ -80,6 +106,20 @@ impl Scene {
                         states.any(|(_, it)| is_needed || may_select(policy, it, &template))
                     })
             })
+    }
+
+    /// Whether a person recently changed where the workload of a binding may be: what policies
+    /// select, their placements, or what they can tell clusters by.
+    pub fn is_placed_by_person(&self, key: &Key, binding: Binding<'_>) -> bool {
+        let placed = |template: &Key| {
+            self.wishes.placements.iter().any(|(policy, states)| {
+                let mut states = states.iter().filter(|(at, _)| self.is_answered(*at));
+                states.any(|(_, it)| may_select(policy, it, template))
+            })
+        };
+        self.is_recent(&Wish::Clusters)
+            || self.is_recent(&Wish::Object(key.clone()))
+            || binding.template().is_some_and(|it| placed(&it))
     }
 
     /// Whether a person recently changed an object himself.

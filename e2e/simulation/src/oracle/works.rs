@@ -58,7 +58,7 @@ fn gives_up(binding: Binding<'_>, cluster: &str) -> bool {
     let kept = binding
         .task(cluster)
         .is_some_and(|task| task.purge_mode() != "Directly");
-    !wanted && !kept
+    !wanted && (!kept || binding.is_fenced())
 }
 
 #[cfg(test)]
@@ -76,12 +76,15 @@ mod tests {
                 json!([{"fromCluster": "m1", "purgeMode": mode}]);
             binding
         };
+        let mut fenced = leaving("Gracefully");
+        fenced["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
         let required = json!({"spec": {"requiredBy": [{"clusters": [{"name": "m1"}]}]}});
         for (what, after, seconds, is_kept) in [
             ("a target", binding(&["m1"]), 60, false),
             ("no target", binding(&["m2"]), 60, true),
             ("being left", leaving("Gracefully"), 60, false),
             ("being left at once", leaving("Immediately"), 60, true),
+            ("being left with fencing", fenced, 60, true),
             ("a dependency", required, 60, false),
             ("no binding", Value::Null, 60, true),
         ] {

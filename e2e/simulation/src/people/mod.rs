@@ -6,6 +6,8 @@
 
 mod act;
 mod dice;
+mod features;
+mod fields;
 mod fleet;
 mod malformed;
 mod mix;

@@ -49,6 +49,39 @@ pub fn draw(dice: &mut impl Dice, template: &Template, fleet: &[Site]) -> Value 
     policy
 }
 
+/// Draws a policy that says little beside where a template goes: features are set upon it. Most
+/// templates have their home in one cluster, which has most of the attention.
+pub fn plain(dice: &mut impl Dice, template: &Template, fleet: &[Site], focus: usize) -> Value {
+    let metadata = &template.object["metadata"];
+    let one = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
+    let placement = match dice.share(&[50, 20, 15, 15]) {
+        0 => {
+            let mut names = names(fleet);
+            names.swap(0, focus);
+            let groups = names.iter().enumerate().map(|(number, name)| {
+                json!({"affinityName": format!("group-{number}"), "clusterNames": [name]})
+            });
+            json!({"clusterAffinities": groups.collect::<Vec<Value>>()})
+        }
+        1 => json!({ "spreadConstraints": one }),
+        2 => json!({"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}),
+        _ => json!({"replicaScheduling": {"replicaSchedulingType": "Divided",
+            "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"dynamicWeight": "AvailableReplicas"}}}),
+    };
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"namespace": metadata["namespace"], "name": metadata["name"]},
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": template.object["apiVersion"], "kind": template.object["kind"],
+                "namespace": metadata["namespace"], "name": metadata["name"],
+            }],
+            "placement": placement,
+        },
+    })
+}
+
 fn manners(dice: &mut impl Dice, spec: &mut Map<String, Value>, fleet: &[Site], preempts: bool) {
     let mut set = |name: &str, value: Value| spec.insert(name.to_owned(), value);
     if dice.percent(60) {

@@ -11,7 +11,7 @@ use super::{Dice, malformed, policies, taints};
 use crate::history::Api;
 
 /// Namespaces of templates.
-const NAMESPACES: [&str; 3] = ["default", "shop", "data"];
+pub(super) const NAMESPACES: [&str; 3] = ["default", "shop", "data"];
 
 /// A fleet and what people do to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,7 +224,7 @@ fn relabel(name: &str, tier: &str) -> Act {
     }
 }
 
-fn reference(object: &Value) -> Value {
+pub(super) fn reference(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut named = json!({"name": metadata["name"]});
     if !metadata["namespace"].is_null() {
@@ -237,12 +237,12 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn namespace(name: &str) -> Value {
+pub(super) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// A kind of which the product knows nothing.
-fn widgets() -> Value {
+pub(super) fn widgets() -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

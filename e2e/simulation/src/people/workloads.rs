@@ -70,6 +70,17 @@ pub fn draw(dice: &mut impl Dice, namespace: &str, name: &str) -> Template {
     Template::new(object, needs)
 }
 
+/// Draws a workload that always has replicas: a Deployment or a StatefulSet.
+pub fn steady(dice: &mut impl Dice, namespace: &str, name: &str) -> Template {
+    loop {
+        let mut template = draw(dice, namespace, name);
+        if ["Deployment", "StatefulSet"].contains(&template.kind()) {
+            template.object["spec"]["replicas"] = json!(dice.between(1, 4));
+            return template;
+        }
+    }
+}
+
 fn container(dice: &mut impl Dice, edit: u64) -> Value {
     let mut container = json!({"name": "main", "image": format!("nginx:1.{edit}")});
     if dice.percent(70) {

@@ -1,0 +1,454 @@
+//! Whoever had a living copy has one, unless a person's word or the policy's own says otherwise.
+//!
+//! A copy lives where a member has the object with ready replicas. The write of the product that
+//! takes away the last living copy of a workload needs a word:
+//!
+//! * A copy elsewhere died by no write of the product, at a moment that nobody may know of yet.
+//! * A person deleted the template; unless its policy, not a lazy one, preserved the objects by
+//!   then, and still does.
+//! * A person wants no replicas: the template asks for 0.
+//! * A person took the cluster out of the fleet.
+//! * A person changed the placement when the cluster was given up: a policy that may select the
+//!   workload, or the labels and places of clusters. A policy that says anything else anew does not
+//!   count.
+//! * A person changed or deleted the binding by hand.
+//! * The policy says `Directly`, or has `fencing`, and dispatching to some target is not suspended.
+//! * The policy's grace period is over, and some target has a Work that is not suspended.
+//! * A person released the task: `suppressDeletion` is false.
+//! * The policy has `fencing`, and the write says that it stops the copy.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::moves::{self, Move, What};
+use super::objects::{self, Binding, Task};
+use super::scene::Scene;
+use super::shown::ready;
+use super::{End, Oracle, Violation};
+use crate::history::{Actor, Api, Entry, Key, Request};
+use crate::pairs::WORKLOADS;
+
+const NAME: &str = "living";
+
+/// Annotation of an object that its agent stopped.
+const STOPPED: &str = "failover.muster.io/stopped";
+
+/// Time within which the report of a member reaches the fleet.
+const REPORTED: SignedDuration = SignedDuration::from_secs(30);
+
+/// The oracle.
+#[derive(Debug, Default)]
+pub struct Living {
+    /// When copies ceased to live by no write of the product, by their objects in members.
+    died: BTreeMap<Key, Timestamp>,
+    /// Words for copies that go, by their binding and cluster: why each may go, or why it may not.
+    words: BTreeMap<(Key, String), Result<&'static str, String>>,
+    /// Templates that people deleted, when, and the policy that preserved their objects.
+    deleted: BTreeMap<Key, (Timestamp, Option<Key>)>,
+}
+
+impl Oracle for Living {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        let Some(request) = entry.commit() else {
+            return Vec::new();
+        };
+        self.note_deletion(request, scene);
+        if let Some((request, before, after)) = moves::of_binding(entry) {
+            self.note_moves(request, before, after, scene);
+        }
+        let lost = self.lost(scene, request);
+        let lost = lost.map(|why| scene.violation(NAME, &request.key(), &why));
+        lost.into_iter().collect()
+    }
+
+    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl Living {
+    /// A template that somebody deletes: by then its policy preserves its objects, or not.
+    fn note_deletion(&mut self, request: &Request, scene: &Scene) {
+        let is_template =
+            request.api == Api::Fleet && WORKLOADS.contains(&request.resource.plural.as_str());
+        let Some(before) = request.before.as_deref().filter(|_| is_template) else {
+            return;
+        };
+        let ends = request.after.as_deref().is_none_or(objects::is_deleting);
+        if ends && !objects::is_deleting(before) {
+            let policy = policy_of(before).filter(|key| preserves(scene, key));
+            self.deleted.insert(request.key(), (scene.now, policy));
+        }
+    }
+
+    fn note_moves(
+        &mut self,
+        request: &Request,
+        before: Binding<'_>,
+        after: Binding<'_>,
+        scene: &Scene,
+    ) {
+        let key = request.key();
+        for target in after.clusters().into_keys() {
+            self.words.remove(&(key.clone(), target.to_owned()));
+        }
+        for it in moves::between(before, after) {
+            let place = (key.clone(), it.cluster.to_owned());
+            if let Some(word) = word_for(scene, &key, before, after, &it) {
+                self.words.insert(place, word);
+            }
+        }
+    }
+
+    /// Why the last living copy of a workload should not have gone, if this is what a write does.
+    fn lost(&mut self, scene: &Scene, request: &Request) -> Option<String> {
+        let Api::Member(cluster) = &request.api else {
+            return None;
+        };
+        if !WORKLOADS[..3].contains(&request.resource.plural.as_str()) {
+            return None;
+        }
+        let (before, after) = (request.before.as_deref()?, request.after.as_deref());
+        let key = request.key();
+        let lives = |object: &Value| ready(object) > 0 && !objects::is_deleting(object);
+        let after = after.filter(|after| !objects::is_deleting(after));
+        let by_product = matches!(request.actor, Actor::Process(_));
+        let is_taken = after.is_none_or(|it| objects::number(it, "/spec/replicas") == Some(0));
+        if !lives(before) {
+            return None;
+        }
+        if !by_product && !after.is_some_and(lives) {
+            self.died.insert(key, scene.now);
+            return None;
+        }
+        if !by_product || !is_taken || objects::number(before, "/spec/replicas") == Some(0) {
+            return None;
+        }
+        if after.is_some_and(|it| objects::annotation(it, STOPPED).is_some()) {
+            return None;
+        }
+        let binding = objects::binding_of(before)?;
+        if scene
+            .members()
+            .any(|it| it != cluster && self.may_live(scene, &key, it))
+        {
+            return None;
+        }
+        let why = self.unwanted(scene, &key, &binding, cluster)?;
+        Some(format!("the last living copy went: {why}"))
+    }
+
+    /// Whether a copy lives in another member, or did until a moment that nobody may know of yet.
+    fn may_live(&self, scene: &Scene, key: &Key, member: &str) -> bool {
+        let known = scene.rules.grace + scene.rules.lag + REPORTED;
+        let is_recent = |at: &Timestamp| scene.now.duration_since(*at) <= known;
+        let there = Key {
+            api: Api::Member(member.to_owned()),
+            ..key.clone()
+        };
+        let lives = scene
+            .objects
+            .get(&there)
+            .is_some_and(|it| ready(it) > 0 && !objects::is_deleting(it));
+        let is_down = scene
+            .down
+            .get(member)
+            .is_some_and(|since| !is_recent(since));
+        (lives && !is_down) || self.died.get(&there).is_some_and(is_recent)
+    }
+
+    /// Why no word lets the last living copy of a workload go; none if one does.
+    fn unwanted(&self, scene: &Scene, key: &Key, binding: &Key, cluster: &str) -> Option<String> {
+        let template = Key {
+            api: Api::Fleet,
+            ..key.clone()
+        };
+        let is_answered = |at: Timestamp| scene.now.duration_since(at) <= scene.rules.answered;
+        if has_left(scene, cluster) || scene.is_wished_of(binding) {
+            return None;
+        }
+        if let Some((at, policy)) = self.deleted.get(&template) {
+            match policy.as_ref().filter(|policy| preserves(scene, policy)) {
+                Some(policy) => {
+                    return Some(format!(
+                        "{policy} preserves it, and did when the template was deleted at {at}"
+                    ));
+                }
+                None if is_answered(*at) || !scene.objects.contains_key(&template) => return None,
+                None => {}
+            }
+        }
+        let wanted = scene.recently(&template);
+        let mut wanted = wanted.filter_map(|it| objects::number(it?, "/spec/replicas"));
+        if wanted.any(|replicas| replicas == 0) {
+            return None;
+        }
+        match self.words.get(&(binding.clone(), cluster.to_owned())) {
+            Some(Ok(_)) => None,
+            Some(Err(why)) => Some(why.clone()),
+            None => {
+                let Some(state) = scene.objects.get(binding).map(|it| Binding(it)) else {
+                    return Some(format!("{binding} is gone, and nobody deleted it"));
+                };
+                // Fencing that was set after the workload was evicted.
+                if state.is_fenced() && state.task(cluster).is_some() {
+                    return at_once(state).err();
+                }
+                Some("nobody gave the cluster up".to_owned())
+            }
+        }
+    }
+}
+
+/// The word for a copy that goes after a write of a binding; none where the copy stays for now.
+fn word_for(
+    scene: &Scene,
+    key: &Key,
+    before: Binding<'_>,
+    after: Binding<'_>,
+    it: &Move<'_>,
+) -> Option<Result<&'static str, String>> {
+    if has_left(scene, it.cluster) {
+        return Some(Ok("the cluster was taken out of the fleet"));
+    }
+    if scene.is_placed_by_person(key, before) {
+        return Some(Ok("the placement was changed"));
+    }
+    match it.what {
+        What::Evicted(task) => (task.purge_mode() == "Directly").then(|| at_once(after)),
+        What::Purged => Some(at_once(after)),
+        What::Dropped if before.is_fenced() => Some(at_once(after)),
+        What::Dropped => Some(Err("no target any more, and nobody asked for it".to_owned())),
+        What::Ended(task) => Some(ended(scene, key, before, task)),
+    }
+}
+
+/// The word for a copy that goes whether or not another one lives.
+fn at_once(binding: Binding<'_>) -> Result<&'static str, String> {
+    if may_be_sent(binding) {
+        Ok("Directly")
+    } else {
+        Err("it goes at once, and dispatching to every target is suspended".to_owned())
+    }
+}
+
+fn ended(
+    scene: &Scene,
+    key: &Key,
+    before: Binding<'_>,
+    task: Task<'_>,
+) -> Result<&'static str, String> {
+    if task.0["suppressDeletion"] == false {
+        return Ok("the task was released");
+    }
+    let is_sent = |target: &str| {
+        let work = scene.work_of(key, target);
+        work.is_some_and(|work| work["spec"]["suspendDispatching"] != true)
+    };
+    if task.purge_mode() == "Directly" || before.is_fenced() {
+        return at_once(before);
+    }
+    let slack = scene.clock_error() + SignedDuration::from_secs(1);
+    let is_over = objects::number(task.0, "/gracePeriodSeconds").is_some_and(|seconds| {
+        objects::time(task.0, "/creationTimestamp").is_some_and(|created| {
+            scene.now + slack >= created + SignedDuration::from_secs(seconds)
+        })
+    });
+    match (is_over, before.clusters().into_keys().any(is_sent)) {
+        (true, true) => Ok("the grace period is over"),
+        (true, false) => {
+            Err("its grace period is over, and no target was sent the workload".to_owned())
+        }
+        (false, _) => Err("its task ended, and no other copy lives".to_owned()),
+    }
+}
+
+/// Whether dispatching to some target is not suspended.
+fn may_be_sent(binding: Binding<'_>) -> bool {
+    let suspension = &binding.0["spec"]["suspension"];
+    let suspended = |name: &str| {
+        let mut names = objects::items(suspension, "/dispatchingOnClusters/clusterNames");
+        suspension["dispatching"] == true || names.any(|it| it == name)
+    };
+    binding.clusters().into_keys().any(|it| !suspended(it))
+}
+
+fn has_left(scene: &Scene, cluster: &str) -> bool {
+    scene.cluster_recently(cluster, |state| {
+        state.is_none_or(|cluster| objects::is_deleting(cluster.0))
+    })
+}
+
+/// The policy to which a template belongs.
+fn policy_of(template: &Value) -> Option<Key> {
+    let named = |kind: &str, name: &str| {
+        objects::annotation(template, &format!("{kind}.karmada.io/{name}"))
+    };
+    let policy = |plural, namespace, name| {
+        objects::key(&Api::Fleet, objects::POLICY, plural, namespace, name)
+    };
+    if let Some(name) = named("propagationpolicy", "name") {
+        let namespace = named("propagationpolicy", "namespace").unwrap_or_default();
+        return Some(policy("propagationpolicies", namespace, name));
+    }
+    let name = named("clusterpropagationpolicy", "name")?;
+    Some(policy("clusterpropagationpolicies", "", name))
+}
+
+/// Whether a policy preserves objects. A lazy one does with the next change of the template.
+fn preserves(scene: &Scene, policy: &Key) -> bool {
+    scene.objects.get(policy).is_some_and(|policy| {
+        policy["spec"]["preserveResourcesOnDeletion"] == true
+            && policy["spec"]["activationPreference"] != "Lazy"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn story(elsewhere: i64) -> Story<Living> {
+        let mut story = Story::new(Living::default());
+        for name in ["m1", "m2"] {
+            story.write(control_plane(), &cluster_key(name), cluster("True", &[]));
+        }
+        let mut template = json!({"spec": {"replicas": 2}});
+        template["metadata"]["annotations"] = json!({
+            "propagationpolicy.karmada.io/namespace": "default",
+            "propagationpolicy.karmada.io/name": "p",
+        });
+        story.write(person(), &policy_key(), json!({"spec": {}}));
+        story.write(person(), &deployment_key(&Api::Fleet), template);
+        story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+        story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
+        story.write(agent("m2"), &member_key("m2"), deployment("m2", elsewhere));
+        story.wait(3_600);
+        story
+    }
+
+    fn policy_key() -> Key {
+        let plural = "propagationpolicies";
+        objects::key(&Api::Fleet, objects::POLICY, plural, "default", "p")
+    }
+
+    /// Moves the workload to `m2` with a task, which ends after a while.
+    fn moved(story: &mut Story<Living>, task: &Value, suspension: &Value) {
+        let mut after = binding(&["m2"]);
+        let mut kept = json!({"fromCluster": "m1", "creationTimestamp": story.time()});
+        for (field, value) in task.as_object().into_iter().flatten() {
+            kept[field.as_str()] = value.clone();
+        }
+        after["spec"]["gracefulEvictionTasks"] = json!([kept]);
+        after["spec"]["suspension"] = suspension.clone();
+        let mut sent = work();
+        sent["spec"]["suspendDispatching"] = json!(!suspension.is_null());
+        sent["metadata"]["annotations"] = json!({
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web",
+        });
+        story.write(control_plane(), &work_key("m2"), sent);
+        story.write(control_plane(), &binding_key("web"), after.clone());
+        after["spec"]["gracefulEvictionTasks"] = json!([]);
+        story
+            .wait(60)
+            .write(control_plane(), &binding_key("web"), after);
+        story
+            .wait(60)
+            .write(agent("m1"), &member_key("m1"), Value::Null);
+    }
+
+    #[test]
+    fn the_last_living_copy_goes_by_the_word_of_the_policy_only_where_another_is_on_its_way() {
+        let suspended = || json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}});
+        for (task, elsewhere, suspension, is_kept) in [
+            (json!({}), 2, json!(null), true),
+            (json!({}), 0, json!(null), false),
+            (json!({"gracePeriodSeconds": 30}), 0, json!(null), true),
+            (json!({"gracePeriodSeconds": 90}), 0, json!(null), false),
+            (json!({"gracePeriodSeconds": 30}), 0, suspended(), false),
+            (json!({"purgeMode": "Directly"}), 0, json!(null), true),
+            (json!({"purgeMode": "Immediately"}), 0, suspended(), false),
+            (json!({"suppressDeletion": false}), 0, json!(null), true),
+        ] {
+            let mut story = story(elsewhere);
+            moved(&mut story, &task, &suspension);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{task} {suspension}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_is_deleted_takes_its_copies_along_unless_they_are_preserved() {
+        let preserving = || json!({"spec": {"preserveResourcesOnDeletion": true}});
+        let lazy = json!({"spec": {
+            "preserveResourcesOnDeletion": true, "activationPreference": "Lazy",
+        }});
+        for (before, after, is_kept) in [
+            (json!({}), json!({}), true),
+            (preserving(), json!({}), false),
+            (json!({}), preserving(), true),
+            (lazy, json!({}), true),
+            (
+                preserving(),
+                json!({"spec": {"preserveResourcesOnDeletion": null}}),
+                true,
+            ),
+        ] {
+            let mut story = story(0);
+            story.patch(person(), &policy_key(), &before);
+            story.write(person(), &deployment_key(&Api::Fleet), Value::Null);
+            story.wait(1).patch(person(), &policy_key(), &after);
+            story
+                .wait(1)
+                .write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{before} {after}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn people_may_take_the_last_copy_away_and_the_product_may_not() {
+        let gone = |story: &mut Story<Living>| {
+            let word = story
+                .write(agent("m1"), &member_key("m1"), Value::Null)
+                .told();
+            word.is_empty()
+        };
+        assert!(!gone(&mut story(0)));
+        assert!(gone(story(0).patch(
+            person(),
+            &deployment_key(&Api::Fleet),
+            &json!({"spec": {"replicas": 0}}),
+        )));
+        assert!(gone(story(0).write(
+            person(),
+            &cluster_key("m1"),
+            Value::Null
+        )));
+        let mut cleaned = story(0);
+        cleaned.write(person(), &member_key("m1"), Value::Null);
+        assert_eq!(cleaned.told(), [""; 0]);
+    }
+
+    #[test]
+    fn a_copy_that_died_elsewhere_a_moment_ago_may_be_believed_to_live() {
+        for (seconds, is_kept) in [(30, true), (120, false)] {
+            let mut story = story(2);
+            let dead = deployment("m2", 0);
+            story.write(Actor::Workloads, &member_key("m2"), dead);
+            story.wait(seconds);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{seconds} s: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a policy says when a feature is set and unset, as merge patches of its spec.
+
+use serde_json::{Value, json};
+
+use super::Dice;
+use super::fleet::Site;
+use crate::feature::{Feature, TAINTS};
+
+/// What a policy says when a feature is set. `focus` is the number of a cluster that is preferred.
+pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize) -> Value {
+    let cluster = |behavior: Value| json!({"failover": {"cluster": behavior}});
+    match feature {
+        Feature::SuspendDispatching => {
+            json!({"suspension": {"dispatching": true, "dispatchingOnClusters": null}})
+        }
+        Feature::SuspendCluster => {
+            let names = [dice.one(fleet).name.clone()];
+            let clusters = json!({ "clusterNames": names });
+            json!({"suspension": {"dispatching": null, "dispatchingOnClusters": clusters}})
+        }
+        Feature::Preserve => json!({"preserveResourcesOnDeletion": true}),
+        Feature::PurgeDirectly if dice.percent(25) => {
+            let rule =
+                json!({"aliasLabelName": "example.com/ready", "jsonPath": "{.readyReplicas}"});
+            mode("Directly", &Value::Null, &json!({"rules": [rule]}))
+        }
+        Feature::PurgeDirectly => mode("Directly", &Value::Null, &Value::Null),
+        Feature::PurgeGracefully if dice.percent(60) => {
+            mode("Gracefully", &json!(dice.between(5, 90)), &Value::Null)
+        }
+        Feature::PurgeGracefully => mode("Gracefully", &Value::Null, &Value::Null),
+        Feature::PurgeNever => mode("Never", &Value::Null, &Value::Null),
+        Feature::ApplicationFailover => {
+            let purge = *dice.one(&["Directly", "Gracefully", "Never"]);
+            let seconds = dice.between(0, 60);
+            json!({"propagateDeps": true, "failover": {"application": {
+                "purgeMode": purge, "decisionConditions": {"tolerationSeconds": seconds},
+            }}})
+        }
+        Feature::Fencing => cluster(json!({"fencing": {"afterSeconds": dice.between(40, 90)}})),
+        Feature::Failback => {
+            let seconds = dice.between(10, 60);
+            cluster(json!({"failback": {"mode": "WhenHealthy", "afterSeconds": seconds}}))
+        }
+        Feature::Toleration => {
+            let mut toleration = json!({"key": dice.one(&TAINTS), "operator": "Exists"});
+            if dice.percent(70) {
+                toleration["effect"] = json!("NoExecute");
+                toleration["tolerationSeconds"] = json!(dice.between(0, 60));
+            }
+            json!({"placement": {"clusterTolerations": [toleration]}})
+        }
+        Feature::Lazy => json!({"activationPreference": "Lazy"}),
+        Feature::Overwrite => json!({"conflictResolution": "Overwrite"}),
+        Feature::Dependencies => json!({"propagateDeps": true}),
+        _ => {
+            let site = if dice.percent(50) {
+                &fleet[focus]
+            } else {
+                dice.one(fleet)
+            };
+            let affinity = json!({"clusterNames": [site.name]});
+            json!({"placement": {"clusterAffinities": null, "clusterAffinity": affinity}})
+        }
+    }
+}
+
+/// What a policy says when a feature is unset: what it said in the beginning.
+pub fn unset(feature: Feature, policy: &Value) -> Value {
+    let cluster = |name: &str| json!({"failover": {"cluster": {name: null}}});
+    match feature {
+        Feature::SuspendDispatching | Feature::SuspendCluster => json!({"suspension": null}),
+        Feature::Preserve => json!({"preserveResourcesOnDeletion": null}),
+        Feature::ApplicationFailover => json!({"failover": {"application": null}}),
+        Feature::Fencing => cluster("fencing"),
+        Feature::Failback => cluster("failback"),
+        Feature::Toleration => json!({"placement": {"clusterTolerations": null}}),
+        Feature::Lazy => json!({"activationPreference": null}),
+        Feature::Overwrite => json!({"conflictResolution": null}),
+        Feature::Dependencies => json!({"propagateDeps": null}),
+        Feature::Narrow => {
+            let groups = &policy["spec"]["placement"]["clusterAffinities"];
+            json!({"placement": {"clusterAffinity": null, "clusterAffinities": groups}})
+        }
+        _ => mode_of(&Value::Null, &Value::Null, &Value::Null),
+    }
+}
+
+fn mode(mode: &str, grace: &Value, state: &Value) -> Value {
+    mode_of(&json!(mode), grace, state)
+}
+
+fn mode_of(mode: &Value, grace: &Value, state: &Value) -> Value {
+    json!({"failover": {"cluster": {
+        "purgeMode": mode, "gracePeriodSeconds": grace, "statePreservation": state,
+    }}})
+}
