@@ -301,7 +301,13 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
     heartbeats::run(setting, async |fleet| {
         let both = json!({
             "clusters": [{"name": "member1"}, {"name": "member2"}],
-            "placement": {"clusterAffinity": {"clusterNames": ["member1", "member2"]}},
+            "placement": {
+                "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+                // One copy is enough, so that it may leave without another in its place.
+                "spreadConstraints": [
+                    {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2},
+                ],
+            },
         });
         fleet.place("web", "member1", &both)?;
         fleet.cut(["member2"]);

@@ -3,8 +3,9 @@
 //!
 //! A Service, a ConfigMap or a role counts as replaced as soon as it is applied elsewhere, long
 //! before the pods that use it have left. Removing it then would leave the kept copy without its
-//! address or its configuration. So a Work of such an object goes after the last Work of a workload
-//! of the same policy (and namespace, where it has one) in that cluster.
+//! address or its configuration. So a Work of such an object goes after the Works of the workloads
+//! of the same policy (and namespace, where it has one) in that cluster, and after those that
+//! depend on it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,30 +17,57 @@ use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};
 
 use super::controller::cluster_of;
+use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, spec_of};
 use crate::fleet::works::{CachedWork, binding_of};
 
-/// Returns whether pods run for the resource of a binding, so that other objects may be there for
-/// their sake.
-pub fn runs_pods(spec: &ResourceBindingSpec) -> bool {
-    let kind = spec.resource.kind.as_str();
-    spec.is_workload() || matches!(kind, "DaemonSet" | "CronJob" | "Job" | "Pod")
+/// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
+/// custom resource may run something.
+fn runs_nothing(spec: &ResourceBindingSpec) -> bool {
+    let resource = &spec.resource;
+    !spec.is_workload() && fencing::runs_nothing(&resource.api_version, &resource.kind)
 }
 
 /// The workloads of each policy, and what waits for them to leave a cluster. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Companions(Arc<Mutex<HashMap<PolicyId, Group>>>);
+pub struct Companions(Arc<Mutex<State>>);
 
 /// Permanent id of a policy.
 type PolicyId = String;
 
-/// The bindings of one policy, as far as they concern each other.
 #[derive(Default)]
-struct Group {
-    workloads: BTreeSet<BindingKey>,
-    /// Bindings with a Work that stays for a workload's sake.
-    waiting: BTreeSet<BindingKey>,
+struct State {
+    /// The bindings of workloads by policy, and by namespace within it.
+    workloads: HashMap<PolicyId, HashMap<Option<String>, BTreeSet<BindingKey>>>,
+    /// The policies of bindings whose claim was taken off: what a deleted policy placed stays
+    /// together.
+    former: HashMap<BindingKey, PolicyId>,
+    /// Bindings with a Work that stays for a workload's sake, by that workload.
+    waiting: HashMap<BindingKey, BTreeSet<BindingKey>>,
+}
+
+impl State {
+    fn put(&mut self, id: &PolicyId, key: &BindingKey) {
+        let policy = self.workloads.entry(id.clone()).or_default();
+        let workloads = policy.entry(key.namespace.clone()).or_default();
+        workloads.insert(key.clone());
+    }
+
+    fn take(&mut self, id: &PolicyId, key: &BindingKey) {
+        let Some(policy) = self.workloads.get_mut(id) else {
+            return;
+        };
+        if let Some(workloads) = policy.get_mut(&key.namespace) {
+            workloads.remove(key);
+            if workloads.is_empty() {
+                policy.remove(&key.namespace);
+            }
+        }
+        if policy.is_empty() {
+            self.workloads.remove(id);
+        }
+    }
 }
 
 impl Companions {
@@ -49,17 +77,11 @@ impl Companions {
         companions.follow_bindings(&fleet.bindings, queue);
         companions.follow_bindings(&fleet.cluster_bindings, queue);
         let (followed, queue) = (companions.clone(), queue.clone());
-        let (bindings, wide) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
         fleet.works.on_change(move |change| {
-            let Change::Deleted { old } = change else {
-                return;
-            };
-            let id = binding_of(old).and_then(|key| match &key.namespace {
-                Some(namespace) => policy_id(bindings.get(Some(namespace), &key.name)?.as_ref()),
-                None => policy_id(wide.get(None, &key.name)?.as_ref()),
-            });
-            if let Some(id) = id {
-                followed.wake(&id, &queue);
+            if let Change::Deleted { old } = change
+                && let Some(key) = binding_of(old)
+            {
+                followed.wake(&key, &queue);
             }
         });
         companions
@@ -72,51 +94,60 @@ impl Companions {
                 Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
                 Change::Deleted { old } => (Some(old.as_ref()), None),
             };
-            let generation = |binding: &B| binding.meta().generation;
-            if old.is_some() && old.map(generation) == new.map(generation) {
+            let place = |it: &B| (it.meta().generation, policy_id(it), runs_nothing(it.spec()));
+            let (was, is) = (old.map(place), new.map(place));
+            if was == is {
                 return;
             }
-            let place = |binding: &B| {
-                let id = policy_id(binding).filter(|_| runs_pods(binding.spec()))?;
-                Some((id, BindingKey::of(binding)))
+            let key = BindingKey::of(change.object().as_ref());
+            let side = |place: Option<(Option<i64>, Option<PolicyId>, bool)>| {
+                place.map(|(_, id, runs_nothing)| (id, runs_nothing))
             };
-            companions.change(old.and_then(place), new.and_then(place), &queue);
+            companions.change(&key, side(was), side(is));
+            companions.wake(&key, &queue);
         });
     }
 
-    /// Takes in a change of a workload's binding: its policy and key before and after.
+    /// Takes in a change of a binding: its policy, and whether nothing runs by it, before and after.
     fn change(
         &self,
-        old: Option<(PolicyId, BindingKey)>,
-        new: Option<(PolicyId, BindingKey)>,
-        queue: &Queue<BindingKey>,
+        key: &BindingKey,
+        was: Option<(Option<PolicyId>, bool)>,
+        is: Option<(Option<PolicyId>, bool)>,
     ) {
-        if let Some((id, _)) = &old {
-            self.wake(id, queue);
-        }
-        let mut groups = self.lock();
-        if let Some((id, key)) = old.filter(|old| new.as_ref() != Some(old))
-            && let Some(group) = groups.get_mut(&id)
-        {
-            group.workloads.remove(&key);
-            if group.workloads.is_empty() {
-                groups.remove(&id);
+        let mut state = self.lock();
+        let former = state.former.remove(key);
+        let before = was.as_ref().and_then(|(id, _)| id.clone()).or(former);
+        let Some((id, runs_nothing)) = is else {
+            if let Some(id) = before {
+                state.take(&id, key);
             }
+            return;
+        };
+        let now = id.clone().or_else(|| before.clone());
+        if let Some(id) = before.filter(|id| Some(id) != now.as_ref() || runs_nothing) {
+            state.take(&id, key);
         }
-        if let Some((id, key)) = new {
-            groups.entry(id).or_default().workloads.insert(key);
+        let Some(now) = now else {
+            return;
+        };
+        if !runs_nothing {
+            state.put(&now, key);
+        }
+        if id.is_none() {
+            state.former.insert(key.clone(), now);
         }
     }
 
-    /// Adds what waits for the workloads of a policy to the queue.
-    fn wake(&self, id: &PolicyId, queue: &Queue<BindingKey>) {
-        for key in self.lock().get(id).iter().flat_map(|group| &group.waiting) {
-            queue.add(key.clone());
+    /// Adds what waits for a workload to the queue.
+    fn wake(&self, workload: &BindingKey, queue: &Queue<BindingKey>) {
+        for key in self.lock().waiting.remove(workload).into_iter().flatten() {
+            queue.add(key);
         }
     }
 
-    /// Returns the clusters in which Works of a binding stay because a workload of its policy may
-    /// be there; the binding is looked at again when one of the workloads changes.
+    /// Returns the clusters in which Works of a binding stay because a workload that it serves may
+    /// be there; the binding is looked at again when that workload changes.
     pub fn kept<'a, B: Binding>(
         &self,
         fleet: &Fleet,
@@ -124,34 +155,51 @@ impl Companions {
         binding: &B,
         leaving: impl Iterator<Item = &'a Arc<CachedWork>>,
     ) -> BTreeSet<String> {
-        let mut kept = BTreeSet::new();
-        let Some(id) = policy_id(binding).filter(|_| !runs_pods(binding.spec())) else {
-            return kept;
-        };
         let mut leaving = leaving.filter_map(|work| cluster_of(work)).peekable();
-        let mut groups = self.lock();
-        let Some(group) = groups.get_mut(&id) else {
-            return kept;
-        };
-        if leaving.peek().is_some() {
-            let serves =
-                |it: &&BindingKey| key.namespace.is_none() || it.namespace == key.namespace;
-            let served: Vec<&BindingKey> = group.workloads.iter().filter(serves).collect();
-            kept.extend(
-                leaving
-                    .filter(|cluster| served.iter().any(|it| may_be_in(fleet, it, cluster)))
-                    .map(str::to_owned),
-            );
+        if leaving.peek().is_none() || !runs_nothing(binding.spec()) {
+            return BTreeSet::new();
         }
-        if kept.is_empty() {
-            group.waiting.remove(key);
-        } else {
-            group.waiting.insert(key.clone());
-        }
-        kept
+        let served = self.served(key, binding);
+        let is_kept = |cluster: &&str| self.waits(fleet, key, &served, cluster);
+        leaving.filter(is_kept).map(str::to_owned).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyId, Group>> {
+    /// Has a binding wait for the first workload of those that it serves which may be in a cluster;
+    /// returns whether there is one.
+    fn waits(&self, fleet: &Fleet, key: &BindingKey, served: &[BindingKey], cluster: &str) -> bool {
+        served.iter().any(|workload| {
+            if !may_be_in(fleet, workload, cluster) {
+                return false;
+            }
+            let mut state = self.lock();
+            let waiting = state.waiting.entry(workload.clone()).or_default();
+            waiting.insert(key.clone());
+            drop(state);
+            // It may have left before the binding began to wait for it.
+            may_be_in(fleet, workload, cluster)
+        })
+    }
+
+    /// Returns the workloads that a binding serves: those of its policy, in its namespace where it
+    /// has one, and those that depend on it.
+    fn served<B: Binding>(&self, key: &BindingKey, binding: &B) -> Vec<BindingKey> {
+        let state = self.lock();
+        let id = policy_id(binding).or_else(|| state.former.get(key).cloned());
+        let policy = id.and_then(|id| state.workloads.get(&id));
+        let near = policy
+            .into_iter()
+            .flatten()
+            .filter(|(namespace, _)| key.namespace.is_none() || **namespace == key.namespace);
+        let referrers = binding.spec().required_by.iter().map(|it| BindingKey {
+            namespace: it.namespace.clone().filter(|it| !it.is_empty()),
+            name: it.name.clone(),
+        });
+        near.flat_map(|(_, workloads)| workloads.iter().cloned())
+            .chain(referrers)
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,10 +21,11 @@ use super::error::Error;
 use super::hold;
 use super::keeping::{self, Keeping};
 use super::overriding;
-use super::prepare::{Prepared, prepare, replaces};
+use super::prepare::{Prepared, prepare, replaced};
 use super::removal::{self, Reason};
 use super::render::{Scope, expects};
 use super::write::{lead, listed, remove, remove_named};
+use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
@@ -227,21 +228,32 @@ async fn sync<B: BindingKind>(
     } else {
         prepare(fleet, memory, key, (binding.as_ref(), spec), id, &works)
     };
-    // A copy goes only for copies that can be made. One whose deletion is refused holds no others
-    // back, unless two copies must not run at a time.
-    let (mut removed, mut refusal) = (replaces(&prepared, &scope, &works), None);
-    if removed {
-        fleet.deleted_works.add(works.iter().filter(elsewhere));
+    // A copy goes only for copies that can be made: for all of them, or for one where two copies
+    // must not run and nothing is made before this one is gone. One whose deletion is refused holds
+    // no others back, unless two copies must not run at a time.
+    let replaced = replaced(&prepared, &scope, &works, &fleet.deleted_works);
+    let (all, any) = (!replaced.contains(&false), replaced.contains(&true));
+    let is_fenced = fencing::asked(spec).is_some();
+    let goes_first = |cluster: &str| is_fenced || scope.purged_first.contains(cluster);
+    let goes = |work: &&Arc<CachedWork>| {
+        elsewhere(work) && (all || any && cluster_of(work).is_some_and(goes_first))
+    };
+    let mut refusal = None;
+    let mut removed = works.iter().filter(elsewhere).all(|work| goes(&work));
+    if works.iter().any(|work| goes(&work)) {
+        fleet.deleted_works.add(works.iter().filter(goes));
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
         let stays = |work: &CachedWork| {
-            let cluster = cluster_of(work).and_then(|cluster| fleet.clusters.get(None, cluster));
-            removal::stays(work.role, Reason::of(spec, cluster.as_deref()), preserves)
+            let reason = cluster_of(work).map_or(Reason::Moved, |it| Reason::of(spec, it));
+            removal::stays(work.role, reason, preserves)
         };
-        match remove(fleet, &client, works.iter().filter(elsewhere), stays).await {
+        match remove(fleet, &client, works.iter().filter(goes), stays).await {
             Ok(()) => memory.unremoved.over(key),
             Err(Error::Deposed) => return Err(Error::Deposed),
             Err(error) => (removed, refusal) = (false, Some(error)),
         }
+    } else if removed {
+        memory.unremoved.over(key);
     }
     let wanted = Wanted {
         key,
@@ -335,13 +347,16 @@ async fn finish<B: BindingKind>(
         return Ok(Next::Done);
     }
     let spec = binding.spec();
-    let reason = match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
-        Lookup::Found(template) if template.metadata().deletion_timestamp.is_none() => {
-            Reason::Unbound
-        }
-        Lookup::Found(_) | Lookup::Absent => Reason::TemplateDeleted,
-        // A deletion that is not known of deletes no data.
-        Lookup::Unknown => Reason::Unbound,
+    let template = TemplateKey::of(&spec.resource);
+    let is_deleted = match fleet.templates.get(&template) {
+        Lookup::Found(template) => template.metadata().deletion_timestamp.is_some(),
+        // A deletion that nobody saw deletes no data: a list may have lacked the template.
+        Lookup::Absent | Lookup::Unknown => fleet.templates.is_gone(&template),
+    };
+    let reason = if is_deleted {
+        Reason::TemplateDeleted
+    } else {
+        Reason::Unbound
     };
     if binding.permanent_id().is_some() {
         let works = listed(fleet, key).await?;

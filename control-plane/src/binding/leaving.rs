@@ -179,3 +179,64 @@ async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_s
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     assert_eq!(written(&stand, "web"), expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
+    let binding = moved("web", "apps/v1", "Deployment");
+    let old = work_of(&binding, "m1");
+    let mut former = work_of(&binding, "m2");
+    former["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let objects = [
+        ("resourcebindings", binding),
+        ("works", old),
+        ("works", former),
+    ];
+    let stand = stand(objects).await;
+    pass(60).await;
+    assert_eq!(written(&stand, "web"), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_deleted() {
+    let mut service = moved("service", "v1", "Service");
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["clusters"] = json!([{"name": "m1"}]);
+    service["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
+    service["metadata"]["generation"] = json!(1);
+    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
+    let bindings = [service.clone(), workload.clone()].map(|it| ("resourcebindings", it));
+    let stand = stand(works.into_iter().chain(bindings)).await;
+    for binding in [&mut service, &mut workload] {
+        let labels = binding["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(PROPAGATION_POLICY_ID);
+        stand.api.put("resourcebindings", binding.clone());
+    }
+    pass(1).await;
+    service["spec"]["clusters"] = json!([{"name": "m2"}]);
+    service["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", service);
+    pass(60).await;
+    assert_eq!(written(&stand, "service"), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
+    let mut secret = moved("secret", "v1", "Secret");
+    secret["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "secret"});
+    let referrer = json!({"namespace": "shop", "name": "workload", "clusters": [{"name": "m2"}]});
+    secret["spec"]["requiredBy"] = json!([referrer]);
+    secret["spec"]["clusters"] = json!([]);
+    secret["spec"]["placement"] = Value::Null;
+    let workload = moved("workload", "apps/v1", "Deployment");
+    let mut leaving = work_of(&workload, "m1");
+    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&secret, cluster)));
+    let bindings = [secret.clone(), workload].map(|it| ("resourcebindings", it));
+    let objects = works.into_iter().chain(bindings);
+    let stand = stand(objects.chain([("works", leaving)])).await;
+    pass(10).await;
+    assert_eq!(written(&stand, "secret"), []);
+    stand.api.delete("works", "karmada-es-m1", "workload");
+    pass(1).await;
+    assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
+}

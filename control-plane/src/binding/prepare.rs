@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::events::EventType;
 use muster_shared::names::{self, label};
 use muster_shared::queue::Next;
@@ -49,29 +49,28 @@ pub(super) enum Prepared {
     Later(Next),
 }
 
-/// Returns whether nothing is lost where the Works elsewhere are removed: every target has a Work
-/// that stays, or one that could be rendered.
-pub(super) fn replaces(
+/// Returns for each target whether its copy is there or can be made now, so that nothing is lost
+/// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
+/// and is not held up by a former one that is still being removed.
+pub(super) fn replaced(
     prepared: &Result<Prepared, Error>,
     scope: &Scope,
     works: &[Arc<CachedWork>],
-) -> bool {
-    let is_made = |cluster: &str| match prepared {
+    deleted: &DeletedWorks,
+) -> Vec<bool> {
+    let is_rendered = |cluster: &str| match prepared {
         Ok(Prepared::Works { rendered, .. }) => {
             let namespace = names::execution_namespace(cluster);
             rendered.iter().any(|work| work.namespace == namespace)
         }
-        Ok(Prepared::Nothing) => true,
-        Ok(Prepared::Later(_)) | Err(_) => false,
+        Ok(Prepared::Nothing | Prepared::Later(_)) | Err(_) => false,
     };
-    let is_there = |cluster: &str| {
-        let stays = |work: &&Arc<CachedWork>| work.metadata.deletion_timestamp.is_none();
-        let mut stays = works.iter().filter(stays);
-        stays.any(|work| cluster_of(work) == Some(cluster))
+    let is_replaced = |target: &TargetCluster| {
+        let mut works = works.iter();
+        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
+        work.map_or_else(|| is_rendered(&target.name), |work| !deleted.is_to_go(work))
     };
-    let targets = scope.targets.iter().map(|target| &*target.name);
-    let mut targets = targets.filter(|name| !is_there(name));
-    targets.all(is_made)
+    scope.targets.iter().map(is_replaced).collect()
 }
 
 /// Returns the part of a binding that goes into its Works.

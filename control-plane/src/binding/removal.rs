@@ -6,9 +6,7 @@
 //! about deletion, and a copy that stayed behind a move would run twice with nobody in charge.
 
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::Placement;
-use muster_shared::selectors::matches_affinity;
 
 use crate::fleet::works::Role;
 
@@ -17,7 +15,7 @@ use crate::fleet::works::Role;
 pub enum Reason {
     /// The workload was placed in other clusters.
     Moved,
-    /// Somebody edited the policy so that it does not select the cluster any more.
+    /// Somebody edited the policy so that it does not name the cluster any more.
     Deselected,
     /// The binding is deleted although its template is there: a policy or the last object that
     /// needed it is gone.
@@ -27,11 +25,12 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason why a binding that stays has no copy in a cluster any more.
-    pub fn of(spec: &ResourceBindingSpec, cluster: Option<&Cluster>) -> Self {
+    /// Returns the reason why a binding that stays has no copy in a cluster any more. A cluster that
+    /// the policy does not name was taken out by a person; one that labels or fields do not select
+    /// may have changed by itself.
+    pub fn of(spec: &ResourceBindingSpec, cluster: &str) -> Self {
         let placement = spec.placement.as_deref();
-        let selects = |placement: &Placement| cluster.is_some_and(|it| selects(placement, it));
-        if placement.is_none_or(selects) {
+        if placement.is_none_or(|placement| names(placement, cluster)) {
             Self::Moved
         } else {
             Self::Deselected
@@ -39,15 +38,18 @@ impl Reason {
     }
 }
 
-/// Returns whether a placement selects a cluster, in whichever of its affinity groups.
-fn selects(placement: &Placement, cluster: &Cluster) -> bool {
+/// Returns whether a placement allows a cluster by name, in whichever of its affinity groups.
+fn names(placement: &Placement, cluster: &str) -> bool {
     let groups = placement.cluster_affinities.iter().flat_map(|group| {
         let overflow = group.overflow_affinities.iter();
         let overflow = overflow.map(|overflow| &overflow.cluster_affinity);
         std::iter::once(&group.cluster_affinity).chain(overflow)
     });
+    let has = |names: &[String]| names.iter().any(|name| name == cluster);
     let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
-    affinities.peek().is_none() || affinities.any(|it| matches_affinity(it, cluster))
+    affinities.peek().is_none()
+        || affinities
+            .any(|it| (it.cluster_names.is_empty() || has(&it.cluster_names)) && !has(&it.exclude))
 }
 
 /// Returns whether an object stays in the member when its Work goes. `preserves` is
@@ -91,9 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_no_group_of_the_placement_selects_was_deselected() {
-        let cluster = json!({"metadata": {"name": "m1", "labels": {"tier": "a"}}});
-        let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+    fn a_cluster_that_no_group_of_the_placement_names_was_deselected() {
         let names = |name: &str| json!({"clusterNames": [name]});
         let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
         for (placement, expected) in [
@@ -104,6 +104,10 @@ mod tests {
             (
                 json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "a"}}}}),
                 Reason::Moved,
+            ),
+            (
+                json!({"clusterAffinity": {"exclude": ["m1"]}}),
+                Reason::Deselected,
             ),
             (
                 json!({"clusterAffinities": [group("m2"), group("m1")]}),
@@ -119,7 +123,7 @@ mod tests {
                 "placement": placement,
             });
             let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
-            assert_eq!(Reason::of(&spec, Some(&cluster)), expected, "{placement}");
+            assert_eq!(Reason::of(&spec, "m1"), expected, "{placement}");
         }
     }
 }

@@ -32,6 +32,10 @@ use crate::scheduler::core::{
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
 
+/// Schedules of one departure after which all clusters are asked for obstacles, in place of those
+/// that were chosen.
+const ROUNDS: usize = 3;
+
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
 
@@ -127,7 +131,7 @@ pub fn plan(
         return Err(Nowhere::Again);
     }
     let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
-    require_available((spec, status), &decision.clusters, snapshot, asks_for_kind)?;
+    departure.require_available(&decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
         // The task was for the scheduler's eyes: the old copy goes in the same write as the new one
         // is placed, so there is nothing to protect. Karmada keeps a task, which blocks every write
@@ -186,39 +190,6 @@ fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
         .is_some_and(|now| now.replicas >= target.replicas)
 }
 
-/// One of the new targets at least has to be available now: a target that holds the workload
-/// already counts as one whatever its state, so that the only copies left might be on clusters that
-/// are dying. One that has not reported a copy has to be able to get it yet.
-fn require_available(
-    (spec, status): (&ResourceBindingSpec, &ResourceBindingStatus),
-    targets: &[TargetCluster],
-    snapshot: &Snapshot,
-    asks_for_kind: bool,
-) -> Result<(), Nowhere> {
-    let workload = Workload::of(spec, spec.placement.as_deref());
-    let mut reasons = Vec::new();
-    for target in targets {
-        let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
-        let has_it = spec.target(&target.name).is_some();
-        let mut reports = status.aggregated_status.iter();
-        let report = reports.find(|it| has_it && it.cluster_name == target.name);
-        let available = match cluster {
-            Some(deaf) if report.is_none() && !reads_works(deaf) => Err(Unavailable::WorksUnread),
-            _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
-            _ if has_it && report.is_none() && spec.dispatching_suspended_in(&target.name) => {
-                Err(Unavailable::Suspended)
-            }
-            _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
-            _ => can_take(cluster, &workload),
-        };
-        let Err(reason) = available else {
-            return Ok(());
-        };
-        reasons.push(format!("{} {reason}", target.name));
-    }
-    Err(Nowhere::NotAvailable(named(reasons.iter())))
-}
-
 /// Returns whether a report says that the object could not be applied, and not that a copy of
 /// before is healthy.
 fn is_refused(report: &AggregatedStatusItem) -> bool {
@@ -243,6 +214,50 @@ impl Plan {
 }
 
 impl Departure<'_> {
+    /// One of the new targets at least has to be available now: a target that holds the workload
+    /// already counts as one whatever its state, so that the only copies left might be on clusters that
+    /// are dying. One that has not reported a copy has to be able to get it yet.
+    fn require_available(
+        &self,
+        targets: &[TargetCluster],
+        snapshot: &Snapshot,
+        asks_for_kind: bool,
+    ) -> Result<(), Nowhere> {
+        let (spec, status) = (self.spec, self.status);
+        let workload = Workload::of(spec, spec.placement.as_deref());
+        let mut reasons = Vec::new();
+        for target in targets {
+            let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
+            let has_it = spec.target(&target.name).is_some();
+            let mut reports = status.aggregated_status.iter();
+            let report = reports.find(|it| has_it && it.cluster_name == target.name);
+            let available = match cluster {
+                Some(deaf) if report.is_none() && !reads_works(deaf) => {
+                    Err(Unavailable::WorksUnread)
+                }
+                _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
+                _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
+                _ => can_take(cluster, &workload),
+            };
+            // A copy that was never reported is one that is still to be made.
+            let obstacle = || {
+                report
+                    .is_none()
+                    .then(|| (self.obstacle)(&target.name))
+                    .flatten()
+            };
+            let reason = match available {
+                Err(reason) => reason.to_string(),
+                Ok(()) => match obstacle() {
+                    Some(obstacle) => obstacle.to_string(),
+                    None => return Ok(()),
+                },
+            };
+            reasons.push(format!("{} {reason}", target.name));
+        }
+        Err(Nowhere::NotAvailable(named(reasons.iter())))
+    }
+
     /// Schedules the workload without the cluster that it leaves. A new target in which the order
     /// could not be carried out is none: the next one is tried.
     fn choose(
@@ -253,7 +268,15 @@ impl Departure<'_> {
     ) -> Result<Decision, Nowhere> {
         let mut snapshot = snapshot.clone();
         let mut obstacles: Vec<String> = Vec::new();
-        loop {
+        for round in 0..=snapshot.len() {
+            if round == ROUNDS {
+                // Most clusters seem to be obstructed: the others are found at once.
+                let all: Vec<String> = snapshot.iter().map(|it| it.name().to_owned()).collect();
+                let new = all.iter().filter(|name| self.spec.target(name).is_none());
+                for name in new.filter(|name| (self.obstacle)(name).is_some()) {
+                    snapshot = snapshot.closing(name);
+                }
+            }
             let result = schedule(after, self.status, &snapshot, &options.for_departure());
             let decision = match result {
                 Ok(decision) => decision,
@@ -278,6 +301,7 @@ impl Departure<'_> {
                 obstacles.push(format!("{name} {why}"));
             }
         }
+        Err(Nowhere::Empty)
     }
 
     /// Whether the workload stays unless a cluster gains something by its departure.

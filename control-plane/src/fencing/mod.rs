@@ -15,4 +15,4 @@ pub mod subject;
 pub mod telling;
 
 pub use decide::{Verdict, of_work};
-pub use subject::{asked, needs_rule, orders};
+pub use subject::{asked, needs_rule, orders, runs_nothing};

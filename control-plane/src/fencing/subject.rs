@@ -41,6 +41,12 @@ impl Kind {
     }
 }
 
+/// Returns whether nothing runs by an object of a kind: kinds of Kubernetes' own that have no pods.
+pub fn runs_nothing(api_version: &str, kind: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Kind::of(api_version, kind) == Kind::NoWorkload || group.ends_with(".k8s.io")
+}
+
 /// Whether a kind is fenced only where a rule tells its replicas.
 pub fn needs_rule(api_version: &str, kind: &str) -> bool {
     Kind::of(api_version, kind) == Kind::Custom

@@ -75,9 +75,6 @@ pub enum Unavailable<'a> {
     /// The agent could not apply the workload, and no copy of before is healthy there.
     #[error("could not apply it (Applied=False)")]
     Refused,
-    /// Dispatching to the cluster is suspended, and it has no copy.
-    #[error("gets nothing new: its dispatching is suspended")]
-    Suspended,
     /// A taint keeps the workload out, or evicts it.
     #[error("has taint {}, which is not tolerated", describe(.0))]
     Tainted(&'a Taint),

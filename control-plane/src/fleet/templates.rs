@@ -162,6 +162,16 @@ impl Templates {
         }
     }
 
+    /// Returns whether a template was seen being deleted.
+    pub fn is_gone(&self, key: &TemplateKey) -> bool {
+        match self.read().get(&key.kind).map(|entry| &entry.watched) {
+            Some(Watched::Following { informer, .. }) => informer
+                .presence(key.namespace.as_deref(), &key.name)
+                .is_gone(),
+            _ => false,
+        }
+    }
+
     /// The templates of a kind, of one namespace if one is given; `None` while they have not been
     /// listed. The cost is that of what is found.
     pub fn list(

@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
-use muster_shared::api::binding::{Binding, ResourceBindingStatus, ResourceHealth};
+use muster_shared::api::binding::{Binding, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
 use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
-use muster_shared::names::annotation::LAST_EVICTION;
 use muster_shared::names::condition;
 use muster_shared::queue::until;
 use tokio::time::Instant;
@@ -25,6 +23,7 @@ use super::reports::carrying_out;
 use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
+use crate::eviction::record::Record;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference};
 use crate::fleet::copy;
@@ -34,6 +33,8 @@ use crate::fleet::works::{CachedWork, means};
 /// Time for which an order has to have been refused: what refuses it may end by itself, such as a
 /// webhook that is being restarted.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// Time after a move in which a refusal that begins is one of the move.
+const SOON: SignedDuration = SignedDuration::from_mins(10);
 /// Pause before another cluster is looked for again where there was none.
 const AGAIN: Duration = Duration::from_mins(1);
 /// Longest text of a member that is repeated, in bytes.
@@ -49,15 +50,15 @@ struct Refused {
 
 impl Refused {
     /// Returns what the Work for a target says if it says that the order could not be carried out,
-    /// and not that a copy of before is healthy.
+    /// and nothing of a copy of before.
     fn of<B: Binding>(binding: &B, cluster: &str, work: &CachedWork) -> Option<Self> {
         let said = work.status();
         let applied = conditions::get(&said.conditions, condition::APPLIED)?;
         let resource = &binding.spec().resource;
         let mut manifests = said.manifest_statuses.iter();
         let healthy = Some(ResourceHealth::Healthy);
-        let is_healthy = |it: &ManifestStatus| it.health == healthy;
-        let runs = manifests.any(|it| means(&it.identifier, resource) && is_healthy(it));
+        let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
+        let runs = manifests.any(|it| means(&it.identifier, resource) && is_there(it));
         if applied.status != conditions::FALSE || runs {
             return None;
         }
@@ -71,23 +72,26 @@ impl Refused {
     }
 }
 
-/// Returns whether a workload was moved to where it is, by an eviction or by somebody's request.
-fn was_moved<B: Binding>(binding: &B) -> bool {
+/// Returns whether a workload was moved to where it is, by an eviction or by somebody's request;
+/// `since` is the time from which on it was refused there. A refusal long after the move is about a
+/// later edit.
+fn was_moved<B: Binding>(binding: &B, since: Option<Timestamp>) -> bool {
     let spec = binding.spec();
+    let requested = spec.reschedule_triggered_at.as_ref().map(|at| at.0);
+    let annotations = binding.meta().annotations.as_ref();
+    let evicted = Record::read(annotations).map(|record| record.at);
+    let is_recent =
+        |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
     !spec.graceful_eviction_tasks.is_empty()
-        || spec.reschedule_triggered_at.is_some()
-        || binding.annotations().contains_key(LAST_EVICTION)
+        || [requested, evicted].into_iter().flatten().any(is_recent)
 }
 
 /// Returns whether a binding may have to be moved on, as far as it tells itself.
 pub(super) fn may_move_on<B: Binding>(binding: &B) -> bool {
-    let ResourceBindingStatus {
-        aggregated_status, ..
-    } = binding.status();
-    let mut reports = aggregated_status.iter();
+    let mut reports = binding.status().aggregated_status.iter();
     reports.any(|it| !it.applied && it.applied_message.is_some())
         && binding.meta().deletion_timestamp.is_none()
-        && was_moved(binding)
+        && was_moved(binding, None)
 }
 
 /// Moves a workload on from a target that has refused it for long; returns when to look again.
@@ -114,6 +118,9 @@ pub(super) async fn move_on<B: BindingKind>(
         since,
         why,
     } = refused.next()?;
+    if !was_moved(binding.as_ref(), Some(since)) {
+        return None;
+    }
     let due = since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX);
     if now < due {
         return Some(until(due, now));
@@ -205,6 +212,15 @@ mod tests {
         work
     }
 
+    /// Returns the annotation of an eviction some minutes ago.
+    fn evicted(minutes: i64) -> Value {
+        let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+        let record = json!({
+            "from": "m1", "to": "m2", "mode": "Directly", "cause": "c", "at": at.to_string(),
+        });
+        json!({"failover.muster.io/last-eviction": record.to_string()})
+    }
+
     async fn targets_after(seconds: u64, binding: Value, work: Value) -> Vec<Value> {
         let mut drained = testing::cluster("m1");
         drained["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
@@ -230,10 +246,11 @@ mod tests {
             "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
             "gracePeriodSeconds": 40, "creationTimestamp": muster_shared::clock::calendar(),
         }]);
-        let evicted = json!({"failover.muster.io/last-eviction": "{}"});
+        let evicted = evicted(0);
         for (tasks, annotations) in [(&task, &json!({})), (&json!([]), &evicted)] {
             let binding = refused(false, tasks, annotations);
-            let work = work_in_m2(false, "Unknown");
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
             let early = targets_after(25, binding.clone(), work.clone()).await;
             assert_eq!(early, [] as [Value; 0], "what refuses it may end by itself");
             let writes = targets_after(120, binding, work).await;
@@ -257,8 +274,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_runs_what_was_never_moved_and_what_is_healthy_from_before_stay() {
-        let evicted = json!({"failover.muster.io/last-eviction": "{}"});
+        let evicted = evicted(0);
         let none = json!([]);
+        let mut unseen = work_in_m2(false, "Unknown");
+        unseen["status"]["manifestStatuses"] = json!([]);
         for (what, binding, work) in [
             (
                 "it is applied",
@@ -268,7 +287,17 @@ mod tests {
             (
                 "it was placed there first",
                 refused(false, &none, &json!({})),
-                work_in_m2(false, "Unknown"),
+                unseen.clone(),
+            ),
+            (
+                "it was moved there long ago",
+                refused(false, &none, &self::evicted(30)),
+                unseen,
+            ),
+            (
+                "a change of a copy that is not healthy was refused",
+                refused(false, &none, &evicted),
+                work_in_m2(false, "Unhealthy"),
             ),
             (
                 "a change of it was refused",
