@@ -107,15 +107,18 @@ const CONTROL_PLANE: Floors = &[
     &["wiring"],
 ];
 
-/// Oracles know the history alone; faults and the network need each other's words.
+/// Oracles know the history alone, and what features stand in it; faults and the network need each
+/// other's words.
 const SIMULATION: Floors = &[
     &["history"],
     &["clock"],
     &["fault_kind"],
-    &["oracle"],
+    &["oracle", "feature"],
+    &["pairs"],
     &["coverage"],
     &["people"],
     &["random"],
+    &["design"],
     &["faults", "network", "recorder"],
     &["plan"],
     &["generate"],

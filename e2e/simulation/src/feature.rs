@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::history::{Actor, Api, Request};
 use crate::oracle::objects::{annotation, items, text};
-use crate::pairs::WORKLOADS;
+
+/// Kinds of templates that are workloads.
+pub const WORKLOADS: [&str; 4] = ["deployments", "statefulsets", "daemonsets", "jobs"];
 
 /// A field or an order that moves, holds, protects or removes workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::fault_kind::FaultKind;
-use crate::feature::{Feature, Subject, ordered_by, set_by};
+use crate::feature::{Feature, Subject, WORKLOADS, ordered_by, set_by};
 use crate::history::{Api, Entry, History, Key, Phase, World};
 
 /// Two features, the first one first in [`Feature::ALL`], and the name of a fault, or [`NO_FAULT`].
@@ -22,9 +22,6 @@ pub const NO_FAULT: &str = "none";
 
 /// Meetings that a table has to tell of each pair at the least.
 pub const ENOUGH: u64 = 10;
-
-/// Kinds of templates that are workloads.
-pub const WORKLOADS: [&str; 4] = ["deployments", "statefulsets", "daemonsets", "jobs"];
 
 /// Rare pairs of a fault that are named in a summary; the file of all counts has the others.
 const SHOWN: usize = 8;

@@ -273,14 +273,15 @@ impl Preview {
                 "have nowhere to go, and stay until they have",
             ),
         ] {
-            let workloads: BTreeSet<_> = list.iter().map(Line::workload).collect();
-            let (workloads, does) = match workloads.len() {
+            let count = list.iter().map(Line::workload).collect::<BTreeSet<_>>();
+            let count = count.len();
+            let (workloads, does) = match count {
                 0 => continue,
                 1 => ("1 workload".to_owned(), one),
-                count => (format!("{count} workloads"), many),
+                _ => (format!("{count} workloads"), many),
             };
             let copies = match list.len() {
-                1 => String::new(),
+                copies if copies == count => String::new(),
                 copies => format!(", with {copies} copies,"),
             };
             let _ = writeln!(text, "{names}: {workloads}{copies} {does}");

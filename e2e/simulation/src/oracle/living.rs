@@ -27,8 +27,8 @@ use super::objects::{self, Binding, Task};
 use super::scene::Scene;
 use super::shown::ready;
 use super::{End, Oracle, Violation};
+use crate::feature::WORKLOADS;
 use crate::history::{Actor, Api, Entry, Key, Request};
-use crate::pairs::WORKLOADS;
 
 const NAME: &str = "living";
 

@@ -12,8 +12,8 @@ use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::troubles::Troubles;
 use super::{End, Oracle, Violation};
+use crate::feature::WORKLOADS;
 use crate::history::{Api, Entry, Key};
-use crate::pairs::WORKLOADS;
 
 const NAME: &str = "shown";
 
