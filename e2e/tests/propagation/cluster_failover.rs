@@ -77,6 +77,12 @@ async fn settled(bench: &Bench, cluster: &str) {
     bench.sent(cluster, "Deployment", "witness", |_| true).await;
 }
 
+/// Reports a copy that was applied and has no ready replica yet.
+async fn begins(bench: &Bench, cluster: &str, name: &str) {
+    let status = json!({ "replicas": 4 });
+    bench.report_that(cluster, name, "Unhealthy", status).await;
+}
+
 /// The new copy is healthy, and the binding says so.
 async fn runs(bench: &Bench, cluster: &str) {
     bench.sent(cluster, "Deployment", "web", |_| true).await;
@@ -188,6 +194,9 @@ async fn gracefully_without_a_grace_period_no_time_out_removes_the_old_copy() {
     bench.sent(there, "Deployment", "web", |_| true).await;
     bench.sent(there, "Deployment", "brief", |_| true).await;
     // Neither of the new copies is ever reported healthy.
+    for name in ["web", "brief"] {
+        begins(&bench, there, name).await;
+    }
     bench.withdrawn(here, "Deployment", "brief").await;
     is_kept(&bench, here).await;
     let tasks = tasks(&bench).await;
@@ -206,6 +215,7 @@ async fn gracefully_with_a_grace_period_the_old_copy_waits_no_longer_than_that()
     bench.sent(there, "Deployment", "web", |_| true).await;
     is_kept(&bench, here).await;
     // The new copy is never reported healthy.
+    begins(&bench, there, "web").await;
     bench.withdrawn(here, "Deployment", "web").await;
     // The task bears a whole second.
     let waited = placed.elapsed();
