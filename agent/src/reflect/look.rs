@@ -254,6 +254,10 @@ mod tests {
         let status = script(Operation::InterpretStatus, fails);
         let fails = "function InterpretHealth(o) return o.absent.field end";
         let health = script(Operation::InterpretHealth, fails);
+        let mut stopped = thing.clone();
+        stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
+        let look = Look::at(&stopped, &Interpreters::of(&[status.clone()]));
+        assert!(look.status.is_none() && look.stopped);
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),
             (vec![status, health], ResourceHealth::Unknown),

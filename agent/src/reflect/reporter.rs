@@ -238,9 +238,9 @@ mod tests {
             { "ordinal": 1, "version": "v1", "kind": "ConfigMap", "resource": "", "name": "new" } }] });
         fleet.put(newer);
         assert!(matches!(report(&reporter).await, Ok(Next::Done)));
-        let reported = &fleet.get("w")["status"]["manifestStatuses"];
-        let names: Vec<_> = reported.as_array().unwrap().iter().collect();
-        let names: Vec<_> = names.iter().map(|it| &it["identifier"]["name"]).collect();
+        let statuses = &fleet.get("w")["status"]["manifestStatuses"];
+        let statuses = statuses.as_array().unwrap().iter();
+        let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
         assert_eq!(names, ["w", "new"], "what the applier has added stays");
     }
 

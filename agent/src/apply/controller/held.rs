@@ -1,5 +1,5 @@
 //! Looks after the objects of a Work whose dispatching is suspended: nothing that the Work wants is
-//! applied. What became of its objects is told, and what the agent stopped is started again, or made
+//! applied. What became of its objects is told. What the agent stopped is started again, and made
 //! again if its orders are to delete it.
 
 use std::collections::HashSet;

@@ -30,7 +30,7 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
     assert!(matches!(answered(&[]), Err(Error::Finalizer)));
 }
 
-/// A member with ConfigMaps and namespaces. It refuses to change an object whose name says so, and
+/// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says so, and
 /// only marks one as deleted whose name says that it is slow.
 #[derive(Default)]
 struct Site {
@@ -74,6 +74,7 @@ impl Site {
         let resources = [
             resource("configmaps", "Namespaced", "ConfigMap"),
             resource("namespaces", "Cluster", "Namespace"),
+            resource("pods", "Namespaced", "Pod"),
         ];
         let core =
             json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": resources }] });
@@ -403,4 +404,35 @@ async fn a_status_that_is_refused_for_its_size_does_not_keep_the_objects_from_be
     fleet.refuses_statuses.store(true, Ordering::Relaxed);
     assert!(reconcile(&applier).await.is_err(), "it is told again later");
     assert!(site.objects.lock().unwrap().contains_key(&place("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_goes() {
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "sum", "namespace": "shop" }, "spec": { "restartPolicy": "Never" } });
+    let mut complete = pod.clone();
+    complete["status"] = json!({ "phase": "Succeeded" });
+    let mut goes = complete.clone();
+    goes["metadata"]["labels"] = json!({ "karmada.io/managed": "true" });
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut foreign = pod.clone();
+    foreign["metadata"]["labels"] = json!({ "owner": "somebody" });
+    for (what, found, applied) in [
+        ("it goes", Some(goes), "True"),
+        ("it is gone", None, "True"),
+        ("another one is in its place", Some(foreign), "False"),
+    ] {
+        let (applier, fleet, site) = applier_of([work_of(&[pod.clone()])], true).await;
+        let key = ObjectKey::of(&pod, 0).unwrap();
+        let look = Look::of(&complete, &pod, &applier.interpreters);
+        applier.statuses.see("w", &key, look);
+        if let Some(object) = found {
+            let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
+            site.objects.lock().unwrap().insert(path, object);
+        }
+        _ = reconcile(&applier).await;
+        assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
+        assert!(!applier.statuses.seen("w", &key).unwrap().lost, "{what}");
+        assert!(site.writes.lock().unwrap().is_empty(), "{what}");
+    }
 }
