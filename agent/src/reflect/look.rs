@@ -256,7 +256,7 @@ mod tests {
         let health = script(Operation::InterpretHealth, fails);
         let mut stopped = thing.clone();
         stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
-        let look = Look::at(&stopped, &Interpreters::of(&[status.clone()]));
+        let look = Look::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
         assert!(look.status.is_none() && look.stopped);
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),

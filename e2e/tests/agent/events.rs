@@ -14,9 +14,10 @@ async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stay
     for (name, manifest) in [("web", deployment("web")), ("balancer", balancer)] {
         bench.apply(name, json!([manifest])).await;
         until(&bench.works(), name, "it is reported", |work| {
-            work.status
-                .as_ref()
-                .is_some_and(|status| !status.manifest_statuses.is_empty())
+            let status = work.status.as_ref();
+            let first = status.and_then(|status| status.manifest_statuses.first());
+            let health = first.and_then(|first| first.health.as_ref());
+            health.is_some_and(|health| *health != ResourceHealth::Unknown)
         })
         .await;
     }

@@ -239,7 +239,7 @@ impl Applier {
                     self.tell_left(work, &error);
                     self.departing(work, |it| it.objects.insert(key, true));
                 }
-                // Those may be on their way, too.
+                // The objects of other Works may be on their way, too.
                 Err(error) if error.is_in_use() => {
                     let kept = self.departing(work, |it| it.kept.map(|kept| kept.elapsed()));
                     let kept = SignedDuration::try_from(kept.unwrap_or_default());

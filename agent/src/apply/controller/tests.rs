@@ -30,8 +30,8 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
     assert!(matches!(answered(&[]), Err(Error::Finalizer)));
 }
 
-/// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says so, and
-/// only marks one as deleted whose name says that it is slow.
+/// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says
+/// so, and only marks one as deleted whose name says that it is slow.
 #[derive(Default)]
 struct Site {
     objects: Mutex<BTreeMap<String, Value>>,
@@ -422,7 +422,7 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
         ("it is gone", None, "True"),
         ("another one is in its place", Some(foreign), "False"),
     ] {
-        let (applier, fleet, site) = applier_of([work_of(&[pod.clone()])], true).await;
+        let (applier, fleet, site) = applier_of([work_of(std::slice::from_ref(&pod))], true).await;
         let key = ObjectKey::of(&pod, 0).unwrap();
         let look = Look::of(&complete, &pod, &applier.interpreters);
         applier.statuses.see("w", &key, look);

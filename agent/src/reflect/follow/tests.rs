@@ -165,7 +165,7 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         let mut work = work("a", 1);
         work["spec"]["workload"]["manifests"] = json!([pod]);
         let (watches, _fleet) = watches_of([work]).await;
-        let watched = Watched {
+        let kind = Watched {
             kind: GroupVersionKind::gvk("", "v1", "Pod"),
             namespaced: true,
         };
@@ -174,7 +174,7 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         object["status"] = json!({ "phase": "Succeeded" });
         let look = Look::of(&object, &pod, &watches.interpreters);
         watches.statuses.see("a", &key, look);
-        watches.mark_again(&watched, &key, "a").await;
+        watches.mark_again(&kind, &key, "a").await;
         let seen = watches.statuses.seen("a", &key).unwrap();
         assert_eq!(seen.lost, lost, "{restart}");
     }
