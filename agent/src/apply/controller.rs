@@ -21,6 +21,7 @@ use muster_shared::watch::{Change as Seen, Expectations, Informer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::removal::Departure;
 use self::telling::is_news;
 use super::outcome::{self, Failures};
 use crate::fencing::orders::{self, Fenced};
@@ -108,6 +109,17 @@ pub struct State {
     turns: Turns,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
+    /// Objects of deleted Works.
+    departing: Mutex<HashMap<String, Departure>>,
+}
+
+impl State {
+    fn forget_departure(&self, name: &str) {
+        let departing = self.departing.lock();
+        departing
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+    }
 }
 
 impl Applier {
@@ -354,10 +366,12 @@ impl Applier {
     ) -> Result<Change, object::Error> {
         let seen = self.statuses.seen(&work.name_any(), key);
         // A task that has succeeded does not run again because its object is cleaned up.
-        if has_run(work, seen.as_ref(), key, manifest)
-            && self.objects.member.get(key).await?.is_none()
-        {
-            return Ok(Change::None);
+        let has_run = has_run(work, seen.as_ref(), key, manifest);
+        if has_run {
+            let object = self.objects.member.get(key).await?;
+            if object.is_none_or(|object| object::terminates_since(&object).is_some()) {
+                return Ok(Change::None);
+            }
         }
         let fleet = self.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
@@ -367,10 +381,11 @@ impl Applier {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
-        self.note_applied(&work.name_any(), key, manifest, &outcome);
-        if let Ok((Change::Updated, object)) = &outcome {
-            self.tell_scaled(work, key, &wanted, object);
+        let is_lost = |error: &object::Error| error.is_absence() && !has_run;
+        if outcome.as_ref().is_err_and(is_lost) {
+            self.statuses.see(&work.name_any(), key, Look::lost());
         }
+        self.note_applied(&work.name_any(), key, manifest, &outcome);
         outcome.map(|(change, _)| change)
     }
 
@@ -387,7 +402,6 @@ impl Applier {
                 let look = Look::of(object, manifest, &self.interpreters);
                 self.statuses.see_first(work, key, look);
             }
-            Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),
             Err(error) if error.is_hidden() => self.statuses.see_first(work, key, Look::unknown()),
             Err(_) => {}
         }
@@ -437,6 +451,7 @@ impl Applier {
         self.repairs.forget(name);
         self.objects.drift.forget_work(name);
         self.note_waiting(name, false);
+        self.state.forget_departure(name);
     }
 
     fn note_waiting(&self, name: &str, waits: bool) {

@@ -9,7 +9,7 @@ use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
 
-use crate::work::cached::Unreadable;
+use crate::work::cached::{TERMINATING, Unreadable};
 use crate::work::object;
 use crate::work::repairs::Contended;
 
@@ -52,7 +52,7 @@ pub struct Failures {
     /// Messages about objects that were not removed, of a deleted Work or of an earlier version of
     /// it.
     pub unremoved: Vec<String>,
-    /// Messages about objects that are being deleted, and are not gone yet.
+    /// Messages about objects that are being deleted or wait for others, and are not gone yet.
     pub terminating: Vec<String>,
     /// Time since which the first of them is.
     pub since: Option<Timestamp>,
@@ -69,11 +69,16 @@ impl Failures {
         aggregate(self.unapplied.iter().chain(&self.unremoved))
     }
 
+    /// Adds an object that will be gone, or released, without any help.
+    pub fn add_waiting(&mut self, error: &object::Error, since: Timestamp) {
+        self.terminating.push(error.to_string());
+        self.since = Some(self.since.map_or(since, |known| known.min(since)));
+    }
+
     /// Adds an object that was not removed.
     pub fn add_unremoved(&mut self, error: &object::Error) {
         if let Some(since) = error.terminates_since() {
-            self.terminating.push(error.to_string());
-            self.since = Some(self.since.map_or(since, |known| known.min(since)));
+            self.add_waiting(error, since);
         } else {
             self.unremoved.push(error.to_string());
         }
@@ -87,9 +92,6 @@ impl Failures {
         Some(lasts.clamp(FIRST_LOOK, LONGEST_PAUSE))
     }
 }
-
-/// Reason of the condition `Applied` while nothing is wrong but that objects are not gone yet.
-const TERMINATING: &str = "Terminating";
 
 /// Returns the condition that says whether all of the `total` objects were applied, and all dropped
 /// objects removed.

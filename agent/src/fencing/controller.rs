@@ -22,6 +22,7 @@ use super::record::{Machine, Record, Store};
 use super::rounds::Rounds;
 use super::silence::{Permission, Silence};
 use crate::discovery::Discovery;
+use crate::fleet_id;
 use crate::work::CachedWork;
 
 /// Interval at which renewals are recorded, and at which it is asked whether something is due.
@@ -47,6 +48,8 @@ pub struct Setup {
     pub lease: Duration,
     /// Pause between renewals of it.
     pub interval: Duration,
+    /// The id of the fleet.
+    pub fleet: fleet_id::Known,
     /// Cache of Works.
     pub works: Informer<CachedWork>,
     /// Works to apply.
@@ -253,12 +256,13 @@ impl Fencer {
         let Some(kinds) = self.kinds().await else {
             return;
         };
+        let fleet = &self.setup.fleet.now();
         // A kind whose server does not answer keeps no other one waiting.
         let stops = kinds
             .iter()
             .filter_map(|text| kind_of(text))
             .map(async |kind| {
-                let mut round = self.objects.stop(&kind, &is_due, events).await;
+                let mut round = self.objects.stop(&kind, &is_due, fleet, events).await;
                 round.trouble = round.trouble.map(|error| format!("{}: {error}", kind.kind));
                 round
             });

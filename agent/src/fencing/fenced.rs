@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Fenced {
             json!({ "metadata": {
                 "name": true, "namespace": true, "uid": true, "deletionTimestamp": true,
                 "labels": { label::FENCED: true },
-                "annotations": { annotation::FENCING: true, annotation::STOPPED: true },
+                "annotations": { annotation::FENCING: true, annotation::FLEET: true, annotation::STOPPED: true },
             }})
         });
         let text = Box::<RawValue>::deserialize(deserializer)?;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use futures::stream::{self, Stream, StreamExt};
 use muster_shared::events::Events;
 use muster_shared::fencing::Orders;
+use muster_shared::fleet_id::{FleetId, Owner};
 use muster_shared::k8s::{Api, Client, GroupVersionKind};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::Selection;
@@ -20,6 +21,7 @@ use super::step::{self, Outcome, Step, Subject, text};
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Place;
 use crate::work::dependents::{self, Action};
+use crate::work::ownership;
 use crate::work::partial::Dependent;
 use crate::work::raw::Raw;
 
@@ -98,6 +100,7 @@ impl Objects {
         &self,
         kind: &GroupVersionKind,
         is_due: &(impl Fn(Duration) -> bool + Sync),
+        fleet: &FleetId,
         events: &Events,
     ) -> Round {
         let mut round = Round::default();
@@ -113,6 +116,7 @@ impl Objects {
         let (mut seen, mut unreadable) = (HashSet::new(), Vec::new());
         let due = self.fenced(kind, place).filter_map(|told| {
             let due = match told {
+                Told::Object(it) if fleet.owner(ownership::fleet(&it.head)) == Owner::Other => None,
                 // An object may come twice.
                 Told::Object(it) if !seen.insert(text(&it.head, "uid").map(str::to_owned)) => None,
                 Told::Object(fenced) => match Orders::of(&fenced.head).map(|it| it.after()) {
@@ -162,7 +166,7 @@ impl Objects {
     /// The fenced objects of a kind, page by page.
     fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Told> {
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
-        let selection = Selection::default().labels(label::FENCED).page_size(PAGE);
+        let selection = fenced().page_size(PAGE);
         let limits = || self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = limits().get(kind).copied().unwrap_or(PAGE);
         let pages = Pages::<Fenced>::of(&all, selection, DEADLINE).beginning_with(limit);
@@ -228,8 +232,7 @@ impl Objects {
         };
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         // From the server's cache: the kinds are searched that may have most objects.
-        let selection = Selection::default().labels(label::FENCED);
-        let found = pages::has_any(&all, selection, DEADLINE).await;
+        let found = pages::has_any(&all, fenced(), DEADLINE).await;
         found.map_err(|error| error.to_string())
     }
 
@@ -315,6 +318,12 @@ impl Objects {
             None => Api::all_with(self.client.clone(), &place.resource),
         }
     }
+}
+
+/// Returns the selection of the objects that have orders. One that was released to the member, or
+/// is a copy that somebody made there, is not the fleet's to stop.
+fn fenced() -> Selection {
+    Selection::default().labels(format!("{},{}=true", label::FENCED, label::MANAGED))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Readiness {
 pub struct Thresholds {
     /// For a change to ready (`--cluster-success-threshold`).
     pub success: Duration,
-    /// For a change away from ready (`--cluster-failure-threshold`).
+    /// For a change to anything else (`--cluster-failure-threshold`).
     pub failure: Duration,
 }
 
@@ -73,10 +73,30 @@ pub enum Verdict {
 
 /// Judges one observation against the memory (which it updates) and the status that the API holds.
 ///
-/// A change between ready and not ready is held until it has been observed for its threshold
-/// without interruption; changes within "not ready" are reported at once. Without memory, or
+/// A change is held until it has been observed for its threshold without interruption, also one
+/// between the two states that are not ready: Karmada reports that at once. Without memory, or
 /// without a condition in the API, there is nothing to hold on to.
 pub fn debounce(
+    memory: &mut Option<Memory>,
+    stored: Option<Readiness>,
+    observed: Readiness,
+    thresholds: Thresholds,
+    now: Instant,
+) -> Verdict {
+    let verdict = as_karmada(memory, stored, observed, thresholds, now);
+    let is_young = memory.and_then(|known| known.since);
+    let is_young = is_young.is_some_and(|since| now.duration_since(since) < thresholds.failure);
+    let is_turn =
+        stored.is_some_and(|stored| stored != observed && !stored.is_true() && !observed.is_true());
+    if is_turn && is_young {
+        Verdict::Hold
+    } else {
+        verdict
+    }
+}
+
+/// Judges as Karmada does: changes within "not ready" are reported at once.
+fn as_karmada(
     memory: &mut Option<Memory>,
     stored: Option<Readiness>,
     observed: Readiness,
@@ -164,7 +184,7 @@ mod tests {
             if let Some(status) = &step.set_stored {
                 stored.clone_from(status);
             }
-            let verdict = debounce(
+            let verdict = as_karmada(
                 &mut memory,
                 (!stored.is_empty()).then(|| Readiness::of(&stored)),
                 Readiness::of(&step.observed),
@@ -217,6 +237,27 @@ mod tests {
             assert_eq!(at(wait - 1), Verdict::Hold, "{stored:?} to {observed:?}");
             assert_eq!(at(wait), Verdict::Report, "{stored:?} to {observed:?}");
         }
+    }
+
+    #[test]
+    fn refusals_and_failures_that_alternate_do_not_alternate_in_the_condition() {
+        let second = Duration::from_secs(1);
+        let thresholds = Thresholds {
+            success: 10 * second,
+            failure: 30 * second,
+        };
+        let (start, stored) = (Instant::now(), Some(Readiness::False));
+        let mut memory = Some(Memory::resuming(Readiness::False));
+        let mut at = |seconds: u32, observed| {
+            let now = start + second * seconds;
+            debounce(&mut memory, stored, observed, thresholds, now)
+        };
+        for seconds in (0..60).step_by(20) {
+            assert_eq!(at(seconds, Readiness::Unknown), Verdict::Hold);
+            assert_eq!(at(seconds + 10, Readiness::False), Verdict::Report);
+        }
+        assert_eq!(at(60, Readiness::Unknown), Verdict::Hold);
+        assert_eq!(at(90, Readiness::Unknown), Verdict::Report, "it has lasted");
     }
 
     #[test]

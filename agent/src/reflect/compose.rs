@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn an_object_whose_status_cannot_be_reflected_keeps_it_and_not_its_health() {
         let seen = ["a", "b"].map(|name| {
-            let status = ObjectStatus::of_health(ResourceHealth::Unknown, None);
+            let status = ObjectStatus::of_health(ResourceHealth::Unknown, false, None);
             (key(name), status)
         });
         let work = work(&["a", "b"], &["a"]);

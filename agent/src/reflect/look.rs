@@ -10,7 +10,7 @@ use muster_shared::work_status;
 use serde_json::Value;
 
 use super::news::Trouble;
-use crate::work::completed;
+use crate::work::{completed, drift};
 
 /// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +42,15 @@ impl ObjectStatus {
 
     /// Makes the status of an object of which the health alone is known, beside what was known of
     /// it.
-    pub fn of_health(health: ResourceHealth, known: Option<Self>) -> Self {
-        match known.filter(|known| !known.lost) {
-            Some(known) => Self { health, ..known },
-            None => Self {
+    pub fn of_health(health: ResourceHealth, stopped: bool, known: Option<Self>) -> Self {
+        let known = known.filter(|known| !known.lost);
+        Self {
+            health,
+            stopped,
+            ..known.unwrap_or_else(|| Self {
                 stays: true,
-                ..Self::new(None, health)
-            },
+                ..Self::new(None, ResourceHealth::Unknown)
+            })
         }
     }
 
@@ -80,6 +82,8 @@ pub struct Look {
     /// Health of an object whose status cannot be reflected: the status of the last report stays,
     /// its health does not.
     pub health: Option<ResourceHealth>,
+    /// Whether the agent has stopped the object, because the member was cut off.
+    pub stopped: bool,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
     /// Time after which another look may find more, because a script is not run, or a webhook not
@@ -97,6 +101,7 @@ impl Look {
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
         let mut look = Self::interpret(object, interpreters);
         if fencing::stopped(object).is_some() {
+            look.stopped = true;
             look.health = look.health.map(|_| ResourceHealth::Unhealthy);
             if let Some(status) = &mut look.status {
                 (status.health, status.stopped) = (ResourceHealth::Unhealthy, true);
@@ -107,14 +112,18 @@ impl Look {
     }
 
     /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
-    /// manifest.
+    /// manifest, and replicas that are left to an autoscaler with the name of that.
     pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
         let mut look = Self::at(object, interpreters);
-        if completed::is_task(manifest)
+        let left_to = drift::left_to(manifest, object);
+        if (completed::is_task(manifest) || left_to.is_some())
             && let Some(seen) = &mut look.status
             && let Some(mut status) = seen.status()
         {
             completed::note(&mut status, object, manifest);
+            if let (Some(manager), Some(status)) = (left_to, status.as_object_mut()) {
+                status.insert(drift::LEFT_TO.into(), manager.into());
+            }
             seen.status = Some(status.to_string().into());
         }
         look
@@ -201,6 +210,7 @@ impl Look {
 mod tests {
     use muster_shared::interpreter::Operation;
     use muster_shared::interpreter::engine::Customization;
+    use muster_shared::names::annotation;
     use serde_json::json;
 
     use super::*;
@@ -244,6 +254,10 @@ mod tests {
         let status = script(Operation::InterpretStatus, fails);
         let fails = "function InterpretHealth(o) return o.absent.field end";
         let health = script(Operation::InterpretHealth, fails);
+        let mut stopped = thing.clone();
+        stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
+        let look = Look::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
+        assert!(look.status.is_none() && look.stopped);
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),
             (vec![status, health], ResourceHealth::Unknown),
@@ -251,6 +265,26 @@ mod tests {
             let look = Look::at(&thing, &Interpreters::of(&scripts));
             assert_eq!((look.status, look.health), (None, Some(expected)));
             assert!(matches!(look.trouble, Some(Trouble::Status(_))));
+        }
+    }
+
+    #[test]
+    fn replicas_that_are_left_to_an_autoscaler_are_reported_with_its_name() {
+        let manifest = |replicas: u32| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web"}, "spec": {"replicas": replicas}})
+        };
+        let mut object = manifest(7);
+        object["status"] = json!({"replicas": 7});
+        object["metadata"]["annotations"] =
+            json!({annotation::LEFT_TO_AUTOSCALER: "{\".spec.replicas\":3}"});
+        object["metadata"]["managedFields"] = json!([{"manager": "hpa", "operation": "Update",
+            "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+        for (share, left_to) in [(3, json!("hpa")), (5, Value::Null)] {
+            let look = Look::of(&object, &manifest(share), &Interpreters::default());
+            let status = look.status.unwrap().status().unwrap();
+            assert_eq!(status["replicasLeftToAutoscaler"], left_to, "{share}");
+            assert_eq!(status["replicas"], 7);
         }
     }
 

@@ -34,7 +34,10 @@ impl Watches {
             return;
         };
         self.drift.doubt(&key);
-        self.statuses.see(name, &key, Look::lost());
+        let seen = self.statuses.seen(name, &key);
+        if !has_run(&open.work, seen.as_ref(), &key, manifest) {
+            self.statuses.see(name, &key, Look::lost());
+        }
         tracing::info!(object = %key, work = name, "does not name its work any more");
         let pause = if open.cached.is_held() {
             Duration::ZERO

@@ -9,6 +9,7 @@ use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier};
 
 use crate::work::desired::ObjectKey;
+use crate::work::drift::LEFT_TO;
 use crate::work::manifests::key_of;
 
 /// Reason and text of an event, in Karmada's words.
@@ -64,6 +65,13 @@ pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
             let text = format!("Reflect status for object({object}) succeed.");
             notes.push(("ReflectStatusSucceed", text));
         }
+        let scaler = scaler(now);
+        if let Some(manager) = scaler.filter(|_| known.and_then(self::scaler) != scaler) {
+            let text = format!(
+                "{manager:?} has scaled object({object}): the agent leaves the number to it, and applies that of the Work when it changes."
+            );
+            notes.push(("LeftToAutoscaler", text));
+        }
         if now.health != known.and_then(|known| known.health.clone())
             && let Some(health) = judged(now.health.as_ref())
         {
@@ -72,6 +80,11 @@ pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
         }
     }
     notes
+}
+
+/// Returns the field manager to which the replicas of an object are left.
+fn scaler(reported: &ManifestStatus) -> Option<&str> {
+    reported.status.as_ref()?.0.get(LEFT_TO)?.as_str()
 }
 
 fn judged(health: Option<&ResourceHealth>) -> Option<&'static str> {

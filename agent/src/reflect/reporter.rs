@@ -16,11 +16,14 @@ use super::sent::{Sent, Verdict};
 use super::statuses::ObjectStatuses;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
-use crate::work::reader::{Turns, WorkReader};
+use crate::work::reader::{Turns, Whole, WorkReader};
 use crate::write::{self, within};
 
 /// Pause of a Work that is gone, or another one of its name, until the cache shows that.
 const UNTIL_SHOWN: Next = Next::After(Duration::from_secs(5));
+
+/// Attempts to write a report while others write the Work.
+const ATTEMPTS: usize = 4;
 
 /// Writes `manifestStatuses`, the part of a Work's status that only the agent writes.
 pub struct Reporter {
@@ -91,33 +94,48 @@ impl Reporter {
         let Some(_turn) = self.turns.take(&cached, self.statuses.queue()) else {
             return Ok(Next::Waits);
         };
-        let Some(whole) = self.reader.open(&cached).await? else {
-            return Ok(UNTIL_SHOWN);
-        };
+        let mut whole = self.reader.open(&cached).await?;
+        for _ in 0..ATTEMPTS {
+            let Some(present) = &whole else {
+                return Ok(UNTIL_SHOWN);
+            };
+            if let Some(next) = self.write(&name, present).await? {
+                return Ok(next);
+            }
+            // The cache may lag for long: the report is composed upon the Work as it is.
+            let fresh = self.reader.read(&name).await?;
+            whole = fresh.filter(|fresh| fresh.cached.metadata.uid == cached.metadata.uid);
+        }
+        Ok(Next::Again)
+    }
+
+    /// Writes the report upon a version of a Work, unless its status has it already. Returns `None`
+    /// if the Work has another version by now.
+    async fn write(&self, name: &str, whole: &Whole) -> Result<Option<Next>, write::Error> {
         // The applier reports a Work that cannot be read.
-        let Ok(work) = whole.work else {
-            return Ok(Next::Done);
+        let Ok(work) = &whole.work else {
+            return Ok(Some(Next::Done));
         };
         if work.metadata.deletion_timestamp.is_some() {
-            return Ok(Next::Done);
+            return Ok(Some(Next::Done));
         }
-        for (object, trouble) in self.statuses.new_troubles(&name) {
+        for (object, trouble) in self.statuses.new_troubles(name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
-            self.events.publish(&work, EventType::Warning, reason, text);
+            self.events.publish(work, EventType::Warning, reason, text);
         }
-        let wanted = || keys(&work).map(|(_, key, _)| key).collect();
+        let wanted = || keys(work).map(|(_, key, _)| key).collect();
         let manifests = work.spec.workload.manifests.len();
-        self.statuses.retain(&name, manifests, wanted);
-        let (seen, gone) = self.statuses.of(&name);
-        let report = compose(&work, &seen, &gone);
+        self.statuses.retain(name, manifests, wanted);
+        let (seen, gone) = self.statuses.of(name);
+        let report = compose(work, &seen, &gone);
         let fingerprint = CachedWork::fingerprint(&report.statuses);
-        match self.sent.judge(&name, &cached, fingerprint) {
+        match self.sent.judge(name, &whole.cached, fingerprint) {
             Verdict::Said => {
-                self.statuses.settle_gone(&name, &gone);
-                return Ok(Next::Done);
+                self.statuses.settle_gone(name, &gone);
+                return Ok(Some(Next::Done));
             }
-            Verdict::Wait(rest) => return Ok(Next::After(rest)),
+            Verdict::Wait(rest) => return Ok(Some(Next::After(rest))),
             Verdict::Write => {}
         }
         // The applier adds the names of objects that it is about to make: a report upon an older
@@ -127,32 +145,32 @@ impl Reporter {
             "metadata": { "resourceVersion": version },
             "status": { "manifestStatuses": report.statuses },
         });
-        let call = write::merge(&self.api, &name, Some("status"), &patch);
+        let call = write::merge(&self.api, name, Some("status"), &patch);
         match within("report the status of a Work", call).await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 let before = work.status.as_ref();
                 let before = before.map_or(&[][..], |status| &status.manifest_statuses);
                 for (reason, text) in news(before, &report.statuses) {
-                    self.events.publish(&work, EventType::Normal, reason, text);
+                    self.events.publish(work, EventType::Normal, reason, text);
                 }
                 if report.shortened > 0 {
                     let text = too_long(report.shortened);
                     tracing::warn!(work = name, text, "cannot report everything");
                     self.events
-                        .publish(&work, EventType::Warning, "ReflectStatusFailed", text);
+                        .publish(work, EventType::Warning, "ReflectStatusFailed", text);
                 }
-                self.statuses.settle_gone(&name, &gone);
-                let shown = self.works.get(self.api.namespace(), &name);
+                self.statuses.settle_gone(name, &gone);
+                let shown = self.works.get(self.api.namespace(), name);
                 let uid = work.metadata.uid.as_deref();
-                self.sent.wrote(&name, shown.as_deref(), uid, fingerprint);
-                if self.works.get(self.api.namespace(), &name).is_none() {
-                    self.forget(&name);
+                self.sent.wrote(name, shown.as_deref(), uid, fingerprint);
+                if self.works.get(self.api.namespace(), name).is_none() {
+                    self.forget(name);
                 }
-                Ok(Next::Done)
+                Ok(Some(Next::Done))
             }
-            Err(error) if error.is_not_found() => Ok(Next::Done),
-            Err(error) if error.is_conflict() => Ok(Next::Again),
+            Err(error) if error.is_not_found() => Ok(Some(Next::Done)),
+            Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -209,6 +227,21 @@ mod tests {
         }
         assert_eq!(patches[0].len(), 1);
         assert_eq!(patches[0], patches[1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_written_upon_the_present_work_while_the_cache_lags() {
+        let (reporter, fleet) = reporter(true).await;
+        let mut newer = fleet.get("w");
+        newer["metadata"]["resourceVersion"] = json!("5");
+        newer["status"] = json!({ "manifestStatuses": [{ "health": "Unknown", "identifier":
+            { "ordinal": 1, "version": "v1", "kind": "ConfigMap", "resource": "", "name": "new" } }] });
+        fleet.put(newer);
+        assert!(matches!(report(&reporter).await, Ok(Next::Done)));
+        let statuses = &fleet.get("w")["status"]["manifestStatuses"];
+        let statuses = statuses.as_array().unwrap().iter();
+        let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
+        assert_eq!(names, ["w", "new"], "what the applier has added stays");
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,11 @@ impl Objects {
         }
         let status = look.status.or_else(|| {
             let health = look.health?;
-            Some(ObjectStatus::of_health(health, self.seen(key).cloned()))
+            Some(ObjectStatus::of_health(
+                health,
+                look.stopped,
+                self.seen(key).cloned(),
+            ))
         });
         if let Some(status) = status {
             match self.place(key) {

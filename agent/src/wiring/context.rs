@@ -181,6 +181,7 @@ impl Context {
             is_elected: base.settings.leader_elect,
             lease: *base.settings.cluster_lease_duration,
             interval: base.settings.lease_interval(),
+            fleet: fleet_id.clone(),
             works: works.clone(),
             to_apply: to_apply.clone(),
         });

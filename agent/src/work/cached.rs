@@ -19,6 +19,9 @@ use super::desired::{Container, ObjectKey};
 use super::texts::{self, Text, Texts};
 use crate::digest::digest;
 
+/// Reason of the condition `Applied` while nothing is wrong but that objects are not gone yet.
+pub const TERMINATING: &str = "Terminating";
+
 /// A Work in the cache.
 #[derive(Clone, Debug)]
 pub struct CachedWork {

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::ownership::annotation;
-use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
+use muster_shared::names::annotation::TEMPLATE_UID;
 
 /// Field of the reported status that names the manifest of the task.
 const FIELD: &str = "completedManifest";
@@ -44,14 +44,14 @@ pub fn says(status: &Value, manifest: &Value) -> bool {
     is_task(manifest) && status[FIELD].as_str() == Some(&*name(manifest))
 }
 
-/// Names a manifest by the template and the generation that it was made of, or else by its content:
-/// labels of the control plane may change and are no reason to run again.
+/// Names a manifest by its template and its `spec`: labels may change and are no reason to run
+/// again. The share of a cluster in a task changes the `spec` without another generation.
 fn name(manifest: &Value) -> String {
-    let uid = annotation(manifest, TEMPLATE_UID);
-    match uid.zip(annotation(manifest, TEMPLATE_GENERATION)) {
-        Some((uid, generation)) => format!("{uid}/{generation}"),
-        None => format!("{:016x}", fnv(manifest.to_string().as_bytes())),
-    }
+    let uid = annotation(manifest, TEMPLATE_UID).unwrap_or_default();
+    format!(
+        "{uid}/{:016x}",
+        fnv(manifest["spec"].to_string().as_bytes())
+    )
 }
 
 /// The hash FNV-1a: the same in each process and version.
@@ -65,12 +65,11 @@ fn fnv(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn job(uid: Option<&str>, generation: &str, parallelism: u32) -> Value {
+    fn job(uid: Option<&str>, completions: u32) -> Value {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
-            "spec": {"parallelism": parallelism}});
+            "spec": {"completions": completions}});
         if let Some(uid) = uid {
-            job["metadata"]["annotations"] =
-                json!({TEMPLATE_UID: uid, TEMPLATE_GENERATION: generation});
+            job["metadata"]["annotations"] = json!({TEMPLATE_UID: uid});
         }
         job
     }
@@ -84,29 +83,28 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_job_is_known_until_its_template_is_another_one() {
+    fn a_complete_job_is_known_until_its_template_or_its_spec_is_another_one() {
         let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
-        let first = job(Some("u"), "1", 1);
+        let first = job(Some("u"), 5);
         let status = reported(&first, complete.clone());
         assert!(says(&status, &first));
         let mut relabelled = first.clone();
         relabelled["metadata"]["labels"] = json!({"policy": "other"});
         assert!(says(&status, &relabelled), "its labels are no task");
-        assert!(
-            !says(&status, &job(Some("u"), "2", 1)),
-            "another generation"
-        );
-        assert!(!says(&status, &job(Some("v"), "1", 1)), "another template");
+        let more = job(Some("u"), 8);
+        assert!(!says(&status, &more), "it got the rest of another cluster");
+        assert!(!says(&status, &job(Some("v"), 5)), "another template");
         // A Work that somebody made by hand names no template.
-        let bare = job(None, "", 1);
+        let mut bare = job(None, 5);
         let status = reported(&bare, complete);
-        assert!(says(&status, &bare) && !says(&status, &job(None, "", 2)));
+        bare["metadata"]["labels"] = json!({"policy": "other"});
+        assert!(says(&status, &bare) && !says(&status, &job(None, 8)));
     }
 
     #[test]
     fn what_runs_has_failed_or_is_no_task_is_not_complete() {
         let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
-        let manifest = job(Some("u"), "1", 1);
+        let manifest = job(Some("u"), 5);
         for status in [json!({"active": 1}), failed] {
             assert!(!says(&reported(&manifest, status), &manifest));
         }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub use self::removal::Removal;
 use super::dependents;
 use super::desired::ObjectKey;
-use super::drift::{Difference, Drift};
+use super::drift::{Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
 use super::takeover::takeover;
@@ -337,6 +337,7 @@ impl Objects {
     }
 
     async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
+        let desired = &with_note(desired.clone(), desired, &Value::Null);
         let created = create(&self.member, key, desired).await;
         let created = created.map_err(|error| {
             if error.is_conflict() || error.is_silence() || error.is_dismissal() {

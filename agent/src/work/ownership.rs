@@ -1,11 +1,13 @@
 //! Labels and annotations that tie an object in the member to its Work, and the rules for changing
 //! or deleting an object with them.
 
+use muster_shared::fencing;
 use muster_shared::names::{annotation as annotations, label as labels};
 use serde_json::{Map, Value, json};
 
 /// Labels that go when an object is released to the member.
-const RELEASED_LABELS: [&str; 4] = [
+const RELEASED_LABELS: [&str; 5] = [
+    labels::FENCED,
     labels::MANAGED,
     labels::RESOURCE_BINDING_ID,
     labels::WORK_ID,
@@ -13,13 +15,15 @@ const RELEASED_LABELS: [&str; 4] = [
 ];
 /// Annotations that go when an object is released to the member.
 /// The uid of the template stays: by it a former copy is known again.
-const RELEASED_ANNOTATIONS: [&str; 11] = [
+const RELEASED_ANNOTATIONS: [&str; 13] = [
+    annotations::FENCING,
     annotations::FLEET,
     annotations::LEFT_TO_AUTOSCALER,
     annotations::MANAGED_ANNOTATIONS,
     annotations::MANAGED_LABELS,
     annotations::RESOURCE_BINDING_NAMESPACE,
     annotations::RESOURCE_BINDING_NAME,
+    annotations::STOPPED,
     annotations::TEMPLATE_GENERATION,
     annotations::WORK_NAME,
     annotations::WORK_NAMESPACE,
@@ -90,9 +94,31 @@ pub fn work_of(observed: &Value) -> Option<Origin<'_>> {
     })
 }
 
-/// Returns the merge patch that releases an object to the member: it removes the marks of the
-/// fleet; `None` when there are none.
-pub fn without_marks(observed: &Value) -> Option<Value> {
+/// Returns the merge patch that releases an object to the member: it starts the object again if the
+/// agent has stopped it, and removes the marks of the fleet; `None` when there is nothing to do.
+pub fn released(observed: &Value) -> Option<Value> {
+    let marks = without_marks(observed);
+    let Some(mut patch) = fencing::release(observed, &json!({}), true) else {
+        return marks;
+    };
+    for field in ["labels", "annotations"] {
+        let gone = marks.as_ref().map(|marks| &marks["metadata"][field]);
+        let Some(gone) = gone.and_then(Value::as_object) else {
+            continue;
+        };
+        let changed = &mut patch["metadata"][field];
+        if !changed.is_object() {
+            *changed = json!({});
+        }
+        if let Some(changed) = changed.as_object_mut() {
+            changed.extend(gone.clone());
+        }
+    }
+    Some(patch)
+}
+
+/// Returns the merge patch that removes the marks of the fleet; `None` when there are none.
+fn without_marks(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let released_labels = nulls(observed, "labels", |key| {
         RELEASED_LABELS.contains(&key) || claimed(key)
@@ -159,6 +185,8 @@ fn nulls(object: &Value, field: &str, unwanted: impl Fn(&str) -> bool) -> Map<St
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
+
     use super::*;
 
     fn object(marks: &Value, notes: &Value) -> Value {
@@ -263,15 +291,42 @@ mod tests {
             &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", annotations::TEMPLATE_UID: "u", "note": "x"}),
         );
         assert_eq!(
-            without_marks(&observed),
+            released(&observed),
             Some(json!({"metadata": {
                 "labels": {labels::MANAGED: null, "propagationpolicy.karmada.io/permanent-id": null},
                 "annotations": {annotations::FLEET: null, annotations::WORK_NAME: null}}}))
         );
         assert_eq!(
-            without_marks(&object(&json!({"app": "web"}), &Value::Null)),
+            released(&object(&json!({"app": "web"}), &Value::Null)),
             None
         );
+    }
+
+    #[test]
+    fn a_released_object_that_was_stopped_runs_again_and_is_never_stopped_later() {
+        let mut object = object(
+            &json!({labels::MANAGED: "true", "app": "web"}),
+            &json!({annotations::WORK_NAME: "a"}),
+        );
+        object["spec"] = json!({"replicas": 3});
+        let order = json!({"spec": {"replicas": 0}});
+        let orders = fencing::Orders {
+            after_seconds: 60,
+            grace_seconds: 0,
+            stop: Some(order.clone()),
+        };
+        orders.write(&mut object);
+        for is_stopped in [false, true] {
+            let mut now = object.clone();
+            if is_stopped {
+                merge::apply(&mut now, &fencing::stop(&object, &order).unwrap());
+            }
+            let patch = released(&now).unwrap();
+            merge::apply(&mut now, &patch);
+            let expected = json!({"metadata": {"labels": {"app": "web"}, "annotations": {}},
+                "spec": {"replicas": 3}});
+            assert_eq!(now, expected, "{is_stopped}");
+        }
     }
 
     #[test]

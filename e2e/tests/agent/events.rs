@@ -13,10 +13,11 @@ async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stay
         "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}});
     for (name, manifest) in [("web", deployment("web")), ("balancer", balancer)] {
         bench.apply(name, json!([manifest])).await;
-        until(&bench.works(), name, "its health is reported", |work| {
+        until(&bench.works(), name, "it is reported", |work| {
             let status = work.status.as_ref();
-            let reported = status.and_then(|status| status.manifest_statuses.first());
-            reported.is_some_and(|it| it.health == Some(ResourceHealth::Unhealthy))
+            let first = status.and_then(|status| status.manifest_statuses.first());
+            let health = first.and_then(|first| first.health.as_ref());
+            health.is_some_and(|health| *health != ResourceHealth::Unknown)
         })
         .await;
     }

@@ -278,17 +278,17 @@ async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_nu
     .await;
 }
 
-fn job(generation: &str) -> Value {
+fn job(image: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "sum", "namespace": "default", "annotations": {
-            "resourcetemplate.karmada.io/uid": "u", "resourcetemplate.karmada.io/generation": generation}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "sum", "image": "sum"}]}}}})
+            "resourcetemplate.karmada.io/uid": "u"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "sum", "image": image}]}}}})
 }
 
 #[tokio::test]
 async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_changes() {
     let (bench, agent) = Bench::with_agent().await;
-    bench.apply("sum", json!([job("1")])).await;
+    bench.apply("sum", json!([job("sum:1")])).await;
     let jobs = bench.objects("batch/v1", "Job", "jobs");
     let now = "2026-01-01T00:00:00Z";
     let conditions = json!([
@@ -314,7 +314,7 @@ async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_cha
     assert!(jobs.get_opt("sum").await.unwrap().is_none());
     assert!(is_complete(&works.get("sum").await.unwrap()));
 
-    let change = json!({"spec": {"workload": {"manifests": [job("2")]}}});
+    let change = json!({"spec": {"workload": {"manifests": [job("sum:2")]}}});
     patch(&works, "sum", &change).await;
     until(&jobs, "sum", "it is made", |_| true).await;
     let events = kube::Api::namespaced(bench.fleet_client.clone(), "karmada-es-m1");

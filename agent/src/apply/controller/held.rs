@@ -1,5 +1,6 @@
 //! Looks after the objects of a Work whose dispatching is suspended: nothing that the Work wants is
-//! applied. What became of its objects is told, and what the agent stopped is started again.
+//! applied. What became of its objects is told. What the agent stopped is started again, and made
+//! again if its orders are to delete it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use muster_shared::api::work::Work;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
+use muster_shared::fencing::Orders;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::names::condition::APPLIED;
 use muster_shared::queue::Next;
@@ -21,42 +23,69 @@ use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{key_of, keys, namespace};
 use crate::work::member;
+use crate::work::object;
 use crate::work::ownership::{self, Origin};
 
 impl Applier {
     /// Tells what became of the objects of a suspended Work, and starts again what the agent has
-    /// stopped while the member was cut off.
+    /// stopped or deleted while the member was cut off. One object in trouble keeps no other one
+    /// waiting.
     pub(super) async fn hold(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
         let (name, now) = (work.name_any(), self.clock.now());
-        let mut conditions = vec![outcome::dispatching(true, now)];
+        self.conclude(Arc::clone(&work), vec![outcome::dispatching(true, now)])
+            .await?;
         // The first lists show most objects without a request for each.
         if let Some(wait) = self.objects.drift.wait(&name, cached.kinds()) {
-            self.conclude(work, conditions).await?;
             return Ok(Next::After(wait));
         }
-        let missing = self.missing(&work).await?;
+        let mut troubles = Troubles::default();
+        let mut missing = self.missing(&work, &mut troubles).await;
+        let stopped = self.stopped(&work);
+        let may_start =
+            stopped.is_empty() || self.may_start(&work, Fenced::of(&work).as_ref()).await?;
+        for (key, manifest) in stopped.iter().filter(|_| may_start) {
+            if !troubles.go_on() {
+                break;
+            }
+            match self.restart(&work, key, manifest, &missing).await {
+                Ok(is_made) => missing.retain(|it| !is_made || it != key),
+                Err(error) => troubles.add(error),
+            }
+        }
+        self.tell_missing(&work, &missing).await?;
+        match troubles.first {
+            Some(error) => Err(Error::Objects(error.to_string())),
+            None if may_start => Ok(Next::Done),
+            None => Ok(CUT_OFF),
+        }
+    }
+
+    /// Tells which objects of a suspended Work are gone, or that none is any more.
+    async fn tell_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
+        let now = self.clock.now();
         let status = work.status.as_ref();
         let known = status.map_or(&[][..], |status| &status.conditions);
         let told = conditions::get(known, APPLIED);
-        if !missing.is_empty() {
-            conditions.push(outcome::missing(&missing, now));
+        let applied = if !missing.is_empty() {
+            let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+            let applied = outcome::missing(&missing, now);
+            if is_news(work, &applied) {
+                let note = applied.message.clone();
+                self.events
+                    .publish(&**work, EventType::Warning, MISSING, note);
+            }
+            applied
         } else if told.is_some_and(|told| told.reason == MISSING) {
             let total = work.spec.workload.manifests.len();
-            conditions.push(outcome::applied(total, &Failures::default(), now));
-        }
-        if let Some(applied) = conditions.get(1).filter(|_| !missing.is_empty())
-            && is_news(&work, applied)
-        {
-            let note = applied.message.clone();
-            self.events
-                .publish(&*work, EventType::Warning, MISSING, note);
-        }
-        self.conclude(Arc::clone(&work), conditions).await?;
-        self.restart(&work).await
+            outcome::applied(total, &Failures::default(), now)
+        } else {
+            return Ok(());
+        };
+        self.conclude(Arc::clone(work), vec![applied]).await
     }
 
     /// Returns the objects of a Work that were reported and are gone from the member.
-    async fn missing(&self, work: &Work) -> Result<Vec<String>, Error> {
+    async fn missing(&self, work: &Work, troubles: &mut Troubles) -> Vec<ObjectKey> {
         let name = work.name_any();
         let status = work.status.as_ref();
         let reported = status.map_or(&[][..], |status| &status.manifest_statuses);
@@ -72,18 +101,30 @@ impl Applier {
             }
             let is_missing = match seen {
                 Some(seen) => seen.lost,
-                None => self.look(work, &key, manifest).await?,
+                None if !troubles.go_on() => false,
+                None => match self.look(work, &key, manifest).await {
+                    Ok(is_missing) => is_missing,
+                    Err(error) => {
+                        troubles.add(error.into());
+                        false
+                    }
+                },
             };
             if is_missing {
-                missing.push(key.to_string());
+                missing.push(key);
             }
         }
-        Ok(missing)
+        missing
     }
 
     /// Looks at an object that no watch has shown. Returns whether the member has no object of this
     /// Work.
-    async fn look(&self, work: &Work, key: &ObjectKey, manifest: &Value) -> Result<bool, Error> {
+    async fn look(
+        &self,
+        work: &Work,
+        key: &ObjectKey,
+        manifest: &Value,
+    ) -> Result<bool, member::Error> {
         let (namespace, name) = (namespace(work), work.name_any());
         let origin = Origin {
             namespace: &namespace,
@@ -95,40 +136,74 @@ impl Applier {
             }
             Ok(_) | Err(member::Error::UnknownKind { .. }) => Look::lost(),
             Err(error) if error.is_refused_read() => Look::unknown(),
-            Err(error) => return Err(Error::Objects(error.to_string())),
+            Err(error) => return Err(error),
         };
         let is_lost = look.status.as_ref().is_some_and(|status| status.lost);
         self.statuses.see_first(&name, key, look);
         Ok(is_lost)
     }
 
-    /// Starts the objects again that the agent has stopped while the member was cut off, as they
-    /// were before.
-    async fn restart(&self, work: &Work) -> Result<Next, Error> {
+    /// Returns the objects that the agent may have stopped, with their manifests. The status of an
+    /// object says so only where it has been seen.
+    fn stopped<'a>(&self, work: &'a Work) -> Vec<(ObjectKey, &'a Value)> {
         let name = work.name_any();
         let is_stopped = |key: &ObjectKey| {
             let seen = self.statuses.seen(&name, key);
             seen.as_ref().is_some_and(ObjectStatus::is_stopped)
         };
-        let stopped: Vec<_> = keys(work)
-            .map(|(_, key, _)| key)
-            .filter(is_stopped)
-            .collect();
-        if stopped.is_empty() {
-            return Ok(Next::Done);
+        keys(work)
+            .filter(|(_, key, manifest)| Orders::of(manifest).is_some() || is_stopped(key))
+            .map(|(_, key, manifest)| (key, manifest))
+            .collect()
+    }
+
+    /// Starts an object again that the agent has stopped while the member was cut off, as it was
+    /// before, or makes it again if its orders are to delete it. Returns whether it was made.
+    async fn restart(
+        &self,
+        work: &Work,
+        key: &ObjectKey,
+        manifest: &Value,
+        missing: &[ObjectKey],
+    ) -> Result<bool, object::Error> {
+        let (namespace, name, fleet) = (namespace(work), work.name_any(), self.fleet.now());
+        let is_deleted = Orders::of(manifest).is_some_and(|orders| orders.stop.is_none());
+        if !is_deleted {
+            let origin = Origin {
+                namespace: &namespace,
+                name: &name,
+            };
+            return self
+                .objects
+                .restart(key, origin, &fleet)
+                .await
+                .map(|()| false);
         }
-        if !self.may_start(work, Fenced::of(work).as_ref()).await? {
-            return Ok(CUT_OFF);
+        if !missing.contains(key) || self.objects.member.get(key).await?.is_some() {
+            return Ok(false);
         }
-        let namespace = namespace(work);
-        let origin = Origin {
-            namespace: &namespace,
-            name: &name,
-        };
-        for key in &stopped {
-            let outcome = self.objects.restart(key, origin, &self.fleet.now()).await;
-            outcome.map_err(|error| Error::Objects(error.to_string()))?;
-        }
-        Ok(Next::Done)
+        self.ensure_applied(work, key, manifest).await?;
+        Ok(true)
+    }
+}
+
+/// Failures of the objects of one Work.
+#[derive(Default)]
+struct Troubles {
+    /// The first one.
+    first: Option<object::Error>,
+    /// Whether no other object would do better.
+    is_over: bool,
+}
+
+impl Troubles {
+    fn add(&mut self, error: object::Error) {
+        self.is_over |= error.is_silence() || error.is_dismissal();
+        self.first.get_or_insert(error);
+    }
+
+    /// Returns whether other objects are tried: the member answers.
+    fn go_on(&self) -> bool {
+        !self.is_over
     }
 }

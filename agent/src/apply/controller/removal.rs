@@ -1,7 +1,8 @@
 //! Removes the objects that a Work no longer contains, and all objects of a deleted Work.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use muster_shared::api::work::Work;
@@ -9,6 +10,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Next;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::super::outcome::{self, Failures};
 use super::telling::is_news;
@@ -21,7 +23,17 @@ use crate::work::ownership::Origin;
 use crate::work::reader::Whole;
 
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
-const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
+const TOGETHER: Duration = Duration::from_secs(30);
+
+/// What became of the objects of one deleted Work so far, as long as some are not gone.
+#[derive(Default)]
+pub(super) struct Departure {
+    uid: Option<String>,
+    /// Objects that were asked to go, and whether they are gone or left to the member.
+    objects: HashMap<ObjectKey, bool>,
+    /// Time at which a container was first kept for the objects of other Works.
+    kept: Option<Instant>,
+}
 
 impl Applier {
     /// Writes the names of the objects of a Work into its status, before any of them is made: what
@@ -43,7 +55,7 @@ impl Applier {
                 work.metadata.resource_version.clone_from(version);
             }
             // Its spec alone names the objects of a Work of this size.
-            Err(error) if error.is_too_large() => {
+            Err(error) if error.refuses_content() => {
                 tracing::warn!(work = path(&work), %error, "cannot name the objects in the status");
             }
             Err(error) if error.is_conflict() => return Ok(None),
@@ -91,12 +103,12 @@ impl Applier {
         };
         for key in dropped {
             let outcome = match self.objects.member.place_served(&key).await {
-                Ok(None) => Ok(()),
+                Ok(None) => Ok(false),
                 Ok(Some(place)) => {
                     let wanted = wanted.get(&place.across_groups());
                     let wanted = wanted.map_or(&[][..], Vec::as_slice);
                     if wanted.iter().any(|it| it.object() == place.object()) {
-                        Ok(())
+                        Ok(false)
                     } else {
                         let removal = Removal {
                             work: origin,
@@ -112,7 +124,7 @@ impl Applier {
                 Err(error) => Err(error.into()),
             };
             match outcome {
-                Ok(()) => {
+                Ok(_) => {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
                     self.statuses.drop_object(&name, &key);
                 }
@@ -185,6 +197,7 @@ impl Applier {
             _ => {}
         }
         self.note_waiting(&name, false);
+        self.state.forget_departure(&name);
         Ok(Next::Done)
     }
 
@@ -199,7 +212,8 @@ impl Applier {
             manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
         let (mut failures, mut silent) = (Failures::default(), None);
         for key in listed.chain(dropped(work)) {
-            if silent.as_ref() == Some(&key.kind.group) {
+            let known = self.departing(work, |it| it.objects.get(&key).copied());
+            if known == Some(true) || silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
             let removal = Removal {
@@ -214,17 +228,34 @@ impl Applier {
                 fleet: &self.fleet.now(),
             };
             match self.remove_or_release(work, &key, removal).await {
-                Ok(()) => {
-                    count(&key, "removed");
-                    tracing::info!(object = %key, work = name, preserve, "removed");
+                Ok(done) => {
+                    if done || known.is_some() {
+                        count(&key, "removed");
+                        tracing::info!(object = %key, work = name, preserve, "removed");
+                    }
+                    self.departing(work, |it| it.objects.insert(key, true));
                 }
-                Err(error) if error.is_other_fleets() => self.tell_left(work, &error),
+                Err(error) if error.is_other_fleets() => {
+                    self.tell_left(work, &error);
+                    self.departing(work, |it| it.objects.insert(key, true));
+                }
+                // The objects of other Works may be on their way, too.
+                Err(error) if error.is_in_use() => {
+                    let kept = self.departing(work, |it| it.kept.map(|kept| kept.elapsed()));
+                    let kept = SignedDuration::try_from(kept.unwrap_or_default());
+                    let since = self.clock.now().checked_sub(kept.unwrap_or_default());
+                    failures.add_waiting(&error, since.unwrap_or_default());
+                }
                 Err(error) if error.is_silence() && self.cluster_is_leaving() => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
                 Err(error) => {
                     count_failure(&key, &error);
                     failures.add_unremoved(&error);
+                    if error.terminates_since().is_some() {
+                        self.departing(work, |it| it.objects.insert(key, false));
+                        continue;
+                    }
                     if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
                         break;
                     }
@@ -244,28 +275,42 @@ impl Applier {
         work: &Work,
         key: &ObjectKey,
         removal: Removal<'_>,
-    ) -> Result<(), object::Error> {
+    ) -> Result<bool, object::Error> {
         let error = match self.objects.remove(key, &removal).await {
             Err(error) if error.is_in_use() => error,
             outcome => return outcome,
         };
-        let begun = work.metadata.deletion_timestamp.as_ref();
-        if let Some(begun) = begun
-            && self.clock.now().duration_since(begun.0) < TOGETHER
-        {
-            return Err(error);
+        if work.metadata.deletion_timestamp.is_some() {
+            let kept = self.departing(work, |it| *it.kept.get_or_insert_with(Instant::now));
+            if kept.elapsed() < TOGETHER {
+                return Err(error);
+            }
         }
         let released = Removal {
             preserve: true,
             ..removal
         };
-        self.objects.remove(key, &released).await?;
+        let done = self.objects.remove(key, &released).await?;
         let (name, cluster) = (path(work), &self.objects.cluster);
         tracing::warn!(work = name, %error, "released to the member");
         let note = format!("Left in cluster({cluster}) without work({name}): {error}");
         self.events
             .publish(work, EventType::Warning, "LeftWithContents", note);
-        Ok(())
+        Ok(done)
+    }
+
+    /// Reads or changes what is known of the objects of a deleted Work.
+    fn departing<T>(&self, work: &Work, change: impl FnOnce(&mut Departure) -> T) -> T {
+        let departing = &self.state.departing;
+        let mut departing = departing.lock().unwrap_or_else(PoisonError::into_inner);
+        let departure = departing.entry(work.name_any()).or_default();
+        if departure.uid != work.metadata.uid {
+            *departure = Departure {
+                uid: work.metadata.uid.clone(),
+                ..Departure::default()
+            };
+        }
+        change(departure)
     }
 
     /// Returns the name of another Work whose objects would go with a container, and that is not

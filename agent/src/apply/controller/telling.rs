@@ -6,18 +6,14 @@ use muster_shared::api::work::{Work, WorkStatus};
 use muster_shared::conditions::{FALSE, TRUE};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Condition, ResourceExt};
-use muster_shared::names::annotation::LEFT_TO_AUTOSCALER;
 use muster_shared::names::condition::{CONTENDED, DISPATCHING};
 use muster_shared::queue::Next;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::outcome;
 use super::{Applier, Error};
 use crate::work::cached::{CachedWork, Unreadable};
-use crate::work::desired::ObjectKey;
-use crate::work::drift::scaler;
 use crate::work::manifests::path;
-use crate::work::ownership;
 
 impl Applier {
     /// Reports that a Work cannot be read. It is reconciled again when it changes.
@@ -38,20 +34,6 @@ impl Applier {
                 .publish(&*work, EventType::Warning, "SyncFailed", why.to_string());
         }
         Ok(Next::Done)
-    }
-
-    /// Tells that an object which was just written keeps the replicas that an autoscaler has set.
-    pub(super) fn tell_scaled(&self, work: &Work, key: &ObjectKey, wanted: &Value, object: &Value) {
-        let is_left = ownership::annotation(object, LEFT_TO_AUTOSCALER).is_some();
-        let Some((manager, numbers)) = scaler(wanted, object).filter(|_| is_left) else {
-            return;
-        };
-        let (cluster, numbers) = (&self.objects.cluster, Value::from(numbers));
-        let note = format!(
-            "{manager:?} has scaled {key} in cluster {cluster}: the agent leaves the number to it, and applies that of the work ({numbers}) when it changes"
-        );
-        self.events
-            .publish(work, EventType::Normal, "LeftToAutoscaler", note);
     }
 
     /// Writes conditions, unless the Work has them already, and publishes events about dispatching

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use muster_shared::fencing;
 use muster_shared::k8s::Client;
+use muster_shared::merge;
 use muster_shared::watch::Selection;
 
 use super::*;
@@ -28,10 +30,12 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
     assert!(matches!(answered(&[]), Err(Error::Finalizer)));
 }
 
-/// A member with ConfigMaps.
+/// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says
+/// so, and only marks one as deleted whose name says that it is slow.
 #[derive(Default)]
 struct Site {
     objects: Mutex<BTreeMap<String, Value>>,
+    reads: Mutex<Vec<String>>,
     writes: Mutex<Vec<String>>,
     /// Notified of each write.
     wrote: tokio::sync::Notify,
@@ -51,7 +55,9 @@ impl Site {
                 if head.method != Method::GET && head.uri.path().contains("large") {
                     tokio::time::sleep(SLOW).await; // allowed: paused time, the work itself
                 }
-                let (code, answer) = site.answer(&head.method, head.uri.path(), &body);
+                let kind = head.headers.get(http::header::CONTENT_TYPE);
+                let is_merge = kind.is_some_and(|kind| kind == "application/merge-patch+json");
+                let (code, answer) = site.answer(&head.method, head.uri.path(), &body, is_merge);
                 site.wrote.notify_one();
                 let body = Body::from(answer.to_string().into_bytes());
                 Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
@@ -60,11 +66,18 @@ impl Site {
         Client::new(service, "default")
     }
 
-    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let resource = json!({ "resource": "configmaps", "scope": "Namespaced", "verbs": ["get"],
-            "responseKind": { "kind": "ConfigMap" } });
+    fn answer(&self, method: &Method, path: &str, body: &[u8], is_merge: bool) -> (u16, Value) {
+        let resource = |name: &str, scope: &str, kind: &str| {
+            json!({ "resource": name, "scope": scope, "verbs": ["get"],
+            "responseKind": { "kind": kind } })
+        };
+        let resources = [
+            resource("configmaps", "Namespaced", "ConfigMap"),
+            resource("namespaces", "Cluster", "Namespace"),
+            resource("pods", "Namespaced", "Pod"),
+        ];
         let core =
-            json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": [resource] }] });
+            json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": resources }] });
         match path {
             "/api" => {
                 return (
@@ -75,12 +88,30 @@ impl Site {
             "/apis" => return (200, json!({ "kind": "APIGroupDiscoveryList", "items": [] })),
             _ => {}
         }
-        if method != Method::GET {
+        let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
+        if method == Method::GET {
+            self.reads.lock().unwrap().push(path.to_owned());
+        } else {
             self.writes.lock().unwrap().push(format!("{method} {path}"));
+            if path.contains("refused") {
+                return (500, refusal(500));
+            }
         }
         let mut objects = self.objects.lock().unwrap();
+        if method == Method::DELETE
+            && path.contains("slow")
+            && let Some(object) = objects.get_mut(path)
+        {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            return (200, object.clone());
+        }
         if method == Method::PATCH {
             let mut object: Value = serde_json::from_slice(body).unwrap();
+            if is_merge {
+                let mut merged = objects[path].clone();
+                merge::apply(&mut merged, &object);
+                object = merged;
+            }
             object["metadata"]["uid"] = json!("u");
             object["metadata"]["resourceVersion"] = json!("7");
             objects.insert(path.to_owned(), object.clone());
@@ -91,8 +122,8 @@ impl Site {
         } else {
             objects.get(path).cloned()
         };
-        let missing =
-            json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" });
+        let mut missing = refusal(404);
+        missing["reason"] = json!("NotFound");
         found.map_or((404, missing), |object| (200, object))
     }
 }
@@ -222,4 +253,186 @@ async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() 
     }
     assert!(begun.elapsed() <= 11 * SLOW, "{:?}", begun.elapsed());
     shutdown.cancel();
+}
+
+/// A Work `w` with these objects, which has the finalizer and names its objects in its status.
+fn work_of(manifests: &[Value]) -> Value {
+    let mut work = work("w", 1);
+    work["metadata"]["finalizers"] = json!([FINALIZER]);
+    work["spec"]["workload"]["manifests"] = json!(manifests);
+    let named = manifests.iter().enumerate().map(|(ordinal, manifest)| {
+        let metadata = &manifest["metadata"];
+        json!({ "identifier": { "ordinal": ordinal, "version": "v1", "kind": manifest["kind"],
+            "resource": "", "namespace": metadata["namespace"], "name": metadata["name"] } })
+    });
+    work["status"] = json!({ "manifestStatuses": named.collect::<Vec<_>>() });
+    work
+}
+
+fn config_map(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": name, "namespace": "shop" }, "data": { "a": "b" } })
+}
+
+/// A fenced object; without `stop` it is deleted while the member is cut off.
+fn fenced(name: &str, stop: Option<Value>) -> Value {
+    let mut manifest = config_map(name);
+    let orders = Orders {
+        after_seconds: 60,
+        grace_seconds: 0,
+        stop,
+    };
+    orders.write(&mut manifest);
+    manifest
+}
+
+fn place(name: &str) -> String {
+    format!("/api/v1/namespaces/shop/configmaps/{name}")
+}
+
+/// Returns status and reason of a condition of the Work.
+fn told(fleet: &Fleet, condition: &str) -> (String, String) {
+    let work: Work = serde_json::from_value(fleet.get("w")).unwrap();
+    let conditions = work.status.unwrap().conditions;
+    let found = muster_shared::conditions::get(&conditions, condition).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_in_trouble_keeps_no_other_one_of_a_suspended_work_stopped() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let names = ["refused", "well"];
+    let manifests = names.map(|name| fenced(name, Some(order.clone())));
+    let mut work = work_of(&manifests);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let (applier, fleet, site) = applier_of([work.clone()], true).await;
+    let work: Work = serde_json::from_value(work).unwrap();
+    let mut namespaced = work;
+    namespaced.metadata.namespace = Some("karmada-es-m1".to_owned());
+    for (name, manifest) in names.iter().zip(&manifests) {
+        let mut object = desired_for(&namespaced, manifest, None);
+        let stop = fencing::stop(&object, &order).unwrap();
+        merge::apply(&mut object, &stop);
+        site.objects.lock().unwrap().insert(place(name), object);
+    }
+    assert!(reconcile(&applier).await.is_err());
+    let objects = site.objects.lock().unwrap().clone();
+    let value = |name: &str| objects[&place(name)]["data"]["a"].clone();
+    assert_eq!(
+        (value("refused"), value("well")),
+        (json!("stopped"), json!("b"))
+    );
+    let suspended = ("False".to_owned(), "SuspendDispatching".to_owned());
+    assert_eq!(told(&fleet, "Dispatching"), suspended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_nothing_else() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let mut work = work_of(&[
+        fenced("deleted", None),
+        fenced("stopped", Some(order)),
+        config_map("plain"),
+    ]);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let (applier, fleet, site) = applier_of([work], true).await;
+    reconcile(&applier).await.unwrap();
+    let objects = site.objects.lock().unwrap().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("deleted")]);
+    assert_eq!(told(&fleet, "Applied").1, "ObjectsMissing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
+    let names = ["a", "b", "slow"];
+    let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;
+    reconcile(&applier).await.unwrap();
+    assert_eq!(site.objects.lock().unwrap().len(), 3);
+    let mut deleted = fleet.get("w");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    fleet.put(deleted.clone());
+    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let wait = applier.remove(&cached).await.unwrap();
+    assert!(matches!(wait, Next::After(_)), "{wait:?}");
+    site.reads.lock().unwrap().clear();
+    applier.remove(&cached).await.unwrap();
+    assert_eq!(*site.reads.lock().unwrap(), [place("slow")]);
+    site.objects.lock().unwrap().clear();
+    assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
+    assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
+    assert!(applier.state.departing.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time() {
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    let mut user = work("user", 1);
+    user["metadata"]["finalizers"] = json!([FINALIZER]);
+    let (applier, fleet, site) = applier_of([work_of(&[namespace]), user], true).await;
+    reconcile(&applier).await.unwrap();
+    let mut deleted = fleet.get("w");
+    // The clock of the fleet API is far behind that of the agent.
+    deleted["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z");
+    fleet.put(deleted.clone());
+    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let begun = Instant::now();
+    while let Next::After(pause) = applier.remove(&cached).await.unwrap() {
+        let waits = ("False".to_owned(), "Terminating".to_owned());
+        assert_eq!(told(&fleet, "Applied"), waits);
+        tokio::time::advance(pause).await;
+    }
+    assert!(
+        begun.elapsed() >= Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        begun.elapsed() < Duration::from_mins(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    let object = site.objects.lock().unwrap()["/api/v1/namespaces/shop"].clone();
+    assert_eq!(object["metadata"]["labels"], json!({}), "it is released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_refused_for_its_size_does_not_keep_the_objects_from_being_made() {
+    let mut work = work_of(&[config_map("a")]);
+    work["status"] = json!({});
+    let (applier, fleet, site) = applier_of([work], true).await;
+    fleet.refuses_statuses.store(true, Ordering::Relaxed);
+    assert!(reconcile(&applier).await.is_err(), "it is told again later");
+    assert!(site.objects.lock().unwrap().contains_key(&place("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_goes() {
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "sum", "namespace": "shop" }, "spec": { "restartPolicy": "Never" } });
+    let mut complete = pod.clone();
+    complete["status"] = json!({ "phase": "Succeeded" });
+    let mut goes = complete.clone();
+    goes["metadata"]["labels"] = json!({ "karmada.io/managed": "true" });
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut foreign = pod.clone();
+    foreign["metadata"]["labels"] = json!({ "owner": "somebody" });
+    for (what, found, applied) in [
+        ("it goes", Some(goes), "True"),
+        ("it is gone", None, "True"),
+        ("another one is in its place", Some(foreign), "False"),
+    ] {
+        let (applier, fleet, site) = applier_of([work_of(std::slice::from_ref(&pod))], true).await;
+        let key = ObjectKey::of(&pod, 0).unwrap();
+        let look = Look::of(&complete, &pod, &applier.interpreters);
+        applier.statuses.see("w", &key, look);
+        if let Some(object) = found {
+            let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
+            site.objects.lock().unwrap().insert(path, object);
+        }
+        _ = reconcile(&applier).await;
+        assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
+        assert!(!applier.statuses.seen("w", &key).unwrap().lost, "{what}");
+        assert!(site.writes.lock().unwrap().is_empty(), "{what}");
+    }
 }

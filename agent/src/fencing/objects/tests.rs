@@ -155,9 +155,52 @@ fn many(number: usize, replicas: u32) -> Vec<Value> {
 }
 
 async fn stop(objects: &Objects, name: &str) -> Round {
-    objects
-        .stop(&kind(name), &|_| true, &Events::nowhere())
-        .await
+    let fleet = FleetId::Unknown(String::new());
+    stop_for(objects, name, &fleet).await
+}
+
+async fn stop_for(objects: &Objects, name: &str, fleet: &FleetId) -> Round {
+    let events = Events::nowhere();
+    objects.stop(&kind(name), &|_| true, fleet, &events).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
+    for (mark, known, stopped) in [
+        (None, true, 1),
+        (Some("ours"), true, 1),
+        (Some("theirs"), true, 0),
+        // It runs here or there, and twice is worse than not at all.
+        (Some("theirs"), false, 1),
+    ] {
+        let mut object = fenced("web", 1);
+        object["metadata"]["annotations"][annotation::FLEET] = json!(mark);
+        let (objects, server) = Server {
+            objects: HashMap::from([("deployments", vec![object])]),
+            most: 50,
+            ..Server::default()
+        }
+        .start();
+        let fleet = if known {
+            let (id, accepted) = ("ours".to_owned(), ["ours".to_owned()].into());
+            FleetId::Known {
+                id,
+                published: true,
+                accepted,
+            }
+        } else {
+            FleetId::Unknown(String::new())
+        };
+        stop_for(&objects, "Deployment", &fleet).await;
+        assert_eq!(server.wrote().len(), stopped, "{mark:?} {known}");
+        let lists = server.lists.lock().unwrap();
+        assert!(
+            lists
+                .iter()
+                .all(|it| it.contains("karmada.io%2Fmanaged%3Dtrue")),
+            "{lists:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

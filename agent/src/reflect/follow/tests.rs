@@ -18,11 +18,19 @@ use crate::work::reader::tests::{Fleet, cache, work};
 
 /// Watches of a member with Works `a` and `b`, whose texts are not kept.
 async fn watches() -> (Arc<Watches>, Arc<Fleet>) {
-    let fleet = Arc::new(Fleet::default());
+    let (watches, fleet) = watches_of(["a", "b"].map(|name| work(name, 100_000))).await;
     for name in ["a", "b"] {
-        let mut applied = work(name, 100_000);
-        applied["status"] = json!({ "conditions": [{ "type": "Applied", "status": "True",
-            "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
+        let object = object(&fleet, name);
+        watches.drift.applied(&place(name), &object, &object);
+    }
+    (watches, fleet)
+}
+
+async fn watches_of(works: impl IntoIterator<Item = Value>) -> (Arc<Watches>, Arc<Fleet>) {
+    let fleet = Arc::new(Fleet::default());
+    for mut applied in works {
+        applied["status"]["conditions"] = json!([{ "type": "Applied", "status": "True",
+            "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
         fleet.put(applied);
     }
     let api = fleet.start();
@@ -43,10 +51,6 @@ async fn watches() -> (Arc<Watches>, Arc<Fleet>) {
         kinds_changed: Arc::default(),
         readable: broadcast::channel(1).0,
     };
-    for name in ["a", "b"] {
-        let object = object(&fleet, name);
-        watches.drift.applied(&place(name), &object, &object);
-    }
     (Arc::new(watches), fleet)
 }
 
@@ -151,4 +155,27 @@ async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_
     };
     assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
     assert_eq!(health("b"), (ResourceHealth::Unknown, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
+    for (restart, lost) in [("Never", false), ("Always", true)] {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "a", "namespace": "shop" }, "spec": { "restartPolicy": restart } });
+        let mut work = work("a", 1);
+        work["spec"]["workload"]["manifests"] = json!([pod]);
+        let (watches, _fleet) = watches_of([work]).await;
+        let kind = Watched {
+            kind: GroupVersionKind::gvk("", "v1", "Pod"),
+            namespaced: true,
+        };
+        let key = ObjectKey::of(&pod, 0).unwrap();
+        let mut object = pod.clone();
+        object["status"] = json!({ "phase": "Succeeded" });
+        let look = Look::of(&object, &pod, &watches.interpreters);
+        watches.statuses.see("a", &key, look);
+        watches.mark_again(&kind, &key, "a").await;
+        let seen = watches.statuses.seen("a", &key).unwrap();
+        assert_eq!(seen.lost, lost, "{restart}");
+    }
 }

@@ -8,7 +8,7 @@ use muster_shared::names::condition::APPLIED;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{CachedWork, Content, Unreadable, kinds, namespaces, wish};
+use super::{CachedWork, Content, TERMINATING, Unreadable, kinds, namespaces, wish};
 use crate::digest::digest;
 use crate::work::manifests::has_finalizer;
 use crate::work::texts::Text;
@@ -136,11 +136,13 @@ fn unread(parts: &Parts<'_>, error: &serde_json::Error) -> CachedWork {
     }
 }
 
-/// Returns whether the objects are said to be applied, or not to be.
+/// Returns whether the objects are said to be applied, or not to be. Where only objects that the
+/// Work no longer has are not gone yet, the others are applied.
 fn applied(conditions: &[Condition]) -> Option<bool> {
-    match conditions::status(conditions, APPLIED) {
-        Some(conditions::TRUE) => Some(true),
-        Some(conditions::FALSE) => Some(false),
+    let known = conditions::get(conditions, APPLIED)?;
+    match known.status.as_str() {
+        conditions::TRUE => Some(true),
+        conditions::FALSE if known.reason != TERMINATING => Some(false),
         _ => None,
     }
 }

@@ -182,8 +182,12 @@ fn a_status_asks_for_no_work_and_what_is_wanted_does() {
 fn what_is_left_to_do_follows_from_what_the_work_says() {
     type Edit = fn(&mut Value);
     // Pending, and whether drift is repaired.
-    let edits: [(&str, bool, bool, Edit); 5] = [
+    let edits: [(&str, bool, bool, Edit); 6] = [
         ("applied", false, true, |_| {}),
+        ("a dropped object is not gone yet", true, true, |work| {
+            work["status"]["conditions"][0]["status"] = json!("False");
+            work["status"]["conditions"][0]["reason"] = json!("Terminating");
+        }),
         ("never reported", true, true, |work| {
             work["status"] = Value::Null;
         }),

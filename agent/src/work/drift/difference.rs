@@ -4,7 +4,7 @@ use muster_shared::interpreter::{self, Interpreters, Operation};
 use serde_json::{Value, json};
 
 use super::pods::with_admitted;
-use super::scaled::without_scaled;
+use super::scaled::{with_note, without_scaled};
 use crate::work::ownership;
 
 /// Reason why an object has to be applied: the fields that differ, as what has to be sent.
@@ -35,6 +35,7 @@ pub(super) fn difference(
     let leftovers = ownership::leftovers(desired, observed);
     let desired = without_scaled(with_admitted(desired, observed), observed);
     let apply = fields(&desired, observed, interpreters, is_settled)?;
+    let apply = apply.map(|apply| with_note(apply, &desired, observed));
     let differs = apply.is_some() || leftovers.is_some();
     Ok(differs.then_some(Difference { apply, leftovers }))
 }

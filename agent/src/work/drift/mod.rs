@@ -35,7 +35,7 @@ use self::difference::difference;
 use self::lists::FirstLists;
 use self::normalized::{Normalized, Pair};
 pub use self::rival::rival;
-pub use self::scaled::scaler;
+pub use self::scaled::{LEFT_TO, left_to, with_note};
 use self::settled::settled;
 use super::desired::ObjectKey;
 use super::member::FIELD_MANAGER;

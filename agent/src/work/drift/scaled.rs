@@ -1,9 +1,9 @@
 //! Replicas that an autoscaler in the member has set. Pure.
 //!
 //! Whoever scales an object there, through its subresource `scale`, keeps what it has set: an agent
-//! that scaled back would fight it for ever. A number in the manifest that changes afterwards is a
+//! that scaled back would fight it for ever. A number in the manifest that was not applied yet is a
 //! newer order, and counts until somebody scales again. An annotation remembers the number that was
-//! left alone.
+//! applied last; it is written whenever the object is.
 
 use std::borrow::Cow;
 
@@ -14,88 +14,100 @@ use super::settled::owned_fields;
 use crate::work::member::FIELD_MANAGER;
 use crate::work::ownership;
 
-/// Field manager of the autoscaler of Kubernetes. Servers before 1.22 do not record that it writes
-/// through the subresource.
-const AUTOSCALER: &str = "kube-controller-manager";
+/// Field of the reported status that names the field manager to which the replicas are left.
+pub const LEFT_TO: &str = "replicasLeftToAutoscaler";
 
-/// Returns the desired state without the numbers that an autoscaler has set since they were applied
-/// last, and with the annotation that remembers them.
+/// Kinds of Kubernetes that can be scaled, by `.spec.replicas`.
+const BUILT_IN: [(&str, &str); 4] = [
+    ("", "ReplicationController"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+];
+
+/// Returns the desired state without the number that an autoscaler has set since it was applied,
+/// and with the annotation that remembers it where the object has one.
 pub fn without_scaled<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, Value> {
-    let Some((_, left)) = scaler(&desired, observed) else {
+    if ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER).is_none() {
         return desired;
-    };
-    let note = Value::from(left.clone()).to_string();
+    }
+    let is_left = left_to(&desired, observed).is_some();
+    let mut noted = with_note(desired.clone().into_owned(), &desired, observed);
+    if let Some(field) = field(&noted, observed).filter(|_| is_left)
+        && let Some(spec) = noted["spec"].as_object_mut()
+    {
+        spec.remove(&field);
+    }
+    Cow::Owned(noted)
+}
+
+/// Returns what is applied with the annotation that remembers the number of the desired state, if
+/// it has one that is scaled. `observed` is null for an object that is made.
+pub fn with_note(mut apply: Value, desired: &Value, observed: &Value) -> Value {
+    if let Some(note) = note(desired, observed) {
+        apply["metadata"]["annotations"][annotation::LEFT_TO_AUTOSCALER] = json!(note);
+    }
+    apply
+}
+
+/// Returns the field manager that has scaled an object since the number of its manifest was
+/// applied, so that the agent leaves the number to it.
+pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
+    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER)?;
+    if note(manifest, observed)? != known {
+        return None;
+    }
+    let owned = format!("f:{}", field(manifest, observed)?);
+    let ours = owned_fields(observed, FIELD_MANAGER).and_then(|ours| ours.get("f:spec"));
+    if ours.is_some_and(|ours| ours.get(&owned).is_some()) {
+        return None;
+    }
+    let mut scaled = scaled(observed);
+    scaled.find_map(|(manager, fields)| fields.get("f:spec")?.get(&owned).and(Some(manager)))
+}
+
+/// Returns the note about the number of a manifest; `None` if it has none that is scaled.
+fn note(manifest: &Value, observed: &Value) -> Option<String> {
+    let field = field(manifest, observed)?;
+    let number = manifest["spec"].get(&field).filter(|it| it.is_number())?;
+    Some(json!({ (format!(".spec.{field}")): number }).to_string())
+}
+
+/// Returns the name of the number under `.spec` that is scaled. That of a kind which Kubernetes
+/// does not have is known once somebody has scaled an object of it.
+fn field(manifest: &Value, observed: &Value) -> Option<String> {
+    let api_version = manifest["apiVersion"].as_str()?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if BUILT_IN.contains(&(group, manifest["kind"].as_str()?)) {
+        return Some("replicas".to_owned());
+    }
+    if !group.contains('.') || group.ends_with(".k8s.io") {
+        return None;
+    }
     let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER);
-    if known.is_some_and(|known| known != note) {
-        return desired;
-    }
-    let mut desired = desired.into_owned();
-    for path in left.keys() {
-        remove(&mut desired, path);
-    }
-    let annotations = &mut desired["metadata"]["annotations"];
-    annotations[annotation::LEFT_TO_AUTOSCALER] = json!(note);
-    Cow::Owned(desired)
+    let noted = known.and_then(|known| {
+        let known: Map<String, Value> = serde_json::from_str(known).ok()?;
+        let path = known.keys().next()?;
+        Some(path.strip_prefix(".spec.")?.to_owned())
+    });
+    noted.or_else(|| scaled(observed).find_map(|(_, fields)| only_field(fields)))
 }
 
-/// Returns the field manager that has scaled an object, and the numbers that are desired instead,
-/// by their paths; `None` if nobody has since they were applied.
-pub fn scaler<'a>(desired: &Value, observed: &'a Value) -> Option<(&'a str, Map<String, Value>)> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
-    entries.iter().find_map(|entry| {
-        let manager = entry["manager"].as_str()?;
-        let subresource = entry["subresource"].as_str().unwrap_or_default();
-        let fields = entry["fieldsV1"].as_object()?;
-        let scales = match subresource {
-            "scale" => true,
-            "" => manager == AUTOSCALER && fields.keys().eq(["f:spec"]),
-            _ => false,
-        };
-        if !scales || entry["operation"] != "Update" {
-            return None;
-        }
-        let ours = owned_fields(observed, FIELD_MANAGER);
-        let mut left = Map::new();
-        numbers(desired, fields, ours, "", &mut left);
-        (!left.is_empty()).then_some((manager, left))
-    })
+/// Returns the field under `.spec` that a set of fields names, if it names nothing else.
+fn only_field(fields: &Map<String, Value>) -> Option<String> {
+    let spec = fields.get("f:spec")?.as_object()?;
+    let (name, below) = spec.iter().next()?;
+    let is_only = fields.len() == 1 && spec.len() == 1 && *below == json!({});
+    Some(name.strip_prefix("f:").filter(|_| is_only)?.to_owned())
 }
 
-/// Collects the desired numbers that a set of fields has, and the agent's own has not.
-fn numbers(
-    desired: &Value,
-    fields: &Map<String, Value>,
-    ours: Option<&Map<String, Value>>,
-    path: &str,
-    found: &mut Map<String, Value>,
-) {
-    for (key, below) in fields {
-        let Some((name, wanted)) = key
-            .strip_prefix("f:")
-            .and_then(|name| Some((name, desired.get(name)?)))
-        else {
-            continue;
-        };
-        let ours = ours
-            .and_then(|ours| ours.get(key))
-            .and_then(Value::as_object);
-        let path = format!("{path}.{name}");
-        match below.as_object() {
-            Some(below) if !below.is_empty() => numbers(wanted, below, ours, &path, found),
-            Some(_) if wanted.is_number() && ours.is_none() => {
-                found.insert(path, wanted.clone());
-            }
-            _ => {}
-        }
-    }
-}
-
-fn remove(object: &mut Value, path: &str) {
-    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let parent = object.pointer_mut(&parent.replace('.', "/"));
-    if let Some(parent) = parent.and_then(Value::as_object_mut) {
-        parent.remove(name);
-    }
+/// Returns the field managers that have scaled an object, and the fields that they own by that.
+fn scaled(observed: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
+    let entries = observed.pointer("/metadata/managedFields");
+    let entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries
+        .filter(|entry| entry["subresource"] == "scale" && entry["operation"] == "Update")
+        .filter_map(|entry| Some((entry["manager"].as_str()?, entry["fieldsV1"].as_object()?)))
 }
 
 #[cfg(test)]
@@ -103,7 +115,9 @@ mod tests {
     use super::*;
 
     fn desired(replicas: u32) -> Value {
-        json!({"metadata": {"name": "web", "annotations": {"a": "b"}}, "spec": {"replicas": replicas, "paused": false}})
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "annotations": {"a": "b"}},
+            "spec": {"replicas": replicas, "minReadySeconds": 1}})
     }
 
     fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
@@ -112,50 +126,59 @@ mod tests {
 
     fn observed(note: Option<&str>, entries: &[Value]) -> Value {
         json!({"metadata": {"annotations": {annotation::LEFT_TO_AUTOSCALER: note}, "managedFields": entries},
-            "spec": {"replicas": 7, "paused": false}})
+            "spec": {"replicas": 7, "minReadySeconds": 1}})
+    }
+
+    const THREE: &str = r#"{".spec.replicas":3}"#;
+
+    /// Fields of the objects here that somebody owns.
+    fn owned(name: &str) -> Value {
+        json!({"f:spec": {(format!("f:{name}")): {}}})
     }
 
     #[test]
-    fn what_an_autoscaler_has_set_stays_until_the_manifest_changes() {
-        let replicas = json!({"f:spec": {"f:replicas": {}}});
-        let paused = json!({"f:spec": {"f:paused": {}}});
-        let ours = |fields: &Value| entry(FIELD_MANAGER, "Apply", "", fields);
+    fn what_an_autoscaler_has_set_stays_until_the_manifest_has_a_number_that_was_not_applied() {
+        let replicas = owned("replicas");
+        let rest = entry(FIELD_MANAGER, "Apply", "", &owned("minReadySeconds"));
         let scaled = entry("hpa", "Update", "scale", &replicas);
-        let left = r#"{".spec.replicas":3}"#;
+        let other = |manager: &str, operation: &str, subresource: &str| {
+            vec![
+                rest.clone(),
+                entry(manager, operation, subresource, &replicas),
+            ]
+        };
+        let both = vec![rest.clone(), scaled.clone()];
         for (what, note, entries, stays) in [
-            ("scaled", None, vec![ours(&paused), scaled.clone()], true),
-            (
-                "left alone before",
-                Some(left),
-                vec![ours(&paused), scaled.clone()],
-                true,
-            ),
+            ("scaled since", Some(THREE), both.clone(), true),
             (
                 "another number then",
                 Some(r#"{".spec.replicas":2}"#),
-                vec![ours(&paused), scaled.clone()],
+                both.clone(),
                 false,
             ),
-            ("applied since", None, vec![ours(&replicas), scaled], false),
+            ("it is not known which", None, both, false),
             (
-                "before 1.22",
-                None,
-                vec![ours(&paused), entry(AUTOSCALER, "Update", "", &replicas)],
-                true,
+                "applied since",
+                Some(THREE),
+                vec![entry(FIELD_MANAGER, "Apply", "", &replicas), scaled],
+                false,
+            ),
+            (
+                "no scale",
+                Some(THREE),
+                other("kube-controller-manager", "Update", ""),
+                false,
             ),
             (
                 "a person edits it",
-                None,
-                vec![
-                    ours(&paused),
-                    entry("kubectl-edit", "Update", "", &replicas),
-                ],
+                Some(THREE),
+                other("kubectl-edit", "Update", ""),
                 false,
             ),
             (
                 "a status",
-                None,
-                vec![ours(&paused), entry("hpa", "Update", "status", &replicas)],
+                Some(THREE),
+                other("hpa", "Update", "status"),
                 false,
             ),
         ] {
@@ -164,9 +187,49 @@ mod tests {
             let mut expected = wanted.clone();
             if stays {
                 expected["spec"].as_object_mut().unwrap().remove("replicas");
-                expected["metadata"]["annotations"][annotation::LEFT_TO_AUTOSCALER] = json!(left);
+            }
+            if note.is_some() {
+                expected["metadata"]["annotations"][annotation::LEFT_TO_AUTOSCALER] = json!(THREE);
             }
             assert_eq!(*after, expected, "{what}");
+            let manager = stays.then_some("hpa");
+            assert_eq!(left_to(&wanted, &observed), manager, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_a_number_that_is_scaled_can_be_left_to_anybody() {
+        let many = json!({"f:spec": {"f:size": {}, "f:limit": {}}});
+        let deep = json!({"f:spec": {"f:size": {"f:min": {}}}});
+        for (api_version, kind, fields, noted) in [
+            (
+                "apps/v1",
+                "Deployment",
+                owned("minReadySeconds"),
+                Some("replicas"),
+            ),
+            ("apps/v1", "DaemonSet", owned("minReadySeconds"), None),
+            ("batch/v1", "Job", owned("parallelism"), None),
+            ("policy.k8s.io/v1", "Thing", owned("size"), None),
+            ("example.io/v1", "Thing", owned("size"), Some("size")),
+            ("example.io/v1", "Thing", many, None),
+            ("example.io/v1", "Thing", deep, None),
+            ("example.io/v1", "Thing", json!({"f:data": {}}), None),
+        ] {
+            let spec = json!({"replicas": 3, "minReadySeconds": 1, "parallelism": 2, "size": 4, "limit": 5});
+            let manifest = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+            let entries = [entry("anybody", "Update", "scale", &fields)];
+            let found = note(&manifest, &observed(None, &entries));
+            let expected =
+                noted.map(|name| json!({(format!(".spec.{name}")): spec[name]}).to_string());
+            assert_eq!(found, expected, "{kind} {fields}");
+            let known = observed(found.as_deref(), &entries);
+            let is_left = noted == Some("size");
+            assert_eq!(
+                left_to(&manifest, &known).is_some(),
+                is_left,
+                "{kind} {fields}"
+            );
         }
     }
 }

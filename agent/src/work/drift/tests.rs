@@ -190,3 +190,62 @@ async fn an_object_that_was_listed_as_desired_is_read_once_it_changes() {
         assert_eq!(drift.needs_read(&key, &desired), needs_read, "{what}");
     }
 }
+
+/// A Deployment as its Work wants it.
+fn deployment(replicas: u32) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "minReadySeconds": 1}})
+}
+
+/// Scales an object, as an autoscaler in the member does.
+fn scale(object: &mut Value, replicas: u32) {
+    object["spec"]["replicas"] = json!(replicas);
+    object["metadata"]["managedFields"] = json!([
+        {"manager": FIELD_MANAGER, "operation": "Apply",
+            "fieldsV1": {"f:metadata": {"f:annotations": {(format!("f:{NOTE}")): {}}},
+                "f:spec": {"f:minReadySeconds": {}}}},
+        {"manager": "hpa", "operation": "Update", "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+}
+
+/// The object after an apply.
+fn after(apply: &Value) -> Value {
+    applied(
+        apply,
+        &json!({"f:metadata": {"f:annotations": {(format!("f:{NOTE}")): {}}},
+            "f:spec": {"f:replicas": {}, "f:minReadySeconds": {}}}),
+    )
+}
+
+const NOTE: &str = muster_shared::names::annotation::LEFT_TO_AUTOSCALER;
+
+#[test]
+fn a_share_that_changed_while_an_autoscaler_had_scaled_is_applied_once_and_then_left() {
+    for is_noted in [true, false] {
+        let created = if is_noted {
+            with_note(deployment(3), &deployment(3), &Value::Null)
+        } else {
+            deployment(3)
+        };
+        let mut object = applied(
+            &created,
+            &json!({"f:spec": {"f:replicas": {}, "f:minReadySeconds": {}}}),
+        );
+        if is_noted {
+            object = after(&created);
+        }
+        assert_eq!(difference(&deployment(3), &object), None, "it is at rest");
+        scale(&mut object, 2);
+        let is_left = difference(&deployment(3), &object).is_none();
+        assert_eq!(is_left, is_noted, "an old object is written once");
+        for share in [10, 1] {
+            let sent = difference(&deployment(share), &object).unwrap();
+            let sent = sent.apply.unwrap();
+            assert_eq!(sent["spec"]["replicas"], share);
+            object = after(&sent);
+            assert_eq!(difference(&deployment(share), &object), None);
+            scale(&mut object, 2);
+            assert_eq!(difference(&deployment(share), &object), None, "it is left");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Removes one object of a Work from the member, or releases it.
 
-use muster_shared::fencing::Orders;
+use muster_shared::fencing::{self, Orders};
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::PropagationPolicy;
 use serde_json::{Value, json};
@@ -32,15 +32,16 @@ pub struct Removal<'a> {
 impl Objects {
     /// Removes one object on behalf of a Work, or releases it to the member. Leaves an object alone
     /// that is gone, was never managed, or belongs to another Work by now, whose kind the member
-    /// serves in no version, or that is still wanted in another API group.
+    /// serves in no version, or that is still wanted in another API group. Returns whether anything
+    /// was done.
     ///
     /// # Errors
     /// [`Error::Foreign`] when the object is another fleet's by now, and stays.
     /// [`Error::Terminating`] while the object is being deleted, and is not gone.
-    pub async fn remove(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
+    pub async fn remove(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<bool, Error> {
         self.drift.gone(key);
         let Some(key) = &self.member.served(key).await? else {
-            return Ok(());
+            return Ok(false);
         };
         retry_on_conflict("remove", key, || self.attempt_removal(key, removal)).await
     }
@@ -63,14 +64,14 @@ impl Objects {
         }
     }
 
-    async fn attempt_removal(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
+    async fn attempt_removal(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<bool, Error> {
         let Some(observed) = self.member.get(key).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let work = removal.work.name;
         if !ownership::may_remove(&observed, removal.work) {
             tracing::info!(object = %key, work, "left alone: it is not this work's object");
-            return Ok(());
+            return Ok(false);
         }
         refuse_others(key, &observed, removal.fleet)?;
         let uid = uid_of(&observed);
@@ -78,7 +79,7 @@ impl Objects {
             let found = self.member.get(wanted).await?;
             if uid.is_some() && found.as_ref().and_then(uid_of) == uid {
                 tracing::info!(object = %key, group = wanted.kind.group, "left alone: it is wanted in another API group");
-                return Ok(());
+                return Ok(false);
             }
         }
         // Another Work may take the object over in this moment. The permission is that of the
@@ -105,16 +106,19 @@ impl Objects {
             let left = left.filter(|left| uid_of(left) == uid);
             return match left {
                 Some(left) if removal.waits || Orders::of(&left).is_some() => {
-                    refuse_terminating(key, &left)
+                    refuse_terminating(key, &left).map(|()| true)
                 }
-                _ => Ok(()),
+                _ => Ok(true),
             };
         }
-        if let Some(mut patch) = ownership::without_marks(&observed) {
+        if let Some(mut patch) = ownership::released(&observed) {
+            if fencing::stopped(&observed).is_some() {
+                self.release_dependents(key, &observed).await?;
+            }
             patch["metadata"]["resourceVersion"] = json!(version);
             patch["metadata"]["uid"] = json!(uid);
             self.member.patch(key, &patch).await?;
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -179,3 +179,69 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
     }
     assert_eq!(objects.drift.remembered(), 0);
 }
+
+/// A member with a stopped CronJob and a stopped Job of it; what is written is noted.
+fn stopped_cron_job(writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Objects {
+    let writes = Arc::clone(writes);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let writes = Arc::clone(&writes);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let path = parts.uri.path().to_owned();
+            if parts.method != http::Method::GET {
+                let body = serde_json::from_slice(&body).unwrap();
+                writes.lock().unwrap().push((path.clone(), body));
+            }
+            let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
+            let resources = [resource("cronjobs", "CronJob"), resource("jobs", "Job")];
+            let batch = json!({"metadata": {"name": "batch"}, "versions": [{"version": "v1", "resources": resources}]});
+            let stopped =
+                json!({annotation::STOPPED: json!({"spec": {"suspend": null}}).to_string()});
+            let job = json!({"metadata": {"name": "job", "namespace": "shop", "annotations": stopped,
+                "ownerReferences": [{"uid": "u", "controller": true}]}, "spec": {"suspend": true}});
+            let answer = match path.as_str() {
+                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [batch]}),
+                "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
+                path if path.ends_with("/jobs") => json!({"metadata": {}, "items": [job]}),
+                _ => {
+                    let mut cron = json!({"apiVersion": "batch/v1", "kind": "CronJob",
+                        "metadata": {"name": "cron", "namespace": "shop", "annotations": stopped}, "spec": {"suspend": true}});
+                    cron = desired(&cron, WORK, None);
+                    cron["metadata"]["uid"] = json!("u");
+                    cron
+                }
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::new(body))
+        }
+    });
+    objects(Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn what_was_stopped_with_an_object_runs_again_when_that_is_released() {
+    let writes = Arc::default();
+    let objects = stopped_cron_job(&writes);
+    let manifest = json!({"apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {"name": "cron", "namespace": "shop"}});
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    objects
+        .remove(&key, &removal(&[], true, &fleet))
+        .await
+        .unwrap();
+    let writes = writes.lock().unwrap();
+    let places: Vec<_> = writes
+        .iter()
+        .map(|(path, _)| path.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(places, ["job", "cron"]);
+    for (path, patch) in &*writes {
+        assert_eq!(patch["spec"], json!({"suspend": null}), "{path}");
+        assert_eq!(
+            patch["metadata"]["annotations"][annotation::STOPPED],
+            Value::Null
+        );
+    }
+}

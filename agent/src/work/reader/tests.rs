@@ -23,6 +23,8 @@ pub(crate) struct Fleet {
     works: Mutex<BTreeMap<String, Value>>,
     /// Whether it does not answer reads of single Works.
     pub(crate) is_down: AtomicBool,
+    /// Whether it refuses statuses for their size.
+    pub(crate) refuses_statuses: AtomicBool,
     /// Reads of single Works.
     pub(crate) reads: AtomicUsize,
     /// Patches of Works, without versions and times.
@@ -100,9 +102,17 @@ impl Fleet {
             return Ok((404, refusal(404, "NotFound")));
         };
         if method == Method::PATCH {
+            if path.ends_with("/status") && self.refuses_statuses.load(Ordering::Relaxed) {
+                let mut refusal = refusal(500, "InternalError");
+                refusal["message"] = json!("trying to send message larger than max");
+                return Ok((500, refusal));
+            }
             let mut change: Value = serde_json::from_slice(body).unwrap();
-            if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove("resourceVersion");
+            if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut)
+                && let Some(version) = metadata.remove("resourceVersion")
+                && version != work["metadata"]["resourceVersion"]
+            {
+                return Ok((409, refusal(409, "Conflict")));
             }
             merge::apply(work, &change);
             let version = work["metadata"]["resourceVersion"].as_str().unwrap();
