@@ -55,6 +55,8 @@ pub struct Outcome {
     pub need: Option<Need>,
     /// What was tried.
     pub attempts: Vec<Attempt>,
+    /// Why copies that it drops stay until there are others, if they do.
+    pub cause: Option<Cause>,
     /// The new result, when there is one.
     pub placed: Option<Placed>,
     /// What is reported.
@@ -145,11 +147,12 @@ pub fn pass(
     };
     match result {
         Ok(decision) => {
-            let tasks = Cause::of(need, spec, status, &decision).and_then(|cause| {
-                replacement::tasks(&cause, spec, &decision.clusters, snapshot, now)
+            let cause = Cause::of(need, spec, status, &decision, (snapshot, options));
+            let tasks = cause.as_ref().and_then(|cause| {
+                replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
             let outcome = outcome.succeed(subject, decision, record, options, now);
-            outcome.with_tasks(tasks)
+            Outcome { cause, ..outcome }.with_tasks(tasks)
         }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record.clone(), snapshot, now)
@@ -203,6 +206,7 @@ impl Outcome {
         Self {
             need: None,
             attempts: Vec::new(),
+            cause: None,
             placed: None,
             failure: None,
             spent: Spent::default(),
