@@ -20,6 +20,9 @@ use super::snapshot::Snapshot;
 use super::step_timer::Spent;
 use super::{Decision, Listing, Options};
 
+/// Length of a task's message at most, by the schema.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
@@ -183,6 +186,7 @@ fn withdraw(
                 purge_mode: Some(PurgeMode::Gracefully),
                 reason: REASON_NO_CLUSTER_FIT.to_owned(),
                 producer: PRODUCER_SCHEDULER.to_owned(),
+                message: Some(no_fit(&target.name, failure)),
                 creation_timestamp: Some(Time(now)),
                 ..GracefulEvictionTask::default()
             };
@@ -195,6 +199,14 @@ fn withdraw(
         applied_placement: record,
         tasks: changed.then_some(after.graceful_eviction_tasks),
     })
+}
+
+/// Says why a copy has no target any more, within the length that the schema of tasks allows.
+fn no_fit(cluster: &str, failure: &FitError) -> String {
+    let mut text =
+        format!("{cluster} is no target any more, and no cluster fits instead: {failure}");
+    text.truncate(text.floor_char_boundary(LONGEST_MESSAGE));
+    text
 }
 
 impl Outcome {

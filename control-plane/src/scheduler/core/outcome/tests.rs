@@ -47,20 +47,28 @@ fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
         leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         leaving
     };
-    let task = json!([{
-        "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
-        "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
-    }]);
+    let task = |why: &str| {
+        json!([{
+            "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
+            "message": format!("m is no target any more, and no cluster fits instead: {why}"),
+            "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
+        }])
+    };
+    let unmatched = "cluster(s) did not match the placement cluster affinity constraint";
+    let both = format!(
+        "0/2 clusters are available: 1 {unmatched}, 1 cluster(s) had untolerated taint {{cluster.karmada.io/unreachable:NoSchedule}}."
+    );
+    let one = format!("0/1 clusters are available: 1 {unmatched}.");
     let old =
         json!([{"fromCluster": "m", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
     // The policy now names a cluster that happens to be down.
     assert_eq!(
         withdrawn(&["down"], &[cluster("m", 10), down()], json!([])),
-        Some((0, task.clone()))
+        Some((0, task(&both)))
     );
     assert_eq!(
         withdrawn(&["nobody"], &[cluster("m", 10)], json!([])),
-        Some((0, task))
+        Some((0, task(&one)))
     );
     assert_eq!(
         withdrawn(&["nobody"], &[cluster("m", 10)], old),
