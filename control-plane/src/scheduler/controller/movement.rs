@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::conditions;
 use muster_shared::events::EventType;
+use muster_shared::names::condition::SCHEDULED;
 use tokio::time::Instant;
 
 use super::turns::Turns;
@@ -19,10 +21,16 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::pause::Pause;
 use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::Outcome;
 use crate::scheduler::core::replacement::{Cause, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
+
+const PAUSED: &str = "Paused";
+const WAITING_FOR_RATE: &str = "WaitingForRate";
+const STOPPED_BY_THRESHOLD: &str = "StoppedByThreshold";
+const OBSTRUCTED: &str = "TargetObstructed";
 
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
 #[must_use = "a result is written, or what was paid for it is taken back"]
@@ -47,6 +55,8 @@ pub(super) enum Held {
     Refused(Option<Instant>),
     /// Others came before it.
     InLine,
+    /// Its order could not be carried out where it would go.
+    Obstructed(String),
 }
 
 /// Moves that wait.
@@ -137,6 +147,35 @@ fn withdrawn<'a>(
         .collect()
 }
 
+/// Returns the clusters from which a result takes a workload, or replicas of it, as a move does.
+pub(super) fn losers_of<'a>(
+    subject: &Subject<'a>,
+    outcome: &Outcome,
+    snapshot: &Snapshot,
+) -> Vec<&'a str> {
+    let Some(placed) = &outcome.placed else {
+        return Vec::new();
+    };
+    let (before, after) = (&subject.spec.clusters, &placed.clusters);
+    let losers = losers(before, after);
+    if losers.is_empty() {
+        withdrawn(before, after, outcome, snapshot)
+    } else {
+        losers
+    }
+}
+
+/// Returns whether the binding says that its move was held back: this process may have started
+/// since. One that no cluster may have any more and that has targets still says why instead.
+fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
+    let told = conditions::get(&subject.status.conditions, SCHEDULED);
+    let is_withdrawal = outcome.failure.is_some() && !subject.spec.clusters.is_empty();
+    told.is_some_and(|told| match &*told.reason {
+        PAUSED | WAITING_FOR_RATE | STOPPED_BY_THRESHOLD | OBSTRUCTED => true,
+        reason => is_withdrawal && reason == Kind::NoClusterFit.reason(),
+    })
+}
+
 /// Whether a result moves something that stays where it is if nothing is written, and that nobody
 /// asked for by an edit. Whoever edits a policy, or the number of replicas, means this one workload
 /// or those of this policy, and means them at once: edits that a pause has `held` back do not all
@@ -163,21 +202,13 @@ impl Scheduler {
         outcome: &Outcome,
         (snapshot, now): (&Snapshot, Timestamp),
     ) -> Result<Permit, Held> {
-        let placed = outcome.placed.as_ref();
-        let losers = placed.map_or_else(Vec::new, |placed| {
-            let (before, after) = (&subject.spec.clusters, &placed.clusters);
-            let losers = losers(before, after);
-            if losers.is_empty() {
-                withdrawn(before, after, outcome, snapshot)
-            } else {
-                losers
-            }
-        });
+        let losers = losers_of(subject, outcome, snapshot);
         let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
         }
-        let is_held = self.movement.told(key).is_some();
+        let is_told = self.movement.told(key).is_some();
+        let is_held = is_told || has_been_held(subject, outcome);
         if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
@@ -227,7 +258,7 @@ impl Scheduler {
         }
         let (turns, priority) = (&self.movement.turns, self.priority_of(binding.spec()));
         match held {
-            Held::Paused(_) => turns.leave(key),
+            Held::Paused(_) | Held::Obstructed(_) => turns.leave(key),
             Held::Refused(until) => turns.refused(key, priority, *until),
             Held::InLine => turns.join(key, priority),
         }
@@ -259,13 +290,17 @@ impl Scheduler {
 impl Held {
     fn verdict(&self) -> Verdict {
         let (reason, why) = match self {
-            Self::Paused(pause) => ("Paused", pause.to_string()),
+            Self::Paused(pause) => (PAUSED, pause.to_string()),
+            Self::Obstructed(why) => (
+                OBSTRUCTED,
+                format!("the order for it could not be carried out where it would go: {why}"),
+            ),
             Self::Refused(None) => (
-                "StoppedByThreshold",
+                STOPPED_BY_THRESHOLD,
                 "more clusters have failed than --unhealthy-cluster-threshold allows".to_owned(),
             ),
             Self::Refused(Some(_)) | Self::InLine => (
-                "WaitingForRate",
+                WAITING_FOR_RATE,
                 "it waits for its turn of the rate that evictions and new placements share"
                     .to_owned(),
             ),
