@@ -68,7 +68,15 @@ async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit(
     pass(60).await;
     assert_eq!(moved(&stand), 0);
     stand.api.answer_truly();
-    pass(5).await;
+    for number in 0..MANY {
+        let mut it = stand
+            .api
+            .object("resourcebindings", "shop", &name(number))
+            .unwrap();
+        it["metadata"]["labels"] = json!({ "written-by": "another" });
+        stand.api.put("resourcebindings", it);
+    }
+    pass(6).await;
     let moved = moved(&stand);
     assert!(moved <= AT_THE_RATE, "{moved} moved");
     pass(150).await;
