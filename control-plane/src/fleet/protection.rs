@@ -24,12 +24,15 @@ pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
     // `scheduling` is the binding's own: others set it, such as a queue.
     let scheduling = spec.suspension.as_ref().and_then(|it| it.scheduling);
     let suspension = policy.suspension.as_ref();
-    let is_suspended = suspension.is_some() || scheduling.is_some();
-    spec.suspension = is_suspended.then(|| Suspension {
+    let suspended = Suspension {
         dispatching: suspension.and_then(|it| it.dispatching),
         dispatching_on_clusters: suspension.and_then(|it| it.dispatching_on_clusters.clone()),
         scheduling,
-    });
+    };
+    // An empty suspension is as good as none, and nothing is written to have the other one.
+    if spec.suspension.clone().unwrap_or_default() != suspended {
+        spec.suspension = (suspended != Suspension::default()).then_some(suspended);
+    }
 }
 
 /// Returns the spec of a binding with what its policy says by the cache, which may be newer than
@@ -202,6 +205,30 @@ mod tests {
             let binding: ResourceBinding = serde_json::from_value(claimed(true)).unwrap();
             let answer = preserves_on_deletion(&stand.fleet, &binding).await;
             assert!(answer.is_err(), "{code}: {answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_suspension_is_left_as_it_is() {
+        let says = |suspension: &serde_json::Value| -> PropagationSpec {
+            serde_json::from_value(json!({"resourceSelectors": [], "suspension": suspension}))
+                .unwrap()
+        };
+        let (none, empty, all) = (json!(null), json!({}), json!({"dispatching": true}));
+        for (held, policy, expected) in [
+            (&empty, &none, &empty),
+            (&none, &empty, &none),
+            (&empty, &empty, &empty),
+            (&all, &none, &none),
+            (&all, &empty, &none),
+            (&empty, &all, &all),
+        ] {
+            let mut spec = ResourceBindingSpec {
+                suspension: serde_json::from_value(held.clone()).unwrap(),
+                ..ResourceBindingSpec::default()
+            };
+            protect(&mut spec, &says(policy));
+            assert_eq!(json!(spec.suspension), *expected, "{held} by {policy}");
         }
     }
 

@@ -339,3 +339,5 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
     pass(12).await;
     assert!(stored(&stand).is_none(), "its time is over");
 }
+
+mod moves;

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
 use metrics::{counter, describe_counter};
 use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster,
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
@@ -27,8 +27,9 @@ use crate::eviction::homes::forgotten;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::copy::obstacle;
 use crate::rebalance::decide;
-use crate::rebalance::request::{ask, moved};
+use crate::rebalance::request::{ask, is_answered, moved};
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::scheduler::core::cycle::is_reschedule_requested;
@@ -102,8 +103,8 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
     });
-    follow(&controller, &fleet.bindings);
-    follow(&controller, &fleet.cluster_bindings);
+    follow(&controller, fleet, &fleet.bindings);
+    follow(&controller, fleet, &fleet.cluster_bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
         move |change| controller.hear(change)
@@ -144,8 +145,12 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) {
-    let controller = Arc::clone(controller);
+fn follow<B: BindingKind>(
+    controller: &Arc<Controller>,
+    fleet: &Arc<Fleet>,
+    bindings: &Informer<B>,
+) {
+    let (controller, fleet) = (Arc::clone(controller), Arc::downgrade(fleet));
     let names = |binding: &B| homes(binding).into_keys().collect::<Vec<_>>();
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
@@ -153,7 +158,8 @@ fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) 
             let is_edited = old
                 .as_ref()
                 .is_none_or(|old| old.meta().generation != new.meta().generation);
-            let is_asked = is_reschedule_requested(new.spec(), new.status());
+            let fleet = fleet.upgrade();
+            let is_asked = fleet.is_some_and(|fleet| takes_turn(&fleet, new.as_ref()));
             let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
             if old.is_empty() && new.is_empty() {
                 return;
@@ -253,6 +259,18 @@ impl Controller {
         fleet: &Fleet,
         key: &BindingKey,
     ) -> Result<Next, ApiError> {
+        let next = self.decide::<B>(fleet, key).await;
+        if let Some(other) = self.turns.ends(key) {
+            self.queue.add(other);
+        }
+        next
+    }
+
+    async fn decide<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+    ) -> Result<Next, ApiError> {
         let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
             return Ok(Next::Done);
         };
@@ -263,6 +281,10 @@ impl Controller {
         };
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
+        }
+        // A pause or a report of the scheduler may have come since the request.
+        if is_reschedule_requested(spec, binding.status()) {
+            self.note(key, takes_turn(fleet, binding.as_ref()));
         }
         if !is_settled(binding.as_ref()) {
             return Ok(Next::Done);
@@ -311,6 +333,10 @@ impl Controller {
             Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
             Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.note(key))),
         };
+        let mut new = brought.iter().filter(|it| spec.target(it).is_none());
+        if new.any(|it| obstacle(fleet, spec, it).is_some()) {
+            return Ok(Next::After(self.vain.note(key)));
+        }
         // The end of a pause is told, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
         let mut touched = targets.chain(brought.iter().copied());
@@ -352,11 +378,22 @@ fn is_settled<B: Binding>(binding: &B) -> bool {
     let (spec, status) = (binding.spec(), binding.status());
     let is_busy = [
         binding.meta().deletion_timestamp.is_some(),
-        is_reschedule_requested(spec, status),
+        !is_answered(spec, status),
         is_moving(spec),
         spec.scheduling_suspended(),
     ];
     !is_busy.contains(&true)
+}
+
+/// Returns whether a workload is asked to return and can be placed anew now. One whose request has
+/// to wait for a person, or is another scheduler's, keeps no others from returning.
+fn takes_turn<B: Binding>(fleet: &Fleet, binding: &B) -> bool {
+    let (spec, now) = (binding.spec(), fleet.clock.now());
+    let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
+    !is_answered(spec, binding.status())
+        && fleet.settings.schedules(spec.scheduler_name.as_deref())
+        && !spec.scheduling_suspended()
+        && !spec.clusters.iter().any(is_paused)
 }
 
 /// Whether an old copy waits for new ones. One that is kept for ever holds nothing up.

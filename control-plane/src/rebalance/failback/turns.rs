@@ -57,6 +57,18 @@ impl Turns {
         next
     }
 
+    /// Notes the end of a look at a workload; returns another one that gets the turn if this one
+    /// has not used it.
+    pub fn ends(&self, key: &BindingKey) -> Option<BindingKey> {
+        let mut state = self.lock();
+        if state.asked.contains(key) || state.asked.len() >= MOST_ASKED {
+            return None;
+        }
+        let next = state.waiting.iter().next().cloned()?;
+        state.waiting.remove(&next);
+        Some(next)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +134,32 @@ mod tests {
         assert!(none.is_empty(), "it was not asked");
         assert_eq!(turns.note(&key("0"), false), [key("late")]);
         assert!(turns.begins(&late));
+    }
+
+    #[test]
+    fn a_turn_that_is_not_used_goes_on_to_another_workload_until_none_waits() {
+        let turns = Turns::default();
+        let asked: Vec<_> = (0..MOST_ASKED).map(|it| key(&it.to_string())).collect();
+        for key in &asked {
+            turns.note(key, true);
+        }
+        let late: HashSet<_> = (0..92).map(|it| key(&format!("late-{it}"))).collect();
+        for key in &late {
+            assert!(!turns.begins(key));
+            assert_eq!(turns.ends(key), None, "there is no turn");
+        }
+        let mut woken: Vec<_> = turns.note(&asked[0], false);
+        let mut looked = HashSet::new();
+        while let Some(key) = woken.pop() {
+            assert!(turns.begins(&key));
+            woken.extend(turns.ends(&key));
+            looked.insert(key);
+        }
+        assert_eq!(looked, late, "each is looked at although none asks");
+        assert!(
+            !turns.begins(&asked[1]) || turns.ends(&asked[1]).is_none(),
+            "it uses its turn"
+        );
     }
 
     #[tokio::test(start_paused = true)]

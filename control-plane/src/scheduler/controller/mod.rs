@@ -10,6 +10,7 @@ pub mod initial_placement;
 pub mod live;
 pub mod measure;
 mod movement;
+mod obstructed;
 mod turns;
 pub mod waiting;
 pub mod waits_for;
@@ -36,6 +37,7 @@ use tokio::time::Instant;
 use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
+use crate::fleet::copy::obstacle;
 use crate::fleet::waits::Waits;
 
 use crate::scheduler::controller::affected::Concerns;
@@ -44,7 +46,8 @@ use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
-use crate::scheduler::controller::movement::Movement;
+use crate::scheduler::controller::movement::{Held, Movement};
+use crate::scheduler::controller::obstructed::place_around;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
@@ -57,6 +60,9 @@ use crate::settings::PRIORITY_BASED_SCHEDULING;
 /// A binding that waits is looked at again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often).
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// A move that waits until its order could be carried out is looked at again after this time: the
+/// end of a removal is no change of a cluster.
+const OBSTRUCTED: Duration = Duration::from_secs(15);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
@@ -332,7 +338,7 @@ impl Scheduler {
             self.movement.ends(key);
             return Ok((Next::After(UNREAD), None));
         };
-        let outcome = self.outcome(binding, has_completed, &snapshot, now);
+        let (outcome, obstructed) = self.outcome(fleet, binding, has_completed, &snapshot, now);
         let wait = outcome
             .failure
             .is_some()
@@ -346,6 +352,9 @@ impl Scheduler {
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
         let permit = news.map(|_| {
+            if let Some(why) = obstructed {
+                return Err(Held::Obstructed(why));
+            }
             let at = (&snapshot, now);
             self.permit(fleet, key, &subject, &outcome, at)
         });
@@ -354,16 +363,22 @@ impl Scheduler {
             if outcome.failure.is_some() {
                 tell(fleet, binding, &outcome);
             }
-            let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+            let next = match held {
+                Held::Obstructed(_) => Next::After(OBSTRUCTED),
+                _ => wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)),
+            };
             return Ok((next, wait));
         }
         // Before the write, so that the next one's does not wait for this one's answer.
-        self.movement.ends(key);
+        self.movement.turns.leave(key);
         let written = match news.zip(permit.and_then(Result::ok)) {
             None => None,
             Some((placed, permit)) => match write(&api, binding, placed, permit).await {
                 Ok(written) => Some(written),
-                Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
+                Err(error) if client::is_not_found(&error) => {
+                    self.movement.ends(key);
+                    return Ok((Next::Done, None));
+                }
                 // Somebody else was faster; the cache will show what they did.
                 Err(error) if client::is_conflict(&error) => {
                     self.expectations.conflicted(key.clone(), binding.meta());
@@ -386,6 +401,8 @@ impl Scheduler {
                 }
             },
         };
+        // What was held back and is not written remains so: its next attempt is no fresh edit.
+        self.movement.ends(key);
         ended(outcome.failure.is_none());
         tell(fleet, binding, &outcome);
         if wait.is_some() {
@@ -395,7 +412,7 @@ impl Scheduler {
             self.expectations
                 .written(key.clone(), binding.meta(), written.meta(), ());
             let subject = Subject::of(written);
-            let next = self.outcome(written, has_completed, &snapshot, now);
+            let (next, _) = self.outcome(fleet, written, has_completed, &snapshot, now);
             let report = outcome.followed_by(&next, &subject);
             self.report(&api, key, written, &report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
@@ -405,21 +422,24 @@ impl Scheduler {
         Ok((next, wait))
     }
 
-    /// What is to become of a binding, and whether it is that of a completed Job. Whoever places it
-    /// and whoever reports of it must find the same, or each would hand it to the other for ever.
+    /// Returns what is to become of a binding, which may be that of a completed Job, and why a move
+    /// of it has to wait, if no cluster could carry its order out. Whoever places it and whoever
+    /// reports of it must find the same, or each would hand it to the other for ever.
     fn outcome<B: BindingKind>(
         &self,
+        fleet: &Fleet,
         binding: &B,
         has_completed: bool,
         snapshot: &Snapshot,
         now: Timestamp,
-    ) -> Outcome {
+    ) -> (Outcome, Option<String>) {
         let subject = Subject::of(binding);
         if has_completed {
-            stay(&subject, snapshot, now)
-        } else {
-            pass(&subject, snapshot, &self.options, now)
+            return (stay(&subject, snapshot, now), None);
         }
+        let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
+        let why = |name: &str| obstacle(fleet, subject.spec, name).map(|it| it.to_string());
+        place_around(&subject, snapshot, place, why)
     }
 
     async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
@@ -467,7 +487,7 @@ impl Scheduler {
             return Ok(Next::After(UNREAD));
         };
         let snapshot = self.snapshot.get();
-        let outcome = self.outcome(binding.as_ref(), has_completed, &snapshot, now);
+        let (outcome, _) = self.outcome(fleet, binding.as_ref(), has_completed, &snapshot, now);
         let mut report = outcome.report;
         if outcome
             .placed

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::conditions;
 use muster_shared::events::EventType;
+use muster_shared::names::condition::SCHEDULED;
 use tokio::time::Instant;
 
 use super::turns::Turns;
@@ -19,10 +21,16 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::pause::Pause;
 use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::Outcome;
-use crate::scheduler::core::replacement::can_keep;
+use crate::scheduler::core::replacement::{Cause, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
+
+const PAUSED: &str = "Paused";
+const WAITING_FOR_RATE: &str = "WaitingForRate";
+const STOPPED_BY_THRESHOLD: &str = "StoppedByThreshold";
+const OBSTRUCTED: &str = "TargetObstructed";
 
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
 #[must_use = "a result is written, or what was paid for it is taken back"]
@@ -47,6 +55,8 @@ pub(super) enum Held {
     Refused(Option<Instant>),
     /// Others came before it.
     InLine,
+    /// Its order could not be carried out where it would go.
+    Obstructed(String),
 }
 
 /// Moves that wait.
@@ -118,13 +128,67 @@ fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a s
         .collect()
 }
 
+/// The clusters that a result drops although nobody edited the policy, where no other gains: their
+/// copies may be the last that run.
+fn withdrawn<'a>(
+    before: &'a [TargetCluster],
+    after: &[TargetCluster],
+    outcome: &Outcome,
+    snapshot: &Snapshot,
+) -> Vec<&'a str> {
+    let is_edit = outcome.need == Some(Need::PlacementChanged);
+    let Some(cause) = outcome.cause.as_ref().filter(|_| !is_edit) else {
+        return Vec::new();
+    };
+    let names = before.iter().map(|it| it.name.as_str());
+    let dropped = names.filter(|name| after.iter().all(|it| it.name != *name));
+    dropped
+        .filter(|it| cause.keeps(it) && can_keep(snapshot, it))
+        .collect()
+}
+
+/// Returns the clusters from which a result takes a workload, or replicas of it, as a move does.
+pub(super) fn losers_of<'a>(
+    subject: &Subject<'a>,
+    outcome: &Outcome,
+    snapshot: &Snapshot,
+) -> Vec<&'a str> {
+    let Some(placed) = &outcome.placed else {
+        return Vec::new();
+    };
+    let (before, after) = (&subject.spec.clusters, &placed.clusters);
+    let losers = losers(before, after);
+    if losers.is_empty() {
+        withdrawn(before, after, outcome, snapshot)
+    } else {
+        losers
+    }
+}
+
+/// Returns whether the binding says that its move was held back: this process may have started
+/// since. One that no cluster may have any more and that has targets still says why instead.
+fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
+    let told = conditions::get(&subject.status.conditions, SCHEDULED);
+    let is_withdrawal = outcome.failure.is_some() && !subject.spec.clusters.is_empty();
+    told.is_some_and(|told| match &*told.reason {
+        PAUSED | WAITING_FOR_RATE | STOPPED_BY_THRESHOLD | OBSTRUCTED => true,
+        reason => is_withdrawal && reason == Kind::NoClusterFit.reason(),
+    })
+}
+
 /// Whether a result moves something that stays where it is if nothing is written, and that nobody
 /// asked for by an edit. Whoever edits a policy, or the number of replicas, means this one workload
 /// or those of this policy, and means them at once: edits that a pause has `held` back do not all
 /// take effect in the moment in which it ends. A cluster that is being removed takes its copies
 /// with it.
-fn is_to_be_paid(need: Option<Need>, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
-    let is_edit = matches!(need, Some(Need::PlacementChanged | Need::ReplicasChanged));
+fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
+    let is_edit = match outcome.need {
+        Some(Need::PlacementChanged) => true,
+        Some(Need::ReplicasChanged) => {
+            !matches!(outcome.cause, Some(Cause::ClustersChanged { .. }))
+        }
+        _ => false,
+    };
     (is_held || !is_edit) && losers.iter().any(|it| can_keep(snapshot, it))
 }
 
@@ -138,16 +202,14 @@ impl Scheduler {
         outcome: &Outcome,
         (snapshot, now): (&Snapshot, Timestamp),
     ) -> Result<Permit, Held> {
-        let placed = outcome.placed.as_ref();
-        let losers = placed.map_or_else(Vec::new, |placed| {
-            losers(&subject.spec.clusters, &placed.clusters)
-        });
+        let losers = losers_of(subject, outcome, snapshot);
         let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
         }
-        let is_held = self.movement.told(key).is_some();
-        if !is_to_be_paid(outcome.need, is_held, &losers, snapshot) {
+        let is_told = self.movement.told(key).is_some();
+        let is_held = is_told || has_been_held(subject, outcome);
+        if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
         let Movement { pace, turns, .. } = &self.movement;
@@ -196,7 +258,7 @@ impl Scheduler {
         }
         let (turns, priority) = (&self.movement.turns, self.priority_of(binding.spec()));
         match held {
-            Held::Paused(_) => turns.leave(key),
+            Held::Paused(_) | Held::Obstructed(_) => turns.leave(key),
             Held::Refused(until) => turns.refused(key, priority, *until),
             Held::InLine => turns.join(key, priority),
         }
@@ -228,13 +290,17 @@ impl Scheduler {
 impl Held {
     fn verdict(&self) -> Verdict {
         let (reason, why) = match self {
-            Self::Paused(pause) => ("Paused", pause.to_string()),
+            Self::Paused(pause) => (PAUSED, pause.to_string()),
+            Self::Obstructed(why) => (
+                OBSTRUCTED,
+                format!("the order for it could not be carried out where it would go: {why}"),
+            ),
             Self::Refused(None) => (
-                "StoppedByThreshold",
+                STOPPED_BY_THRESHOLD,
                 "more clusters have failed than --unhealthy-cluster-threshold allows".to_owned(),
             ),
             Self::Refused(Some(_)) | Self::InLine => (
-                "WaitingForRate",
+                WAITING_FOR_RATE,
                 "it waits for its turn of the rate that evictions and new placements share"
                     .to_owned(),
             ),
@@ -249,7 +315,64 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::api::binding::ResourceBindingStatus;
+    use serde_json::json;
+
     use super::*;
+    use crate::scheduler::core::outcome::stay;
+    use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
+
+    #[test]
+    fn a_copy_that_no_edit_gives_up_is_paid_for_although_no_cluster_gains() {
+        let spec = placed(deployment(2, &json!({})), &[("m1", 2), ("m2", 2)]);
+        let after = &spec.clusters[1..];
+        let mut leaving = cluster("m1", 10);
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        let leaves = snapshot(&[leaving, cluster("m2", 10)]);
+        let changed = Cause::ClustersChanged {
+            unmatched: vec!["m1".to_owned()],
+            is_resized: false,
+        };
+        for (what, need, cause, snapshot, expected) in [
+            ("a label", Need::NotDivided, Some(&changed), &clusters, true),
+            (
+                "scaled since",
+                Need::ReplicasChanged,
+                Some(&changed),
+                &clusters,
+                true,
+            ),
+            ("its end", Need::NotDivided, Some(&changed), &leaves, false),
+            (
+                "an edit",
+                Need::PlacementChanged,
+                Some(&Cause::Requested),
+                &clusters,
+                false,
+            ),
+            ("scaled down", Need::ReplicasChanged, None, &clusters, false),
+        ] {
+            let status = ResourceBindingStatus::default();
+            let subject = Subject {
+                generation: 1,
+                applied_placement: None,
+                spec: &spec,
+                status: &status,
+            };
+            let outcome = Outcome {
+                need: Some(need),
+                cause: cause.cloned(),
+                ..stay(&subject, snapshot, Timestamp::UNIX_EPOCH)
+            };
+            assert_eq!(losers(&spec.clusters, after), Vec::<&str>::new());
+            let losers = withdrawn(&spec.clusters, after, &outcome, snapshot);
+            let expected_losers: &[&str] = if expected { &["m1"] } else { &[] };
+            assert_eq!(losers, expected_losers, "{what}");
+            let is_paid = is_to_be_paid(&outcome, false, &losers, snapshot);
+            assert_eq!(is_paid, expected, "{what}");
+        }
+    }
 
     #[test]
     fn a_move_takes_from_one_cluster_for_another_and_growing_or_shrinking_is_none() {

@@ -12,7 +12,7 @@ use super::affinity::{Affinity, groups};
 use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
-use super::filter::Filters;
+use super::filter::{Filters, Rejection};
 use super::fit_error::{FitError, Kind, Refusals, Strangers};
 use super::need::is_divided;
 use super::plugin::Plugin;
@@ -124,6 +124,34 @@ pub fn is_reschedule_requested(spec: &ResourceBindingSpec, status: &ResourceBind
         (Some(requested), Some(scheduled)) => requested.0 > scheduled.0,
         _ => false,
     }
+}
+
+/// Returns whether a cluster that has a workload matches its placement and the affinity group in
+/// use, or is not there.
+pub(in crate::scheduler) fn matches(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    (snapshot, options): (&Snapshot, &Options),
+    group: &str,
+    cluster: &str,
+) -> bool {
+    let (Some(placement), Some(cluster)) = (&spec.placement, snapshot.get(cluster)) else {
+        return true;
+    };
+    let trial = Trial {
+        spec,
+        status,
+        placement,
+        group,
+        fresh: false,
+        snapshot,
+        options,
+    };
+    let affinity = Affinity::new(spec, placement, group);
+    let rejections = trial.filters(&affinity).all(cluster, true);
+    let by_placement = [Plugin::ClusterAffinity, Plugin::SpreadConstraint];
+    let mut filters = rejections.iter().map(Rejection::filter);
+    !filters.any(|it| by_placement.contains(&it))
 }
 
 /// Whether a taint is a reason to choose another cluster, if there is one.

@@ -336,8 +336,8 @@ impl<'a> Filters<'a> {
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only
-                // the end of the task tells that it may be tried there again. So it is with one that
-                // could not apply the workload.
+                // the end of the task tells that it may be tried there again. So it is with one
+                // that could not apply the workload.
                 let is_shown =
                     ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
                 !is_shown || self.is_driven_out(cluster)

@@ -20,6 +20,9 @@ use super::snapshot::Snapshot;
 use super::step_timer::Spent;
 use super::{Decision, Listing, Options};
 
+/// Length of a task's message at most, by the schema.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
@@ -55,6 +58,8 @@ pub struct Outcome {
     pub need: Option<Need>,
     /// What was tried.
     pub attempts: Vec<Attempt>,
+    /// Why copies that it drops stay until there are others, if they do.
+    pub cause: Option<Cause>,
     /// The new result, when there is one.
     pub placed: Option<Placed>,
     /// What is reported.
@@ -145,11 +150,12 @@ pub fn pass(
     };
     match result {
         Ok(decision) => {
-            let tasks = Cause::of(need, spec, status, &decision).and_then(|cause| {
-                replacement::tasks(&cause, spec, &decision.clusters, snapshot, now)
+            let cause = Cause::of(need, spec, status, &decision, (snapshot, options));
+            let tasks = cause.as_ref().and_then(|cause| {
+                replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
             let outcome = outcome.succeed(subject, decision, record, options, now);
-            outcome.with_tasks(tasks)
+            Outcome { cause, ..outcome }.with_tasks(tasks)
         }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record.clone(), snapshot, now)
@@ -180,6 +186,7 @@ fn withdraw(
                 purge_mode: Some(PurgeMode::Gracefully),
                 reason: REASON_NO_CLUSTER_FIT.to_owned(),
                 producer: PRODUCER_SCHEDULER.to_owned(),
+                message: Some(no_fit(&target.name, failure)),
                 creation_timestamp: Some(Time(now)),
                 ..GracefulEvictionTask::default()
             };
@@ -194,6 +201,14 @@ fn withdraw(
     })
 }
 
+/// Says why a copy has no target any more, within the length that the schema of tasks allows.
+fn no_fit(cluster: &str, failure: &FitError) -> String {
+    let mut text =
+        format!("{cluster} is no target any more, and no cluster fits instead: {failure}");
+    text.truncate(text.floor_char_boundary(LONGEST_MESSAGE));
+    text
+}
+
 impl Outcome {
     /// Says of a binding which has clusters and needs no others that it is scheduled. A crash
     /// between result and report, or a failure that the user has since undone, would otherwise be
@@ -203,6 +218,7 @@ impl Outcome {
         Self {
             need: None,
             attempts: Vec::new(),
+            cause: None,
             placed: None,
             failure: None,
             spent: Spent::default(),

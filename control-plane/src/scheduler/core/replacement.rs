@@ -10,10 +10,10 @@ use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
 use muster_shared::watch::Presence;
 
-use super::Decision;
-use super::cycle::is_reschedule_requested;
+use super::cycle::{is_reschedule_requested, matches};
 use super::need::Need;
 use super::snapshot::Snapshot;
+use super::{Decision, Options};
 use crate::fencing;
 
 /// Reason for which a new placement keeps the copies that it drops.
@@ -29,6 +29,13 @@ pub enum Cause {
         /// The group in use from now on.
         to: String,
     },
+    /// Clusters changed, by another label or region for example, and nobody edited the policy.
+    ClustersChanged {
+        /// The clusters that do not match the placement any more.
+        unmatched: Vec<String>,
+        /// Whether the others are given up by an edit of the number of replicas.
+        is_resized: bool,
+    },
 }
 
 impl Cause {
@@ -39,16 +46,46 @@ impl Cause {
         spec: &ResourceBindingSpec,
         status: &ResourceBindingStatus,
         decision: &Decision,
+        (snapshot, options): (&Snapshot, &Options),
     ) -> Option<Self> {
+        let dropped = dropped(spec, &decision.clusters);
+        if dropped.is_empty() {
+            return None;
+        }
         if is_reschedule_requested(spec, status) {
             return Some(Self::Requested);
         }
-        let from = status.scheduler_observed_affinity_name.as_ref()?;
-        let to = decision.affinity_name.as_ref()?;
-        (need != Need::PlacementChanged && from != to).then(|| Self::GroupSwitched {
-            from: from.clone(),
-            to: to.clone(),
+        if need == Need::PlacementChanged {
+            return None;
+        }
+        let groups = status.scheduler_observed_affinity_name.as_ref();
+        let groups = groups.zip(decision.affinity_name.as_ref());
+        if let Some((from, to)) = groups.filter(|(from, to)| from != to) {
+            return Some(Self::GroupSwitched {
+                from: from.clone(),
+                to: to.clone(),
+            });
+        }
+        let group = decision.affinity_name.as_deref().unwrap_or_default();
+        let names = dropped.into_iter().map(|it| it.name.as_str());
+        let unmatched = names.filter(|it| !matches(spec, status, (snapshot, options), group, it));
+        let unmatched: Vec<String> = unmatched.map(str::to_owned).collect();
+        let is_resized = need == Need::ReplicasChanged;
+        (!is_resized || !unmatched.is_empty()).then_some(Self::ClustersChanged {
+            unmatched,
+            is_resized,
         })
+    }
+
+    /// Returns whether the copy in a dropped cluster stays until there are others.
+    pub fn keeps(&self, cluster: &str) -> bool {
+        match self {
+            Self::Requested | Self::GroupSwitched { .. } => true,
+            Self::ClustersChanged {
+                unmatched,
+                is_resized,
+            } => !is_resized || unmatched.iter().any(|it| it == cluster),
+        }
     }
 
     fn message(&self, cluster: &str) -> String {
@@ -58,6 +95,13 @@ impl Cause {
             }
             Self::GroupSwitched { from, to } => format!(
                 "{cluster} is no target any more since affinity group {to} took the place of {from}"
+            ),
+            Self::ClustersChanged { unmatched, .. } if unmatched.iter().any(|it| it == cluster) => {
+                format!("{cluster} does not match the placement any more")
+            }
+            Self::ClustersChanged { .. } => format!(
+                "{cluster} is no target any more since the clusters of the fleet changed, and \
+                 others were chosen"
             ),
         }
     }
@@ -75,13 +119,13 @@ pub fn tasks(
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Option<Vec<GracefulEvictionTask>> {
-    let purge_mode = purge_mode(spec)?;
+    // Where no cluster is new, no fence has to wait for the end of a copy, and it may be the last.
+    let is_new = |it: &TargetCluster| spec.target(&it.name).is_none();
+    let is_withdrawn = matches!(cause, Cause::ClustersChanged { .. }) && !chosen.iter().any(is_new);
+    let purge_mode = purge_mode(spec).or_else(|| is_withdrawn.then_some(PurgeMode::Gracefully))?;
     let mut after = spec.clone();
-    let dropped = spec
-        .clusters
-        .iter()
-        .filter(|old| chosen.iter().all(|new| new.name != old.name));
-    for old in dropped.filter(|old| can_keep(snapshot, &old.name)) {
+    let stays = |it: &&TargetCluster| can_keep(snapshot, &it.name) && cause.keeps(&it.name);
+    for old in dropped(spec, chosen).into_iter().filter(stays) {
         let from = &old.name;
         // A task for a cluster that was chosen again is over.
         after
@@ -100,6 +144,13 @@ pub fn tasks(
     }
     let changed = after.graceful_eviction_tasks != spec.graceful_eviction_tasks;
     changed.then_some(after.graceful_eviction_tasks)
+}
+
+/// Returns the targets that a new placement drops.
+fn dropped<'a>(spec: &'a ResourceBindingSpec, chosen: &[TargetCluster]) -> Vec<&'a TargetCluster> {
+    let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);
+    let old = spec.clusters.iter();
+    old.filter(|it| !is_chosen(it)).collect()
 }
 
 /// Whether a copy in a cluster can be kept. One goes with a cluster that is being removed.

@@ -59,6 +59,19 @@ fn nothing_returns_while_something_else_is_under_way() {
         ("deletion", &deleted, none.clone(), &none, false),
         ("a request", &none, asked.clone(), &scheduled, false),
         (
+            "a request that could not be met",
+            &none,
+            asked.clone(),
+            &json!({
+                "lastScheduledTime": "2026-01-01T00:00:09Z",
+                "conditions": [{
+                    "type": "Scheduled", "status": "False", "reason": "Unschedulable",
+                    "message": "", "lastTransitionTime": "2026-01-01T00:00:10Z",
+                }],
+            }),
+            true,
+        ),
+        (
             "a request that was answered",
             &none,
             asked.clone(),

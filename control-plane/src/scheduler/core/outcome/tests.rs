@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::scheduler::core::record::record;
-use crate::scheduler::tests::fixtures::{cluster, deployment, dynamic, placed, snapshot};
+use crate::scheduler::tests::fixtures::{
+    aggregated, cluster, config_map, deployment, dynamic, placed, snapshot,
+};
 
 /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
 /// targets, and the tasks it adds.
@@ -45,20 +47,28 @@ fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
         leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         leaving
     };
-    let task = json!([{
-        "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
-        "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
-    }]);
+    let task = |why: &str| {
+        json!([{
+            "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
+            "message": format!("m is no target any more, and no cluster fits instead: {why}"),
+            "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
+        }])
+    };
+    let unmatched = "cluster(s) did not match the placement cluster affinity constraint";
+    let both = format!(
+        "0/2 clusters are available: 1 {unmatched}, 1 cluster(s) had untolerated taint {{cluster.karmada.io/unreachable:NoSchedule}}."
+    );
+    let one = format!("0/1 clusters are available: 1 {unmatched}.");
     let old =
         json!([{"fromCluster": "m", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
     // The policy now names a cluster that happens to be down.
     assert_eq!(
         withdrawn(&["down"], &[cluster("m", 10), down()], json!([])),
-        Some((0, task.clone()))
+        Some((0, task(&both)))
     );
     assert_eq!(
         withdrawn(&["nobody"], &[cluster("m", 10)], json!([])),
-        Some((0, task))
+        Some((0, task(&one)))
     );
     assert_eq!(
         withdrawn(&["nobody"], &[cluster("m", 10)], old),
@@ -307,7 +317,7 @@ fn what_another_affinity_group_drops_stays_unless_the_policy_was_edited() {
         at_once,
         "the policy was edited"
     );
-    assert_eq!(switched(&record, None), at_once, "no group was in use");
+    assert_eq!(switched(&record, None), kept, "no group was in use");
 }
 
 #[test]
@@ -389,4 +399,83 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         assert!(again.failure.is_some(), "{what}");
         assert_eq!(again.placed, None, "{what}");
     }
+}
+
+/// The targets and the tasks, with their messages, after `m1` has lost its label and its region.
+fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (String, Value) {
+    let status = ResourceBindingStatus::default();
+    let subject = Subject {
+        generation: 2,
+        applied_placement: Some(applied),
+        spec,
+        status: &status,
+    };
+    let (options, now) = (Options::default(), Timestamp::UNIX_EPOCH);
+    let placed = pass(&subject, &snapshot(clusters), &options, now).placed;
+    let placed = placed.expect("there is a cluster that matches");
+    let names: Vec<_> = placed.clusters.iter().map(|it| &*it.name).collect();
+    let tasks = placed.tasks.unwrap_or_default();
+    let tasks = tasks
+        .iter()
+        .map(|it| json!([it.from_cluster, it.purge_mode, it.reason, it.message]));
+    (names.join(" "), tasks.collect())
+}
+
+#[test]
+fn a_cluster_that_does_not_match_any_more_keeps_its_copy_until_the_others_are_healthy() {
+    let mut m2 = cluster("m2", 10);
+    m2["metadata"]["labels"] = json!({"env": "prod"});
+    m2["spec"]["region"] = json!("north");
+    let clusters = [cluster("m1", 10), m2];
+    let by_label = json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"env": "prod"}}}});
+    let by_region = json!({"spreadConstraints": [
+        {"spreadByField": "region", "minGroups": 1, "maxGroups": 2},
+    ]});
+    let with = |placement: &Value, scheduling: Value| {
+        let mut placement = placement.clone();
+        placement["replicaScheduling"] = scheduling;
+        placement
+    };
+    let duplicated = with(&by_label, json!({"replicaSchedulingType": "Duplicated"}));
+    let divided = with(&by_label, dynamic()["replicaScheduling"].clone());
+    let both = [("m1", 2), ("m2", 2)];
+    let mut fenced = placed(deployment(2, &by_label), &both);
+    let fencing = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+    fenced.failover = serde_json::from_value(fencing).unwrap();
+    let kept = json!([[
+        "m1",
+        "Gracefully",
+        "PlacementChanged",
+        "m1 does not match the placement any more",
+    ]]);
+    for (what, spec) in [
+        ("by a label", placed(deployment(2, &by_label), &both)),
+        ("by its region", placed(deployment(2, &by_region), &both)),
+        (
+            "an object",
+            placed(config_map(&by_label), &[("m1", 0), ("m2", 0)]),
+        ),
+        ("scaled since", placed(deployment(3, &duplicated), &both)),
+        (
+            "divided and scaled since",
+            placed(deployment(5, &divided), &both),
+        ),
+        ("fenced", fenced),
+    ] {
+        let found = unmatched(&spec, &record(&spec), &clusters);
+        assert_eq!(found, ("m2".to_owned(), kept.clone()), "{what}");
+    }
+    let spec = placed(deployment(2, &by_label), &both);
+    let at_once = ("m2".to_owned(), json!([]));
+    assert_eq!(
+        unmatched(&spec, "{}", &clusters),
+        at_once,
+        "the policy was edited"
+    );
+    // Whoever wants fewer replicas gives up clusters that match.
+    let by_name = json!({"clusterAffinity": {"clusterNames": ["m1", "m2"]}});
+    let aggregated = with(&by_name, aggregated()["replicaScheduling"].clone());
+    let spec = placed(deployment(1, &aggregated), &[("m1", 1), ("m2", 1)]);
+    let (names, tasks) = unmatched(&spec, &record(&spec), &clusters);
+    assert_eq!((names.len(), tasks), (2, json!([])), "scaled down");
 }

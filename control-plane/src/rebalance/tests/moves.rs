@@ -1,0 +1,171 @@
+//! What the scheduler moves by itself: paid for, held by pauses, and not to where no order could be
+//! carried out.
+
+use muster_shared::names;
+
+use super::*;
+use crate::fleet::testing::refusal;
+
+/// Workload `w<number>` on `m1`, whose policy was edited to name `m2` only.
+fn edited(number: usize, reason: &str) -> Value {
+    let mut it = workload(number);
+    it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+    it["status"]["conditions"][0]["reason"] = json!(reason);
+    it
+}
+
+fn moved(stand: &Stand) -> usize {
+    asked_and_moved(stand).1
+}
+
+fn reason(stand: &Stand, number: usize) -> (String, String) {
+    let binding = stand.fleet.bindings.get(Some("shop"), &name(number));
+    let status = binding.unwrap().status.clone().unwrap_or_default();
+    let told = conditions::get(&status.conditions, "Scheduled").unwrap();
+    (told.reason.clone(), told.message.clone())
+}
+
+async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Stand {
+    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workloads(it))));
+    follow(objects).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
+    for (told, is_held) in [
+        ("Success", false),
+        ("Paused", true),
+        ("WaitingForRate", true),
+        ("StoppedByThreshold", true),
+        ("TargetObstructed", true),
+    ] {
+        let clusters = [roomy("m1", false), roomy("m2", false)];
+        let stand = follow_all(clusters, |it| edited(it, told)).await;
+        pass(5).await;
+        let expected = if is_held {
+            1..=AT_THE_RATE
+        } else {
+            MANY..=MANY
+        };
+        let moved = moved(&stand);
+        assert!(expected.contains(&moved), "{told}: {moved} moved");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit() {
+    let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
+    let stand = follow_all(clusters, |it| edited(it, "Success")).await;
+    pass(5).await;
+    assert_eq!(moved(&stand), 0);
+    for number in 0..MANY {
+        let path = format!("/resourcebindings/{}", name(number));
+        let body = refusal(409, "Conflict", &name(number));
+        stand.api.answer(http::Method::PATCH, &path, 409, body);
+    }
+    stand.api.put("clusters", roomy("m1", false));
+    pass(60).await;
+    assert_eq!(moved(&stand), 0);
+    stand.api.answer_truly();
+    for number in 0..MANY {
+        let mut it = stand
+            .api
+            .object("resourcebindings", "shop", &name(number))
+            .unwrap();
+        it["metadata"]["labels"] = json!({ "written-by": "another" });
+        stand.api.put("resourcebindings", it);
+    }
+    pass(6).await;
+    let moved = moved(&stand);
+    assert!(moved <= AT_THE_RATE, "{moved} moved");
+    pass(150).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_takes_copies_away_at_the_rate_and_not_in_a_pause_and_each_stays_for_now() {
+    let both = |number| {
+        let mut it = workload(number);
+        it["spec"]["clusters"] =
+            json!([{ "name": "m1", "replicas": 2 }, { "name": "m2", "replicas": 2 }]);
+        it["spec"]["placement"] =
+            json!({ "clusterAffinity": { "labelSelector": { "matchLabels": { "env": "prod" } } } });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it
+    };
+    let labelled = |name: &str| {
+        let mut it = roomy(name, false);
+        it["metadata"]["labels"] = json!({ "env": "prod" });
+        it
+    };
+    let stand = follow_all([labelled("m1"), labelled("m2")], both).await;
+    pass(20).await;
+    assert_eq!(moved(&stand), 0);
+    stand.api.put("clusters", paused(roomy("m1", false)));
+    pass(60).await;
+    assert_eq!(
+        (moved(&stand), reason(&stand, 0).0),
+        (0, "Paused".to_owned())
+    );
+    stand.api.put("clusters", roomy("m1", false));
+    pass(5).await;
+    let some = moved(&stand);
+    assert!((1..=AT_THE_RATE).contains(&some), "{some} moved");
+    pass(90).await;
+    for number in 0..MANY {
+        let binding = stand
+            .fleet
+            .bindings
+            .get(Some("shop"), &name(number))
+            .unwrap();
+        let tasks = &binding.spec.graceful_eviction_tasks;
+        let kept: Vec<_> = tasks.iter().map(|it| it.from_cluster.as_str()).collect();
+        assert_eq!(
+            (binding.spec.clusters.len(), kept),
+            (1, vec!["m1"]),
+            "{number}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go() {
+    let work = names::work("Deployment", "w0", "shop");
+    let namespace = names::execution_namespace("m2");
+    let leaving = json!({
+        "metadata": {
+            "namespace": namespace, "name": work, "uid": "u",
+            "deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["f"],
+        },
+    });
+    let objects = [
+        ("clusters", roomy("m1", false)),
+        ("clusters", roomy("m2", false)),
+        ("works", leaving),
+        ("resourcebindings", edited(0, "Success")),
+        ("resourcebindings", edited(1, "Success")),
+    ];
+    let stand = follow(objects).await;
+    pass(60).await;
+    let is_at = |number: usize, cluster: &str| {
+        let binding = stand
+            .fleet
+            .bindings
+            .get(Some("shop"), &name(number))
+            .unwrap();
+        binding.spec.target(cluster).is_some()
+    };
+    assert!(is_at(0, "m1") && is_at(1, "m2"));
+    let (told, why) = reason(&stand, 0);
+    assert_eq!(told, "TargetObstructed");
+    assert!(
+        why.ends_with("m2 is still removing its former copy."),
+        "{why}"
+    );
+    stand.api.delete("works", &namespace, &work);
+    pass(60).await;
+    assert!(is_at(0, "m2"));
+    assert_eq!(reason(&stand, 0).0, "Success");
+}
