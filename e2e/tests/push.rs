@@ -286,7 +286,9 @@ async fn what_a_policy_preserves_stays_in_a_member_that_is_left() {
     assert!(kept.metadata.deletion_timestamp.is_none());
     assert_eq!(kept.spec.as_ref().unwrap().replicas, Some(2));
     assert!(kept.labels().is_empty(), "{:?}", kept.labels());
-    assert!(kept.annotations().is_empty(), "{:?}", kept.annotations());
+    // By the uid of its template it is recognised if the cluster joins again.
+    let annotations: Vec<&String> = kept.annotations().keys().collect();
+    assert_eq!(annotations, ["resourcetemplate.karmada.io/uid"]);
 }
 
 #[tokio::test]

@@ -266,7 +266,7 @@ pub struct Workloads {
     /// Workloads that have nowhere to go now.
     pub stranded_now: u32,
     /// Greatest number of workloads that were held at one time: too many clusters had failed, or
-    /// somebody had paused movement.
+    /// movement was paused.
     #[serde(skip_serializing_if = "absent")]
     pub held: u32,
     /// Workloads that are held now.
