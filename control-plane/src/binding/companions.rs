@@ -108,34 +108,35 @@ impl Companions {
         });
     }
 
-    /// Takes in a change of a binding: its policy, and whether nothing runs by it, before and after.
+    /// Takes in a change of a binding: its policy, and whether nothing runs by it, before and
+    /// after.
     fn change(
         &self,
         key: &BindingKey,
         was: Option<(Option<PolicyId>, bool)>,
-        is: Option<(Option<PolicyId>, bool)>,
+        now: Option<(Option<PolicyId>, bool)>,
     ) {
         let mut state = self.lock();
         let former = state.former.remove(key);
         let before = was.as_ref().and_then(|(id, _)| id.clone()).or(former);
-        let Some((id, runs_nothing)) = is else {
+        let Some((claim, runs_nothing)) = now else {
             if let Some(id) = before {
                 state.take(&id, key);
             }
             return;
         };
-        let now = id.clone().or_else(|| before.clone());
-        if let Some(id) = before.filter(|id| Some(id) != now.as_ref() || runs_nothing) {
+        let policy = claim.clone().or_else(|| before.clone());
+        if let Some(id) = before.filter(|id| Some(id) != policy.as_ref() || runs_nothing) {
             state.take(&id, key);
         }
-        let Some(now) = now else {
+        let Some(policy) = policy else {
             return;
         };
         if !runs_nothing {
-            state.put(&now, key);
+            state.put(&policy, key);
         }
-        if id.is_none() {
-            state.former.insert(key.clone(), now);
+        if claim.is_none() {
+            state.former.insert(key.clone(), policy);
         }
     }
 

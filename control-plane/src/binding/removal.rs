@@ -25,9 +25,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason why a binding that stays has no copy in a cluster any more. A cluster that
-    /// the policy does not name was taken out by a person; one that labels or fields do not select
-    /// may have changed by itself.
+    /// Returns the reason why a binding that stays has no copy in a cluster any more. A cluster
+    /// that the policy does not name was taken out by a person; one that labels or fields do not
+    /// select may have changed by itself.
     pub fn of(spec: &ResourceBindingSpec, cluster: &str) -> Self {
         let placement = spec.placement.as_deref();
         if placement.is_none_or(|placement| names(placement, cluster)) {
@@ -56,10 +56,11 @@ fn names(placement: &Placement, cluster: &str) -> bool {
 /// `preserveResourcesOnDeletion` of the policy.
 pub fn stays(role: Role, reason: Reason, preserves: bool) -> bool {
     match (role, reason) {
-        (_, Reason::TemplateDeleted) => preserves,
-        (Role::Container | Role::Storage, _) => true,
+        (Role::Container | Role::Storage, Reason::Moved | Reason::Deselected | Reason::Unbound) => {
+            true
+        }
         (Role::Plain, Reason::Moved) => false,
-        (Role::Plain, Reason::Deselected | Reason::Unbound) => preserves,
+        _ => preserves,
     }
 }
 

@@ -215,8 +215,8 @@ impl Plan {
 
 impl Departure<'_> {
     /// One of the new targets at least has to be available now: a target that holds the workload
-    /// already counts as one whatever its state, so that the only copies left might be on clusters that
-    /// are dying. One that has not reported a copy has to be able to get it yet.
+    /// already counts as one whatever its state, so that the only copies left might be on clusters
+    /// that are dying. One that has not reported a copy has to be able to get it yet.
     fn require_available(
         &self,
         targets: &[TargetCluster],

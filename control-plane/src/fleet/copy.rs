@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn every_combination_of_what_is_known_has_one_answer() {
         use Order::{Absent, Applied, Leaving, Refused, Sent};
-        // Wanted there and not obstructed, wanted there and obstructed, not wanted there (obstructed
-        // or not); each without and with a report of health. In each cell: cluster is sound, has to
-        // be left, is silent, has left the fleet.
+        // Wanted there and not obstructed, wanted there and obstructed, not wanted there
+        // (obstructed or not); each without and with a report of health. In each cell: the cluster
+        // is sound, has to be left, is silent, has left the fleet.
         let table = [
             (Absent, ["Wcc-", "Wcc-", "ccc-", "ccc-", "----", "----"]),
             (Leaving, ["mmm-", "mmm-", "mmm-", "mmm-", "mmm-", "mmm-"]),

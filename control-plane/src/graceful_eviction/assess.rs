@@ -43,7 +43,8 @@ pub struct Scene<'a> {
     /// `resourcetemplate.karmada.io/retain-replicas`), so that a healthy copy may have fewer than
     /// it was given. Asked only where a copy has.
     pub members_scale: &'a dyn Fn() -> bool,
-    /// Whether the kind has a health rule that is shipped, so that a healthy copy has been looked at.
+    /// Whether the kind has a health rule that is shipped, so that a healthy copy has been looked
+    /// at.
     /// A rule of the users' own may be newer than what was reported.
     pub has_rule: bool,
     /// Whether the status of the kind counts replicas, and leaves the number out where it is 0.
