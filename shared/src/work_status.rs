@@ -15,6 +15,10 @@ pub const LONGEST_STATUS: usize = 64 * 1024;
 /// some.
 pub const DEEPEST_STATUS: usize = 64;
 
+/// Field that the agent adds to the status of an object whose number of replicas it leaves to an
+/// autoscaler of the member: the name of the field manager that set the number.
+pub const REPLICAS_LEFT: &str = "replicasLeftToAutoscaler";
+
 /// Reason why a status is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {

@@ -103,7 +103,7 @@ impl Companions {
             let side = |place: Option<(Option<i64>, Option<PolicyId>, bool)>| {
                 place.map(|(_, id, runs_nothing)| (id, runs_nothing))
             };
-            companions.change(&key, side(was), side(is));
+            companions.change(&key, side(was).as_ref(), side(is));
             companions.wake(&key, &queue);
         });
     }
@@ -113,12 +113,12 @@ impl Companions {
     fn change(
         &self,
         key: &BindingKey,
-        was: Option<(Option<PolicyId>, bool)>,
+        was: Option<&(Option<PolicyId>, bool)>,
         now: Option<(Option<PolicyId>, bool)>,
     ) {
         let mut state = self.lock();
         let former = state.former.remove(key);
-        let before = was.as_ref().and_then(|(id, _)| id.clone()).or(former);
+        let before = was.and_then(|(id, _)| id.clone()).or(former);
         let Some((claim, runs_nothing)) = now else {
             if let Some(id) = before {
                 state.take(&id, key);

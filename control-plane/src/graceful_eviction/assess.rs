@@ -16,6 +16,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::k8s::Time;
+use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::Value;
 
 pub use self::missing::missing;
@@ -349,7 +350,8 @@ impl<'a> Situation<'a> {
 
 /// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster
 /// that was healthy before it was given more is not healthy enough until they run. Where the
-/// members scale the workload themselves, those that they want have to be ready, and one at least.
+/// members scale the workload themselves, or one leaves the number to its autoscaler, those that
+/// they want have to be ready, and one at least.
 /// With `counts`, a status without a number of replicas counts none.
 pub fn runs_all(
     report: &AggregatedStatusItem,
@@ -367,7 +369,8 @@ pub fn runs_all(
     let ready = status.and_then(|it| ready_replicas(&it.0)).unwrap_or(0);
     let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
-    runs(given) || (runs(all.max(given.min(1))) && members_scale())
+    let is_left = status.is_some_and(|it| it.0.get(REPLICAS_LEFT).is_some());
+    runs(given) || (runs(all.max(given.min(1))) && (is_left || members_scale()))
 }
 
 /// Returns whether the status of a binding's kind counts its replicas: Kubernetes leaves the number

@@ -14,8 +14,7 @@ use super::settled::owned_fields;
 use crate::work::member::FIELD_MANAGER;
 use crate::work::ownership;
 
-/// Field of the reported status that names the field manager to which the replicas are left.
-pub const LEFT_TO: &str = "replicasLeftToAutoscaler";
+pub use muster_shared::work_status::REPLICAS_LEFT as LEFT_TO;
 
 /// Kinds of Kubernetes that can be scaled, by `.spec.replicas`.
 const BUILT_IN: [(&str, &str); 4] = [

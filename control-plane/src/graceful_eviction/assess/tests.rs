@@ -577,6 +577,25 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
         ),
         (&rollout, &counted, json!({"observedGeneration": 2}), None),
         (&rollout, &counted, counted.clone(), Some(Done::Replaced)),
+        // An autoscaler of the member has set another number.
+        (
+            &deployment,
+            &Value::Null,
+            json!({"replicas": 1, "readyReplicas": 1, "replicasLeftToAutoscaler": "hpa"}),
+            Some(Done::Replaced),
+        ),
+        (
+            &deployment,
+            &Value::Null,
+            json!({"replicas": 0, "replicasLeftToAutoscaler": "hpa"}),
+            None,
+        ),
+        (
+            &deployment,
+            &Value::Null,
+            json!({"replicas": 1, "readyReplicas": 1}),
+            None,
+        ),
         // A kind that never says how many there are is healthy as it says.
         (
             &job,
