@@ -20,6 +20,7 @@ use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::evictor::{Evictor, Now, Step};
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
@@ -267,6 +268,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         failover: true,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
+        ..Switches::of(&Settings::default())
     };
     let rates = Rates {
         primary: f64::INFINITY,
