@@ -2,7 +2,6 @@
 
 use super::movement::losers_of;
 use crate::scheduler::core::Snapshot;
-use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
 
@@ -49,10 +48,6 @@ fn obstructed(
     snapshot: &Snapshot,
     obstacle: impl Fn(&str) -> Option<String>,
 ) -> Vec<(String, String)> {
-    // A person's edit is carried out as it stands; the old copy stays until the new one can be made.
-    if outcome.need == Some(Need::PlacementChanged) {
-        return Vec::new();
-    }
     let placed = outcome.placed.as_ref();
     let Some(placed) = placed.filter(|it| !it.is_known(subject)) else {
         return Vec::new();
