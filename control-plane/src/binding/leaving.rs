@@ -106,6 +106,36 @@ async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_pre
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_stays_until_the_next_one_is_made_although_its_dispatching_was_suspended_since() {
+    for (is_applied, resumed) in [(false, false), (true, false), (false, true)] {
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        binding["spec"]["suspension"] = json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}});
+        let (old, mut new) = (work_of(&binding, "m1"), work_of(&binding, "m2"));
+        new["spec"]["suspendDispatching"] = json!(true);
+        let applied = json!([{"type": "Applied", "status": "True", "reason": "r"}]);
+        new["status"]["conditions"] = if is_applied { applied } else { json!([]) };
+        let works = [("works", old), ("works", new)];
+        let stand = stand(
+            works
+                .into_iter()
+                .chain([("resourcebindings", binding.clone())]),
+        )
+        .await;
+        if resumed {
+            assert_eq!(written(&stand, "web"), []);
+            binding["spec"]["suspension"] = Value::Null;
+            binding["metadata"]["generation"] = json!(2);
+            stand.api.put("resourcebindings", binding);
+            pass(1).await;
+        }
+        let goes = is_applied || resumed;
+        let expected = goes.then_some((Method::DELETE, Value::Null));
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert_eq!(written(&stand, "web"), expected, "{is_applied} {resumed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workload() {
     let service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");
