@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
-};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
 use muster_shared::queue::Queue;
@@ -18,6 +16,7 @@ use super::error::Error;
 use super::render::Pairs;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::bindings_by_cluster::BindingsByCluster;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -40,6 +39,7 @@ pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
     let affected = Affected {
         bindings: fleet.bindings.clone(),
         cluster_bindings: fleet.cluster_bindings.clone(),
+        by_cluster: fleet.bindings_by_cluster.clone(),
         templates: fleet.templates.clone(),
         queue: queue.clone(),
     };
@@ -113,6 +113,7 @@ fn traits(cluster: &Cluster) -> (Option<&Pairs>, [Option<&str>; 2], &[String]) {
 struct Affected {
     bindings: Informer<ResourceBinding>,
     cluster_bindings: Informer<ClusterResourceBinding>,
+    by_cluster: BindingsByCluster,
     templates: Templates,
     queue: Queue<BindingKey>,
 }
@@ -161,15 +162,9 @@ impl Affected {
 
     /// Reconciles the bindings that are placed in a cluster.
     fn by_cluster(&self, cluster: &str) {
-        fn among<B: Binding>(bindings: &Informer<B>, cluster: &str, queue: &Queue<BindingKey>) {
-            for binding in bindings.list() {
-                if super::render::expects(binding.spec(), cluster) {
-                    queue.add(BindingKey::of(binding.as_ref()));
-                }
-            }
+        for key in self.by_cluster.of(cluster) {
+            self.queue.add((*key).clone());
         }
-        among(&self.bindings, cluster, &self.queue);
-        among(&self.cluster_bindings, cluster, &self.queue);
     }
 }
 
