@@ -24,6 +24,7 @@ use crate::eviction::reason::EvictionReason;
 use crate::fencing;
 use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
 use crate::fleet::copy::Obstacle;
+use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{
     ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
@@ -31,10 +32,6 @@ use crate::scheduler::core::{
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
-
-/// Schedules of one departure after which all clusters are asked for obstacles, in place of those
-/// that were chosen.
-const ROUNDS: usize = 3;
 
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
@@ -266,42 +263,25 @@ impl Departure<'_> {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Result<Decision, Nowhere> {
-        let mut snapshot = snapshot.clone();
-        let mut obstacles: Vec<String> = Vec::new();
-        for round in 0..=snapshot.len() {
-            if round == ROUNDS {
-                // Most clusters seem to be obstructed: the others are found at once.
-                let all: Vec<String> = snapshot.iter().map(|it| it.name().to_owned()).collect();
-                let new = all.iter().filter(|name| self.spec.target(name).is_none());
-                for name in new.filter(|name| (self.obstacle)(name).is_some()) {
-                    snapshot = snapshot.closing(name);
-                }
+        let options = options.for_departure();
+        let is_new = |name: &str| self.spec.target(name).is_none();
+        let new = |decision: &Decision| {
+            let names = decision.clusters.iter().map(|target| target.name.clone());
+            names.filter(|name| is_new(name)).collect()
+        };
+        let place = |snapshot: &Snapshot| schedule(after, self.status, snapshot, &options);
+        let obstacle = |name: &str| (self.obstacle)(name).filter(|_| is_new(name));
+        place_around(snapshot, place, new, obstacle).map_err(|Obstructed { failure, obstacles }| {
+            if obstacles.is_empty() {
+                return failure.into();
             }
-            let result = schedule(after, self.status, &snapshot, &options.for_departure());
-            let decision = match result {
-                Ok(decision) => decision,
-                Err(error) if obstacles.is_empty() => return Err(error.into()),
-                Err(error) => {
-                    let why = named(obstacles.iter());
-                    return Err(Nowhere::Obstructed(format!(
-                        "{why}; besides these: {error}"
-                    )));
-                }
-            };
-            let new = decision.clusters.iter().map(|target| target.name.as_str());
-            let new = new.filter(|name| self.spec.target(name).is_none());
-            let obstructed: Vec<(&str, Obstacle)> = new
-                .filter_map(|name| Some((name, (self.obstacle)(name)?)))
+            let reasons: Vec<String> = obstacles
+                .iter()
+                .map(|(name, why)| format!("{name} {why}"))
                 .collect();
-            if obstructed.is_empty() {
-                return Ok(decision);
-            }
-            for (name, why) in obstructed {
-                snapshot = snapshot.closing(name);
-                obstacles.push(format!("{name} {why}"));
-            }
-        }
-        Err(Nowhere::Empty)
+            let why = named(reasons.iter());
+            Nowhere::Obstructed(format!("{why}; besides these: {failure}"))
+        })
     }
 
     /// Whether the workload stays unless a cluster gains something by its departure.

@@ -47,7 +47,7 @@ use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::movement::{Held, Movement};
-use crate::scheduler::controller::obstructed::place_around;
+use crate::scheduler::controller::obstructed::pass_around;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
 use crate::scheduler::controller::write::write;
@@ -130,11 +130,13 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         let woken = waking.waiting.wake(|key, after| waking.wake_up(key, after));
         let _ = shutdown.run_until_cancelled(woken).await;
     });
-    let listening = Arc::clone(&scheduler);
-    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    let (listening, named) = (Arc::clone(&scheduler), fleet.bindings_by_cluster.clone());
+    // A cluster left of which nothing was ever read.
     fleet.clusters.on_unread_departure(move |_, cluster| {
-        listening.on_departure(cluster, &bindings);
-        listening.on_departure(cluster, &cluster_bindings);
+        for key in named.of(cluster) {
+            Incoming::ClusterChanged.count();
+            listening.queue.add((*key).clone());
+        }
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     let (decisions, reports) = (scheduler.queue.clone(), scheduler.reports.clone());
@@ -256,16 +258,6 @@ impl Scheduler {
         let mut concerns = Concerns::of(turns);
         for binding in bindings.list() {
             if concerns.has(binding.spec()) {
-                Incoming::ClusterChanged.count();
-                self.queue.add(BindingKey::of(binding.as_ref()));
-            }
-        }
-    }
-
-    /// A cluster left of which nothing was ever read.
-    fn on_departure<B: Binding>(&self, cluster: &str, bindings: &Informer<B>) {
-        for binding in bindings.list() {
-            if binding.spec().target(cluster).is_some() {
                 Incoming::ClusterChanged.count();
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }
@@ -438,8 +430,8 @@ impl Scheduler {
             return (stay(&subject, snapshot, now), None);
         }
         let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
-        let why = |name: &str| obstacle(fleet, subject.spec, name).map(|it| it.to_string());
-        place_around(&subject, snapshot, place, why)
+        let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
+        pass_around(&subject, snapshot, place, obstacle)
     }
 
     async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {

@@ -1,53 +1,56 @@
 //! Keeps a move away from clusters in which the order for the workload could not be carried out.
 
 use super::movement::losers_of;
+use crate::fleet::copy::Obstacle;
 use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::around::{Obstructed, place_around};
+use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
 
-/// Number of placements that are tried for a move, each without the clusters that could not have
-/// carried out the ones before.
-const ROUNDS: usize = 5;
-
 /// Returns what `place` comes to without new targets in which `obstacle` keeps the order from being
 /// carried out; and why the first result has to wait, if there is no other. First placements and
-/// growth do not wait, nor does what a cluster that is being removed takes with it.
-pub(super) fn place_around(
+/// growth do not wait, nor does what a cluster that is being removed takes with it. An edit does not
+/// wait for an override policy: the old copy stays until the new one can be rendered, and an event
+/// says which policy keeps it from that.
+pub(super) fn pass_around(
     subject: &Subject<'_>,
     snapshot: &Snapshot,
-    place: impl Fn(&Snapshot) -> Outcome,
-    obstacle: impl Fn(&str) -> Option<String>,
+    pass: impl Fn(&Snapshot) -> Outcome,
+    obstacle: impl Fn(&str) -> Option<Obstacle>,
 ) -> (Outcome, Option<String>) {
-    let first = place(snapshot);
-    let mut found = obstructed(subject, &first, snapshot, &obstacle);
-    if found.is_empty() {
+    let first = pass(snapshot);
+    let is_new = |name: &str| subject.spec.target(name).is_none();
+    let new = |outcome: &Outcome| new_targets(subject, outcome, snapshot);
+    let obstacle = |name: &str| obstacle(name).filter(|_| is_new(name));
+    if new(&first).iter().all(|name| obstacle(name).is_none()) {
         return (first, None);
     }
-    let (mut closing, mut reasons) = (snapshot.clone(), Vec::new());
-    for _ in 0..ROUNDS {
-        for (name, why) in found {
-            closing = closing.closing(&name);
-            reasons.push(format!("{name} {why}"));
+    let place = |snapshot: &Snapshot| {
+        let next = pass(snapshot);
+        if next.failure.is_none() {
+            Ok(next)
+        } else {
+            Err(())
         }
-        let next = place(&closing);
-        if next.failure.is_some() {
-            break;
-        }
-        found = obstructed(subject, &next, snapshot, &obstacle);
-        if found.is_empty() {
-            return (next, None);
+    };
+    let is_edit = first.need == Some(Need::PlacementChanged);
+    match place_around(snapshot, place, new, obstacle) {
+        Ok(next) => (next, None),
+        Err(Obstructed { obstacles, .. }) => {
+            let waits_for = obstacles
+                .iter()
+                .filter(|(_, why)| !(is_edit && matches!(why, Obstacle::Override(_))))
+                .map(|(name, why)| format!("{name} {why}"));
+            let reasons: Vec<String> = waits_for.collect();
+            let waits = (!reasons.is_empty()).then(|| reasons.join(", "));
+            (first, waits)
         }
     }
-    (first, Some(reasons.join(", ")))
 }
 
-/// Returns the new targets of a move in which something keeps the order from being carried out.
-fn obstructed(
-    subject: &Subject<'_>,
-    outcome: &Outcome,
-    snapshot: &Snapshot,
-    obstacle: impl Fn(&str) -> Option<String>,
-) -> Vec<(String, String)> {
+/// Returns the clusters that a move gives the workload to.
+fn new_targets(subject: &Subject<'_>, outcome: &Outcome, snapshot: &Snapshot) -> Vec<String> {
     let placed = outcome.placed.as_ref();
     let Some(placed) = placed.filter(|it| !it.is_known(subject)) else {
         return Vec::new();
@@ -56,10 +59,9 @@ fn obstructed(
     if losers.is_empty() || !losers.iter().all(|it| can_keep(snapshot, it)) {
         return Vec::new();
     }
-    let names = placed.clusters.iter().map(|it| it.name.as_str());
+    let names = placed.clusters.iter().map(|it| &it.name);
     let new = names.filter(|name| subject.spec.target(name).is_none());
-    new.filter_map(|name| Some((name.to_owned(), obstacle(name)?)))
-        .collect()
+    new.cloned().collect()
 }
 
 #[cfg(test)]
@@ -81,36 +83,27 @@ mod tests {
             "clusterAffinity": {"exclude": ["m1"]}, "spreadConstraints": one,
         });
         let all = ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8"];
-        for (what, targets, shut, count, expected, why) in [
-            (
-                "nothing is in the way",
-                &[("m1", 2)][..],
-                &all[..0],
-                3,
-                "m2",
-                "",
-            ),
-            ("the first is", &[("m1", 2)], &["m2"], 3, "m3", ""),
-            (
-                "all are",
-                &[("m1", 2)],
-                &["m2", "m3"],
-                3,
-                "m2",
-                "m2 is shut, m3 is shut",
-            ),
-            (
-                "many are",
-                &[("m1", 2)],
-                &all[1..7],
-                8,
-                "m2",
-                "m2 is shut, m3 is shut, m4 is shut, m5 is shut, m6 is shut",
-            ),
-            ("a first placement", &[], &["m2"], 3, "m2", ""),
+        let (leaves, broken) = (
+            Obstacle::CopyLeaves,
+            Obstacle::Override("broken".to_owned()),
+        );
+        let edited = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
+        let (same, on_m1) = (&placement, &[("m1", 2)][..]);
+        // What is in the way in how many clusters beside m1.
+        for (what, before, targets, (shut, by), expected, waits_for) in [
+            ("nothing is", same, on_m1, (0, &leaves), "m2", 0),
+            ("in the first", same, on_m1, (1, &leaves), "m3", 0),
+            ("in many", same, on_m1, (6, &leaves), "m8", 0),
+            ("in all", same, on_m1, (7, &leaves), "m2", 3),
+            ("it is new", same, &[][..], (1, &leaves), "m2", 0),
+            ("no override", same, on_m1, (7, &broken), "m2", 3),
+            ("an edit", &edited, on_m1, (1, &leaves), "m3", 0),
+            ("to none", &edited, on_m1, (7, &leaves), "m2", 3),
+            ("unfit", &edited, on_m1, (7, &broken), "m2", 0),
         ] {
+            let shut = &all[1..=shut];
             let spec = placed(deployment(2, &placement), targets);
-            let applied = record(&spec);
+            let applied = record(&placed(deployment(2, before), targets));
             let status = ResourceBindingStatus::default();
             let subject = Subject {
                 generation: 2,
@@ -118,7 +111,7 @@ mod tests {
                 spec: &spec,
                 status: &status,
             };
-            let clusters: Vec<_> = all[..count].iter().map(|it| cluster(it, 10)).collect();
+            let clusters: Vec<_> = all.iter().map(|it| cluster(it, 10)).collect();
             let place = |snapshot: &Snapshot| {
                 pass(
                     &subject,
@@ -127,16 +120,15 @@ mod tests {
                     Timestamp::UNIX_EPOCH,
                 )
             };
-            let obstacle = |name: &str| shut.contains(&name).then(|| "is shut".to_owned());
+            let obstacle = |name: &str| shut.contains(&name).then(|| by.clone());
             let snapshot = snapshot(&clusters);
-            let (outcome, waits) = place_around(&subject, &snapshot, place, obstacle);
+            let (outcome, waits) = pass_around(&subject, &snapshot, place, obstacle);
             let chosen = outcome.placed.expect("there are clusters").clusters;
             let names: Vec<_> = chosen.iter().map(|it| it.name.as_str()).collect();
-            assert_eq!(
-                (names.join(" "), waits.unwrap_or_default()),
-                (expected.to_owned(), why.to_owned()),
-                "{what}"
-            );
+            let reasons = shut.iter().take(waits_for).map(|it| format!("{it} {by}"));
+            let reasons = reasons.collect::<Vec<_>>().join(", ");
+            assert_eq!(names.join(" "), expected, "{what}");
+            assert_eq!(waits.unwrap_or_default(), reasons, "{what}");
         }
     }
 }

@@ -6,6 +6,7 @@
 //! `outcome` what is written.
 
 pub(in crate::scheduler) mod affinity;
+pub mod around;
 pub(crate) mod bounds;
 pub mod candidate;
 pub mod capacity;
