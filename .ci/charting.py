@@ -1,5 +1,8 @@
 """What the checks of the charts share: rendering with a real Helm engine, and counting."""
 
+import pathlib
+import re
+
 import yaml
 from helm_python import chart as helm
 
@@ -10,6 +13,12 @@ def check(name, good, detail=""):
     print(f"{'ok  ' if good else 'FAIL'} {name}{'' if good else ': ' + detail}")
     if not good:
         FAILURES.append(name)
+
+
+def pasted():
+    """The manifests that the README and the manual have people paste, as (page, text) pairs."""
+    pages = [pathlib.Path("README.md"), *sorted(pathlib.Path(".github/manual").glob("*.md"))]
+    return [(page, text) for page in pages for text in re.findall(r"<<'YAML'\n(.*?)\nYAML\n", page.read_text(), flags=re.S)]
 
 
 def rendered(path, values):

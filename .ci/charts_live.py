@@ -3,7 +3,6 @@
 import contextlib
 import json
 import pathlib
-import re
 import ssl
 import sys
 import time
@@ -11,7 +10,7 @@ import urllib.error
 import urllib.request
 
 import yaml
-from charting import FAILURES, check, rendered
+from charting import FAILURES, check, pasted, rendered
 from charts_values import AGENT, CONTROL_PLANE, OF_AGENT, OF_CONTROL_PLANE
 from helm_python import Config, config
 from real_api import TOKEN, api, kubectl
@@ -180,12 +179,12 @@ def fleet_objects(cluster):
     while "propagationpolicies" not in kubectl(cluster.kubeconfig, "get", "--raw", "/apis/policy.karmada.io/v1alpha1")[1]:
         assert time.monotonic() < deadline, "the kinds of the fleet are not served"
         time.sleep(0.5)
-    pasted = re.findall(r"<<'YAML'\n(.*?)\nYAML\n", pathlib.Path("README.md").read_text(), flags=re.S)
-    for text in pasted:
+    manifests = pasted()
+    for page, text in manifests:
         code, said = kubectl(cluster.kubeconfig, "apply", "--server-side", "--dry-run=server", "--validate=false", "-f", "-", given=text)
         kinds = [each["kind"] for each in yaml.safe_load_all(text)]
-        check(f"README: a real API takes {', '.join(kinds)}", code == 0, said)
-    check("README: there is something to paste", len(pasted) >= 4, str(len(pasted)))
+        check(f"{page}: a real API takes {', '.join(kinds)}", code == 0, said)
+    check("README and manual: there is something to paste", len(manifests) >= 4, str(len(manifests)))
 
 
 if __name__ == "__main__":

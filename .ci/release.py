@@ -111,7 +111,7 @@ def page(path):
         else:
             comment = []
     chart = yaml.safe_load(pathlib.Path(path, "Chart.yaml").read_text())
-    head = f"# {chart['name']}\n\n{chart['description']}. [Documentation]({chart['home']}#readme)\n\n## Values\n\n| value | default | meaning |\n|---|---|---|\n"
+    head = f"# {chart['name']}\n\n{chart['description']}. [Documentation]({chart['home']}/blob/main/.github/MANUAL.md)\n\n## Values\n\n| value | default | meaning |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
 
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import yaml
-from charting import FAILURES, check, rendered
+from charting import FAILURES, check, pasted, rendered
 from charts_live import Cluster, default_class, upgrade, validate
 from charts_values import CONTROL_PLANE
 from pods import PROGRAMS, Fleet, Node, asked, until
@@ -22,7 +22,7 @@ from real_api import api, free_port, kubectl
 
 NAMESPACE = "muster-system"
 OURS = re.compile(r"(karmada|muster)\.io$")
-# Objects of people, beside those that the README has to paste.
+# Objects of people, beside those that the README and the manual have to paste.
 MORE = """
 {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: member1}, spec: {syncMode: Pull, region: eu, taints: [{key: example.com/a, effect: NoSchedule}]}}
 ---
@@ -132,9 +132,8 @@ def main(folder, host, charts, old):
             # What its program would have applied.
             theirs = [each for each in rendered(charts, {"fleetApi": {"mode": "external"}, "definitions": {"create": True}}) if each["kind"] == "CustomResourceDefinition"]
             it.at_fleet("replace", "--validate=false", "-f", "-", given=yaml.safe_dump_all(theirs))
-        pasted = re.findall(r"<<'YAML'\n(.*?)\nYAML\n", pathlib.Path("README.md").read_text(), flags=re.S)
         it.at_fleet("create", "namespace", "karmada-es-member1")
-        for text in [*pasted, yaml.safe_dump_all(yaml.safe_load_all(MORE))]:
+        for text in [*(text for _, text in pasted()), yaml.safe_dump_all(yaml.safe_load_all(MORE))]:
             it.at_fleet("apply", "--server-side", "--validate=false", "-f", "-", given=text)
         until(60, "there is a binding", lambda: any(kind == "ResourceBinding" for kind, *_ in it.objects()), node)
         before, first = it.objects(), it.definitions()

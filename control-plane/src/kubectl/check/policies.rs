@@ -193,7 +193,7 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
         (false, Some(true)) => category.warning(
             name,
             "Failover is on, and no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads",
-            "Add one, as in the README (\"Switch failover on\").",
+            "Add one, as in .github/manual/failover.md (\"Switch failover on\").",
         ),
         (true, Some(false)) => category.warning(
             name,
