@@ -10,9 +10,9 @@ use crate::scheduler::core::replacement::can_keep;
 
 /// Returns what `place` comes to without new targets in which `obstacle` keeps the order from being
 /// carried out; and why the first result has to wait, if there is no other. First placements and
-/// growth do not wait, nor does what a cluster that is being removed takes with it. An edit does not
-/// wait for an override policy: the old copy stays until the new one can be rendered, and an event
-/// says which policy keeps it from that.
+/// growth do not wait, nor does what a cluster that is being removed takes with it. An edit does
+/// not wait for an override policy: the old copy stays until the new one can be rendered, and an
+/// event says which policy keeps it from that.
 pub(super) fn pass_around(
     subject: &Subject<'_>,
     snapshot: &Snapshot,
