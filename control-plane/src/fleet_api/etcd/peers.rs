@@ -164,18 +164,20 @@ pub(super) async fn answer(listener: TcpListener, tls: TlsAcceptor) {
     }
 }
 
+/// Returns the answer to a request. etcd asks more of its peers; it is told that nothing runs here.
+fn respond(path: &str) -> Response<Full<Bytes>> {
+    if path == PATH {
+        return Response::new(Full::new(Bytes::from_static(EMPTY)));
+    }
+    let mut response = Response::new(Full::new(Bytes::new()));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
 async fn converse(stream: TcpStream, tls: TlsAcceptor) {
-    let service = service_fn(async |request: Request<hyper::body::Incoming>| {
-        let is_asked = request.uri().path() == PATH;
-        let (status, body) = if is_asked {
-            (StatusCode::OK, Bytes::from_static(EMPTY))
-        } else {
-            // etcd asks more of its peers; it is told that nothing runs here.
-            (StatusCode::NOT_FOUND, Bytes::new())
-        };
-        let mut response = Response::new(Full::new(body));
-        *response.status_mut() = status;
-        Ok::<_, std::convert::Infallible>(response)
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let response = respond(request.uri().path());
+        std::future::ready(Ok::<_, std::convert::Infallible>(response))
     });
     let Ok(stream) = tls.accept(stream).await else {
         return;
