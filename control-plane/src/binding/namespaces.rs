@@ -3,6 +3,10 @@
 //! Workloads need their namespace, so namespaces go to all clusters without a policy or binding:
 //! one Work per cluster, owned by the Namespace and garbage-collected with it (Karmada:
 //! `pkg/controllers/namespace`).
+//!
+//! A namespace stays in a member in which `preserveResourcesOnDeletion` keeps something that lies
+//! in it: whoever deletes the namespace in the fleet would delete that, too. What has been kept may
+//! be there although its binding is gone, so that the Work says so for as long as it exists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +15,13 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PostParams};
 use kube::{Resource, ResourceExt};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::work::Work;
 use muster_shared::interpreter::prune;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Change;
+use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::compare;
@@ -87,6 +92,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             changed.add(Place::everywhere(new.name_any()));
         }
     });
+    follow_preserved(&fleet.bindings, &queue);
     // A new cluster needs all of them. `fleet` is not captured: it would keep itself alive.
     let (arrived, namespaces) = (queue.clone(), fleet.namespaces.clone());
     fleet.clusters.on_change(move |change| {
@@ -128,6 +134,36 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             async move { reconcile(&fleet, &shared, place).await }
         },
     );
+}
+
+/// Looks at the namespace of each binding whose objects stay in the members when it is deleted.
+fn follow_preserved(bindings: &Informer<ResourceBinding>, queue: &Queue<Place>) {
+    let queue = queue.clone();
+    bindings.on_change(move |change| {
+        let Change::Applied { old, new } = change else {
+            return;
+        };
+        let (was, is) = (old.as_deref().map(preserved_in), preserved_in(new));
+        let namespace = new.metadata.namespace.clone().unwrap_or_default();
+        let added = is.filter(|name| {
+            was.as_ref()
+                .is_none_or(|was| !was.clone().any(|it| it == *name))
+        });
+        for cluster in added {
+            queue.add(Place {
+                namespace: namespace.clone(),
+                cluster: Some(cluster.to_owned()),
+            });
+        }
+    });
+}
+
+/// Returns the clusters in which the objects of a binding stay when it is deleted.
+fn preserved_in(binding: &ResourceBinding) -> impl Iterator<Item = &str> + Clone {
+    let spec = &binding.spec;
+    let preserves = spec.preserve_resources_on_deletion == Some(true);
+    let clusters = spec.clusters.iter().filter(move |_| preserves);
+    clusters.map(|target| target.name.as_str())
 }
 
 /// What the workers share.
@@ -205,9 +241,15 @@ async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<b
         namespace: namespace.name_any(),
         source,
     };
-    let rendered = render(namespace, cluster).map_err(compose)?;
+    let mut rendered = render(namespace, cluster).map_err(compose)?;
+    let held = fleet.works.get(Some(&rendered.namespace), &rendered.name);
+    let is_kept = |held: &Arc<CachedWork>| held.preserve_resources_on_deletion == Some(true);
+    rendered.preserve_resources_on_deletion = held.as_ref().is_some_and(is_kept) || {
+        let mut inside = fleet.bindings.list_in(&namespace.name_any()).into_iter();
+        inside.any(|binding| preserved_in(&binding).any(|it| it == cluster))
+    };
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
-    let outcome = match fleet.works.get(Some(&rendered.namespace), &rendered.name) {
+    let outcome = match held {
         None => {
             let mut work = compare::create(&rendered);
             work["metadata"]["ownerReferences"] = json!([namespace.controller_owner_ref(&())]);
@@ -283,9 +325,45 @@ mod tests {
     use muster_shared::names::finalizer;
 
     use super::*;
+    use crate::fleet::testing;
 
     fn namespace(metadata: &serde_json::Value) -> Namespace {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_stays_where_something_in_it_is_preserved() {
+        let mut binding = testing::binding();
+        let mut put = |clusters: &[&str], preserves: bool| {
+            let targets: Vec<_> = clusters.iter().map(|it| json!({ "name": it })).collect();
+            binding["spec"]["clusters"] = json!(targets);
+            binding["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+            binding.clone()
+        };
+        let namespace = json!({ "metadata": { "name": "shop", "uid": "n" } });
+        let clusters = ["m1", "m2"].map(|it| ("clusters", testing::cluster(it)));
+        let objects = [
+            ("namespaces", namespace),
+            ("resourcebindings", put(&["m1"], true)),
+        ];
+        let mut stand = testing::Stand::new(clusters.into_iter().chain(objects));
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        let stays = |api: &testing::FakeApi| {
+            ["m1", "m2"].map(|cluster| {
+                let lies_in = names::execution_namespace(cluster);
+                let work = api.object("works", &lies_in, &names::work("Namespace", "shop", ""));
+                work.expect("there is one")["spec"]["preserveResourcesOnDeletion"] == json!(true)
+            })
+        };
+        testing::pass(1).await;
+        assert_eq!(stays(&stand.api), [true, false]);
+        stand.api.put("resourcebindings", put(&["m1", "m2"], true));
+        testing::pass(1).await;
+        assert_eq!(stays(&stand.api), [true, true]);
+        stand.api.put("resourcebindings", put(&["m2"], false));
+        testing::pass(1).await;
+        assert_eq!(stays(&stand.api), [true, true], "what was kept is there");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use muster_shared::interpreter::{self, Interpreters, Operation};
 use serde_json::{Value, json};
 
+use super::grown::with_grown;
 use super::pods::with_admitted;
 use super::scaled::{with_note, without_scaled};
 use crate::work::ownership;
@@ -33,7 +34,8 @@ pub(super) fn difference(
     is_settled: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Option<Difference>, interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
-    let desired = without_scaled(with_admitted(desired, observed), observed);
+    let possible = with_grown(with_admitted(desired, observed), observed);
+    let desired = without_scaled(possible, observed);
     let apply = fields(&desired, observed, interpreters, is_settled)?;
     let apply = apply.map(|apply| with_note(apply, &desired, observed));
     let differs = apply.is_some() || leftovers.is_some();

@@ -15,6 +15,7 @@
 //! read by `apply`.
 
 mod difference;
+mod grown;
 mod lists;
 mod normalized;
 mod pods;

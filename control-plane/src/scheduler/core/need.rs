@@ -3,7 +3,9 @@
 use std::fmt;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
-use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
+use muster_shared::api::policy::{
+    Placement, ReplicaSchedulingType, SpreadConstraint, SpreadFieldValue,
+};
 use muster_shared::k8s::Toleration;
 use muster_shared::taints::NO_EXECUTE;
 use muster_shared::watch::Presence;
@@ -85,7 +87,7 @@ fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) ->
     }
     placement.cluster_affinity != applied.cluster_affinity
         || !letting_in(placement).eq(letting_in(&applied))
-        || placement.spread_constraints != applied.spread_constraints
+        || spread(placement) != spread(&applied)
         || placement.replica_scheduling != applied.replica_scheduling
         || match (term(placement, observed), term(&applied, observed)) {
             (Some(now), Some(then)) => now != then,
@@ -94,6 +96,21 @@ fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) ->
             }
             _ => true,
         }
+}
+
+/// Returns the spread constraints as admission completes them: to switch it on after months is no
+/// edit of what it completes then.
+fn spread(placement: &Placement) -> Vec<SpreadConstraint> {
+    let complete = |it: &SpreadConstraint| {
+        let mut complete = it.clone();
+        complete.min_groups = it.min_groups.max(1);
+        if it.spread_by_label.is_none() {
+            let field = complete.spread_by_field.take();
+            complete.spread_by_field = field.or(Some(SpreadFieldValue::Cluster));
+        }
+        complete
+    };
+    placement.spread_constraints.iter().map(complete).collect()
 }
 
 /// The tolerations that the result depends on. One of `NoExecute` for a limited time lets nothing
@@ -228,6 +245,35 @@ mod tests {
             assert_eq!(
                 judge(&settled, json!({}), unknown),
                 Some(Need::PlacementChanged)
+            );
+        }
+    }
+
+    #[test]
+    fn what_admission_completes_is_no_edit_of_the_spread_constraints() {
+        let with = |constraint: &Value| {
+            let mut placement = dynamic();
+            placement["spreadConstraints"] = json!([constraint]);
+            placed(deployment(3, &placement), &[("m1", 3)])
+        };
+        let complete = json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 2 });
+        for (before, expected) in [
+            (json!({ "maxGroups": 2 }), None),
+            (json!({ "spreadByField": "cluster", "maxGroups": 2 }), None),
+            (
+                json!({ "minGroups": 2, "maxGroups": 2 }),
+                Some(Need::PlacementChanged),
+            ),
+            (
+                json!({ "spreadByLabel": "rack", "maxGroups": 2 }),
+                Some(Need::PlacementChanged),
+            ),
+        ] {
+            let applied = recorded(&with(&before));
+            assert_eq!(
+                judge(&with(&complete), json!({}), &applied),
+                expected,
+                "{before}"
             );
         }
     }
