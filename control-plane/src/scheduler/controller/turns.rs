@@ -242,6 +242,26 @@ mod tests {
         assert!(turns.is_next(&"c"), "the line is empty");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn one_who_joins_in_the_moment_in_which_the_line_empties_is_called() {
+        let (turns, called) = (Turns::new(), Arc::new(Mutex::new(Vec::new())));
+        turns.refused(&"a", 0, Some(Instant::now()));
+        let calls = tokio::spawn(turns.clone().run({
+            let called = Arc::clone(&called);
+            move |key| called.lock().unwrap().push(key)
+        }));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Another worker finds that it has to wait, and before it says so, the only one that came
+        // before it has moved.
+        assert!(!turns.is_next(&"b"));
+        turns.leave(&"a");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        turns.join(&"b", 0);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(*called.lock().unwrap(), ["a", "b"]);
+        calls.abort();
+    }
+
     #[test]
     fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
         let (turns, now) = (Turns::new(), Instant::now());
