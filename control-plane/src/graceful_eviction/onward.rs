@@ -309,4 +309,89 @@ mod tests {
             assert_eq!(writes, [] as [Value; 0], "{what}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_may_not_run_twice_leaves_a_cluster_before_it_is_made_in_the_next() {
+        let never = json!({"cluster": {"purgeMode": "Never"}});
+        let fenced = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        for (failover, expected) in [
+            (Value::Null, "Gracefully"),
+            (never, "Gracefully"),
+            (fenced, "Directly"),
+            (json!({"cluster": {"purgeMode": "Directly"}}), "Directly"),
+        ] {
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["spec"]["failover"] = failover.clone();
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            let tasks = &writes[0]["gracefulEvictionTasks"];
+            assert_eq!(tasks[0]["fromCluster"], "m2", "{failover}");
+            assert_eq!(tasks[0]["purgeMode"], expected, "{failover}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_is_kept_for_ever_since_a_move_of_long_ago_makes_no_move_of_an_edit() {
+        let kept = |minutes: i64| {
+            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+            json!([{
+                "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Never",
+                "suppressDeletion": true, "creationTimestamp": at,
+            }])
+        };
+        for (minutes, expected) in [(0, 1), (30 * 24 * 60, 0)] {
+            let binding = refused(false, &kept(minutes), &json!({}));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), expected, "{minutes}: {writes:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_that_are_refused_are_not_placed_anew_each_time_that_one_may_move() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        const MANY: usize = 50;
+        let mut clusters = vec![testing::cluster("m2"), testing::cluster("m3")];
+        for it in &mut clusters {
+            it["status"]["resourceSummary"]["allocatable"] =
+                json!({"cpu": "1000", "memory": "1000Gi", "pods": "1000"});
+        }
+        let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+        for number in 0..MANY {
+            let (name, work_name) = (format!("w{number}-deployment"), format!("w{number}"));
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["metadata"]["name"] = json!(name);
+            binding["spec"]["resource"]["name"] = json!(work_name);
+            let mut work = work_in_m2(false, "Unknown");
+            work["metadata"]["name"] = json!(work_name);
+            work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name);
+            work["status"]["manifestStatuses"] = json!([]);
+            objects.extend([("resourcebindings", binding), ("works", work)]);
+        }
+        let mut stand = Stand::new(objects);
+        let plans = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&plans);
+        // Each plan asks whether its order could be carried out.
+        stand.fleet.orders.answer(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            None
+        });
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        for name in ["m2", "m3"] {
+            pace.put(name, false, tokio::time::Instant::now());
+        }
+        pace.begin(tokio::time::Instant::now());
+        pass(90).await;
+        let bindings = stand.fleet.bindings.list();
+        let moved = bindings.iter().filter(|it| it.spec.target("m3").is_some());
+        let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
+        assert!((20..MANY).contains(&moved), "{moved} moved");
+        assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");
+    }
 }
