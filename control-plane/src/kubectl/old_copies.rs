@@ -199,6 +199,12 @@ pub(super) mod tests {
             let expected = if expected { &["m1"][..] } else { &[] };
             assert_eq!(clusters, expected, "{what}");
         }
+        let kept = json!({
+            "clusters": [{"name": "m2"}],
+            "resource": {"apiVersion": "v1", "kind": "Service", "namespace": "default", "name": "web"},
+        });
+        let old = old_copies(&works, &[binding("web", &kept)]);
+        assert_eq!(old, OldCopies::new(), "it runs nothing, and may stay beside what does");
         let gone = old_copies(&works, &[]);
         assert_eq!(gone.into_values().flatten().count(), 2, "it was deleted");
         let mut other = work("web", "m1");
