@@ -63,6 +63,8 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::names::annotation::TEMPLATE_GENERATION;
+
     use super::*;
 
     fn job(uid: Option<&str>, completions: u32) -> Value {
@@ -99,6 +101,26 @@ mod tests {
         let status = reported(&bare, complete);
         bare["metadata"]["labels"] = json!({"policy": "other"});
         assert!(says(&status, &bare) && !says(&status, &job(None, 8)));
+    }
+
+    #[test]
+    fn another_override_of_a_complete_job_is_no_other_task() {
+        let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let made = |generation: &str, image: &str, completions: u32| {
+            let mut job = job(Some("u"), completions);
+            job["metadata"]["annotations"][TEMPLATE_GENERATION] = json!(generation);
+            job["spec"]["template"] = json!({"spec": {"containers": [{"image": image}]}});
+            job
+        };
+        let status = reported(&made("1", "registry-a/sum", 5), complete);
+        for (what, job, expected) in [
+            ("the same", made("1", "registry-a/sum", 5), true),
+            ("its registry moved", made("1", "registry-b/sum", 5), true),
+            ("another share", made("1", "registry-a/sum", 8), false),
+            ("an edit", made("2", "registry-a/sum", 5), false),
+        ] {
+            assert_eq!(says(&status, &job), expected, "{what}");
+        }
     }
 
     #[test]
