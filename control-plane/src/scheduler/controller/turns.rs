@@ -79,9 +79,11 @@ impl<K: Clone + Eq + Hash> Turns<K> {
         self.changed.notify_one();
     }
 
-    /// Has a key wait behind those of its priority that came before it.
+    /// Has a key wait behind those of its priority that came before it. These may have left since
+    /// it was asked whether there are any.
     pub fn join(&self, key: &K, priority: i32) {
         self.lock().add(key, priority);
+        self.changed.notify_one();
     }
 
     /// Takes a key out of the line: its move is paid for, or it does not move.
