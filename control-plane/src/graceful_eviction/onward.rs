@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_shared::api::binding::{Binding, ResourceHealth};
+use muster_shared::api::binding::{Binding, GracefulEvictionTask, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
 use muster_shared::client;
@@ -29,6 +29,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, event_reference};
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
+use crate::scheduler::core::replacement::purge_mode;
 
 /// Time for which an order has to have been refused: what refuses it may end by itself, such as a
 /// webhook that is being restarted.
@@ -82,7 +83,12 @@ fn was_moved<B: Binding>(binding: &B, since: Option<Timestamp>) -> bool {
     let evicted = Record::read(annotations).map(|record| record.at);
     let is_recent =
         |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
-    !spec.graceful_eviction_tasks.is_empty()
+    // A copy that is kept for ever tells of its move no longer than others do.
+    let tells = |task: &GracefulEvictionTask| {
+        let created = task.creation_timestamp.as_ref().map(|at| at.0);
+        task.suppress_deletion != Some(true) || created.is_none_or(is_recent)
+    };
+    spec.graceful_eviction_tasks.iter().any(tells)
         || [requested, evicted].into_iter().flatten().any(is_recent)
 }
 
@@ -125,12 +131,21 @@ pub(super) async fn move_on<B: BindingKind>(
     if now < due {
         return Some(until(due, now));
     }
+    // To place many anew of which one may move is dear.
+    if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
+        return Some(rest(when));
+    }
+    // What refuses it may end while it is made elsewhere.
+    let purge_mode = match purge_mode(spec) {
+        None => PurgeMode::Directly,
+        Some(_) => PurgeMode::Gracefully,
+    };
     let departure = Departure {
         spec,
         status: binding.status(),
         cluster: &cluster,
         reason: EvictionReason::Refused { since, why: &why },
-        purge_mode: &PurgeMode::Gracefully,
+        purge_mode: &purge_mode,
         preserves_state: false,
         ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
@@ -151,10 +166,7 @@ pub(super) async fn move_on<B: BindingKind>(
     }
     let paid = match mover.pace.pay_after_evictions(Instant::now()) {
         Ok(paid) => paid,
-        Err(when) => {
-            let pause = when.map(|when| when.saturating_duration_since(Instant::now()));
-            return Some(pause.unwrap_or(AGAIN));
-        }
+        Err(when) => return Some(rest(when)),
     };
     let to = plan.destination();
     match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
@@ -175,6 +187,12 @@ pub(super) async fn move_on<B: BindingKind>(
             Some(AGAIN)
         }
     }
+}
+
+/// Returns the pause until the budget says that it may suffice.
+fn rest(when: Option<Instant>) -> Duration {
+    let rest = when.map(|when| when.saturating_duration_since(Instant::now()));
+    rest.unwrap_or(AGAIN)
 }
 
 #[cfg(test)]
