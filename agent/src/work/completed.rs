@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::ownership::annotation;
-use muster_shared::names::annotation::TEMPLATE_UID;
+use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
 
 /// Field of the reported status that names the manifest of the task.
 const FIELD: &str = "completedManifest";
@@ -44,14 +44,19 @@ pub fn says(status: &Value, manifest: &Value) -> bool {
     is_task(manifest) && status[FIELD].as_str() == Some(&*name(manifest))
 }
 
-/// Names a manifest by its template and its `spec`: labels may change and are no reason to run
-/// again. The share of a cluster in a task changes the `spec` without another generation.
+/// Names a manifest by the generation of its template and its share in the task, which a cluster
+/// gets without another generation. Labels and overrides, such as that of a registry, may change
+/// and are no reason to run again. One that names no template is named by its `spec`.
 fn name(manifest: &Value) -> String {
     let uid = annotation(manifest, TEMPLATE_UID).unwrap_or_default();
-    format!(
-        "{uid}/{:016x}",
-        fnv(manifest["spec"].to_string().as_bytes())
-    )
+    let spec = &manifest["spec"];
+    match annotation(manifest, TEMPLATE_GENERATION) {
+        Some(generation) if !uid.is_empty() => {
+            let share = [&spec["completions"], &spec["parallelism"]];
+            format!("{uid}/{generation}/{}/{}", share[0], share[1])
+        }
+        _ => format!("{uid}/{:016x}", fnv(spec.to_string().as_bytes())),
+    }
 }
 
 /// The hash FNV-1a: the same in each process and version.
@@ -63,8 +68,6 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::names::annotation::TEMPLATE_GENERATION;
-
     use super::*;
 
     fn job(uid: Option<&str>, completions: u32) -> Value {
