@@ -99,13 +99,14 @@ mod tests {
                 "m2",
                 "m2 is shut, m3 is shut",
             ),
+            ("many are", &[("m1", 2)], &all[1..7], 8, "m8", ""),
             (
-                "many are",
+                "all of many are",
                 &[("m1", 2)],
-                &all[1..7],
+                &all[1..8],
                 8,
                 "m2",
-                "m2 is shut, m3 is shut, m4 is shut, m5 is shut, m6 is shut",
+                "m2 is shut, m3 is shut, m4 is shut, m5 is shut, m6 is shut, m7 is shut, m8 is shut",
             ),
             ("a first placement", &[], &["m2"], 3, "m2", ""),
         ] {
