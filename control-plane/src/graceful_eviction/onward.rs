@@ -412,4 +412,19 @@ mod tests {
         assert!((20..MANY).contains(&moved), "{moved} moved");
         assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_lasts_by_our_clock_whatever_that_of_the_member_says() {
+        for hours in [-2, 0, 2] {
+            let binding = refused(false, &json!([]), &evicted(0));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let at = muster_shared::clock::calendar() + jiff::SignedDuration::from_hours(hours);
+            work["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            let early = targets_after(25, binding.clone(), work.clone()).await;
+            assert_eq!(early, [] as [Value; 0], "{hours}");
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), 1, "{hours}");
+        }
+    }
 }
