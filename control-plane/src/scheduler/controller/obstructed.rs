@@ -6,7 +6,7 @@ use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
 
 /// Number of placements that are tried for a move, each without the clusters that could not have
-/// carried out the ones before.
+/// carried out the ones before. Before the last one all clusters are asked.
 const ROUNDS: usize = 5;
 
 /// Returns what `place` comes to without new targets in which `obstacle` keeps the order from being
@@ -24,7 +24,11 @@ pub(super) fn place_around(
         return (first, None);
     }
     let (mut closing, mut reasons) = (snapshot.clone(), Vec::new());
-    for _ in 0..ROUNDS {
+    for round in 1..=ROUNDS {
+        if round == ROUNDS {
+            // Most clusters seem to be obstructed: the others are found at once.
+            found = among(subject, &closing, &obstacle);
+        }
         for (name, why) in found {
             closing = closing.closing(&name);
             reasons.push(format!("{name} {why}"));
@@ -58,6 +62,19 @@ fn obstructed(
     }
     let names = placed.clusters.iter().map(|it| it.name.as_str());
     let new = names.filter(|name| subject.spec.target(name).is_none());
+    new.filter_map(|name| Some((name.to_owned(), obstacle(name)?)))
+        .collect()
+}
+
+/// Returns the clusters that are not closed, do not have the workload, and in which something keeps
+/// the order from being carried out.
+fn among(
+    subject: &Subject<'_>,
+    snapshot: &Snapshot,
+    obstacle: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, String)> {
+    let names = snapshot.iter().map(|it| it.name());
+    let new = names.filter(|name| !snapshot.is_closed(name) && subject.spec.target(name).is_none());
     new.filter_map(|name| Some((name.to_owned(), obstacle(name)?)))
         .collect()
 }
