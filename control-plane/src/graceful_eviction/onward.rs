@@ -4,7 +4,8 @@
 //! admission webhook of the member refused the copy. Where the workload was moved there, the next
 //! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +16,6 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
-use muster_shared::queue::until;
 use tokio::time::Instant;
 
 use super::controller::Mover;
@@ -31,9 +31,9 @@ use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
 use crate::scheduler::core::replacement::purge_mode;
 
-/// Time for which an order has to have been refused: what refuses it may end by itself, such as a
-/// webhook that is being restarted.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// Time for which an order has to have been seen to be refused: what refuses it may end by itself,
+/// such as a webhook that is being restarted.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Time after a move in which a refusal that begins is one of the move.
 const SOON: SignedDuration = SignedDuration::from_mins(10);
 /// Pause before another cluster is looked for again where there was none.
@@ -47,6 +47,35 @@ struct Refused {
     cluster: String,
     since: Timestamp,
     why: String,
+}
+
+/// The refusals of workloads, and since when this process sees them: members date them by their own
+/// clocks. May be lost.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<HashMap<BindingKey, (Seen, Instant)>>);
+
+/// A cluster that refuses, and since when it says so.
+type Seen = (String, Timestamp);
+
+impl Refusals {
+    /// Returns for how long a refusal has been seen.
+    fn lasts(&self, key: &BindingKey, refused: &Refused) -> Duration {
+        let (seen, now) = ((refused.cluster.clone(), refused.since), Instant::now());
+        let mut all = self.lock();
+        let known = all.get(key).filter(|known| known.0 == seen);
+        let since = known.map_or(now, |known| known.1);
+        all.insert(key.clone(), (seen, since));
+        now.duration_since(since)
+    }
+
+    /// A workload is not refused any more.
+    pub fn forget(&self, key: &BindingKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (Seen, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Refused {
@@ -119,21 +148,26 @@ pub(super) async fn move_on<B: BindingKind>(
         let work = works.get(target.name.as_str())?;
         Refused::of(binding.as_ref(), &target.name, work)
     });
+    let Some(refused) = refused.next() else {
+        mover.refusals.forget(key);
+        return None;
+    };
+    // The clock of the member may be ahead.
+    if !was_moved(binding.as_ref(), Some(refused.since.min(now))) {
+        return None;
+    }
+    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, &refused));
+    if !rest.is_zero() {
+        return Some(rest);
+    }
     let Refused {
         cluster,
         since,
         why,
-    } = refused.next()?;
-    if !was_moved(binding.as_ref(), Some(since)) {
-        return None;
-    }
-    let due = since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX);
-    if now < due {
-        return Some(until(due, now));
-    }
+    } = refused;
     // To place many anew of which one may move is dear.
     if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
-        return Some(rest(when));
+        return Some(until_paid(when));
     }
     // What refuses it may end while it is made elsewhere.
     let purge_mode = match purge_mode(spec) {
@@ -166,7 +200,7 @@ pub(super) async fn move_on<B: BindingKind>(
     }
     let paid = match mover.pace.pay_after_evictions(Instant::now()) {
         Ok(paid) => paid,
-        Err(when) => return Some(rest(when)),
+        Err(when) => return Some(until_paid(when)),
     };
     let to = plan.destination();
     match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
@@ -190,7 +224,7 @@ pub(super) async fn move_on<B: BindingKind>(
 }
 
 /// Returns the pause until the budget says that it may suffice.
-fn rest(when: Option<Instant>) -> Duration {
+fn until_paid(when: Option<Instant>) -> Duration {
     let rest = when.map(|when| when.saturating_duration_since(Instant::now()));
     rest.unwrap_or(AGAIN)
 }
