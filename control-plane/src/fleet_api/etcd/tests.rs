@@ -1,6 +1,7 @@
 use std::net::TcpListener as Reserved;
 
 use muster_shared::clock;
+use tokio::net::TcpListener;
 
 use super::super::issue;
 use super::super::plan::{Leaf, tests::site};
@@ -122,7 +123,7 @@ async fn a_member_hears_others_by_both_families_of_addresses() {
     );
     let options = Options::parse_from(arguments.split(' '));
     let port = store.ports[0];
-    let listener = TcpListener::bind(SocketAddr::new(options.listen.ip(), port)).await;
+    let listener = listen(SocketAddr::new(options.listen.ip(), port)).await;
     let _listener = listener.unwrap();
     for address in ["127.0.0.1", "::1"] {
         let connected = tokio::net::TcpStream::connect((address, port)).await;
