@@ -199,7 +199,7 @@ impl Companions {
         state.waits = state.waits.wrapping_add(1);
         // The numbers that follow each other are far apart.
         let mixed = u128::from(state.waits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        usize::try_from(mixed * count as u128 >> 64).unwrap_or_default()
+        usize::try_from((mixed * count as u128) >> 64).unwrap_or_default()
     }
 
     /// Returns the workloads that a binding serves: those of its policy, in its namespace where it

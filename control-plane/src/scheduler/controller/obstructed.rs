@@ -1,9 +1,9 @@
 //! Keeps a move away from clusters in which the order for the workload could not be carried out.
 
 use super::movement::losers_of;
-use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
+use crate::scheduler::core::{ClusterInfo, Snapshot};
 
 /// Number of placements that are tried for a move, each without the clusters that could not have
 /// carried out the ones before. Before the last one all clusters are asked.
@@ -73,7 +73,7 @@ fn among(
     snapshot: &Snapshot,
     obstacle: impl Fn(&str) -> Option<String>,
 ) -> Vec<(String, String)> {
-    let names = snapshot.iter().map(|it| it.name());
+    let names = snapshot.iter().map(ClusterInfo::name);
     let new = names.filter(|name| !snapshot.is_closed(name) && subject.spec.target(name).is_none());
     new.filter_map(|name| Some((name.to_owned(), obstacle(name)?)))
         .collect()
