@@ -197,6 +197,40 @@ async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
+    for suspended in [json!(["m2"]), json!(["m3"])] {
+        // Another scheduler does not ask for that.
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        binding["spec"]["schedulerName"] = json!("another");
+        binding["spec"]["suspension"] =
+            json!({"dispatchingOnClusters": {"clusterNames": suspended}});
+        let old = work_of(&binding, "m1");
+        let template = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}});
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let is_made = stand.api.writes().iter().any(|(method, path, _)| {
+            *method == Method::POST && path.ends_with("/karmada-es-m2/works")
+        });
+        assert!(is_made, "{suspended}: {:?}", stand.api.writes());
+        let expected = if suspended == json!(["m2"]) {
+            vec![]
+        } else {
+            vec![(Method::DELETE, Value::Null)]
+        };
+        assert_eq!(written(&stand, "web"), expected, "{suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_deleted() {
     let mut service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");
