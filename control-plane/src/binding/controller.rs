@@ -231,7 +231,7 @@ async fn sync<B: BindingKind>(
     // A copy goes only for copies that can be made: for all of them, or for one where two copies
     // must not run and nothing is made before this one is gone. One whose deletion is refused holds
     // no others back, unless two copies must not run at a time.
-    let replaced = replaced(&prepared, &scope, &works, &fleet.deleted_works);
+    let replaced = replaced(&prepared, spec, &scope, &works, &fleet.deleted_works);
     let (all, any) = (!replaced.contains(&false), replaced.contains(&true));
     let is_fenced = fencing::asked(spec).is_some();
     let goes_first = |cluster: &str| is_fenced || scope.purged_first.contains(cluster);

@@ -21,6 +21,7 @@ use super::state;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
+use crate::fleet::copy::Order;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
@@ -51,9 +52,11 @@ pub(super) enum Prepared {
 
 /// Returns for each target whether its copy is there or can be made now, so that nothing is lost
 /// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
-/// and is not held up by a former one that is still being removed.
+/// and is not held up by a former one that is still being removed. One that is not dispatched makes
+/// no copy.
 pub(super) fn replaced(
     prepared: &Result<Prepared, Error>,
+    spec: &ResourceBindingSpec,
     scope: &Scope,
     works: &[Arc<CachedWork>],
     deleted: &DeletedWorks,
@@ -68,7 +71,14 @@ pub(super) fn replaced(
     let is_replaced = |target: &TargetCluster| {
         let mut works = works.iter();
         let work = works.find(|work| cluster_of(work) == Some(&*target.name));
-        work.map_or_else(|| is_rendered(&target.name), |work| !deleted.is_to_go(work))
+        let is_sent = !spec.dispatching_suspended_in(&target.name);
+        match work {
+            None => is_sent && is_rendered(&target.name),
+            Some(work) => {
+                let is_applied = || Order::said(&work.status()) == Order::Applied;
+                !deleted.is_to_go(work) && (is_sent || is_applied())
+            }
+        }
     };
     scope.targets.iter().map(is_replaced).collect()
 }
