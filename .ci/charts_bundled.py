@@ -141,6 +141,8 @@ def claims_are_mounted():
     specs = {each["metadata"]["name"]: each["spec"].get("jobTemplate", each)["spec"] for each in jobs}
     first = next(name for name in specs if name.startswith("muster-fleet-etcd-snapshot-"))
     check(f"{path}: the first snapshot is taken as all others are", specs[first] == specs["muster-fleet-etcd-snapshots"], str(specs))
+    restored = [each["metadata"]["name"] for each in rendered(path, {"fleetApi": {"etcd": {"restore": "x.db"}}}) if each["kind"] == "Job"]
+    check(f"{path}: none is taken at once beside a restore, which needs the volume and the oldest snapshot", restored == [], str(restored))
     changed = rendered(path, {"image": {"tag": "next"}})
     names = [each["metadata"]["name"] for each in changed if each["kind"] == "Job"]
     check(f"{path}: a Job that would change has another name", len(names) == 1 and names != [first], str(names))

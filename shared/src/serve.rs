@@ -4,7 +4,8 @@
 mod election;
 mod health;
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -49,6 +50,28 @@ pub async fn upkeep(metrics: PrometheusHandle, shutdown: CancellationToken) {
     }
 }
 
+/// Binds a listener. That of all interfaces is one of both families of addresses where the system
+/// has both, as Go reads the address: the pods of a cluster may have addresses of IPv6 alone.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip() != IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+        return TcpListener::bind(address).await;
+    }
+    let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
+    let both = match TcpListener::bind(all).await {
+        Ok(both) => both,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+        // There is no IPv6.
+        Err(_) => return TcpListener::bind(address).await,
+    };
+    // Where a socket of IPv6 is not one of both, the port is free yet.
+    let port = both.local_addr()?.port();
+    let alone = TcpListener::bind(SocketAddr::new(address.ip(), port)).await;
+    Ok(alone.unwrap_or(both))
+}
+
 /// Addresses of the admin servers; `None` switches one off.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
@@ -82,7 +105,7 @@ pub async fn open(
     ];
     for (name, flag, address, metrics) in servers {
         let Some(address) = address else { continue };
-        let listener = TcpListener::bind(address).await.with_context(|| {
+        let listener = listen(address).await.with_context(|| {
             format!("cannot serve on {address}, which --{flag} names (0 for none)")
         })?;
         let serving = admin(listener, health.clone(), metrics, shutdown.clone());

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::ownership::annotation;
-use muster_shared::names::annotation::TEMPLATE_UID;
+use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
 
 /// Field of the reported status that names the manifest of the task.
 const FIELD: &str = "completedManifest";
@@ -44,14 +44,19 @@ pub fn says(status: &Value, manifest: &Value) -> bool {
     is_task(manifest) && status[FIELD].as_str() == Some(&*name(manifest))
 }
 
-/// Names a manifest by its template and its `spec`: labels may change and are no reason to run
-/// again. The share of a cluster in a task changes the `spec` without another generation.
+/// Names a manifest by the generation of its template and its share in the task, which a cluster
+/// gets without another generation. Labels and overrides, such as that of a registry, may change
+/// and are no reason to run again. One that names no template is named by its `spec`.
 fn name(manifest: &Value) -> String {
     let uid = annotation(manifest, TEMPLATE_UID).unwrap_or_default();
-    format!(
-        "{uid}/{:016x}",
-        fnv(manifest["spec"].to_string().as_bytes())
-    )
+    let spec = &manifest["spec"];
+    match annotation(manifest, TEMPLATE_GENERATION) {
+        Some(generation) if !uid.is_empty() => {
+            let share = [&spec["completions"], &spec["parallelism"]];
+            format!("{uid}/{generation}/{}/{}", share[0], share[1])
+        }
+        _ => format!("{uid}/{:016x}", fnv(spec.to_string().as_bytes())),
+    }
 }
 
 /// The hash FNV-1a: the same in each process and version.
@@ -99,6 +104,26 @@ mod tests {
         let status = reported(&bare, complete);
         bare["metadata"]["labels"] = json!({"policy": "other"});
         assert!(says(&status, &bare) && !says(&status, &job(None, 8)));
+    }
+
+    #[test]
+    fn another_override_of_a_complete_job_is_no_other_task() {
+        let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let made = |generation: &str, image: &str, completions: u32| {
+            let mut job = job(Some("u"), completions);
+            job["metadata"]["annotations"][TEMPLATE_GENERATION] = json!(generation);
+            job["spec"]["template"] = json!({"spec": {"containers": [{"image": image}]}});
+            job
+        };
+        let status = reported(&made("1", "registry-a/sum", 5), complete);
+        for (what, job, expected) in [
+            ("the same", made("1", "registry-a/sum", 5), true),
+            ("its registry moved", made("1", "registry-b/sum", 5), true),
+            ("another share", made("1", "registry-a/sum", 8), false),
+            ("an edit", made("2", "registry-a/sum", 5), false),
+        ] {
+            assert_eq!(says(&status, &job), expected, "{what}");
+        }
     }
 
     #[test]

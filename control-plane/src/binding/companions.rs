@@ -24,7 +24,7 @@ use crate::fleet::works::{CachedWork, binding_of};
 
 /// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
 /// custom resource may run something.
-fn runs_nothing(spec: &ResourceBindingSpec) -> bool {
+pub fn runs_nothing(spec: &ResourceBindingSpec) -> bool {
     let resource = &spec.resource;
     !spec.is_workload() && fencing::runs_nothing(&resource.api_version, &resource.kind)
 }
@@ -45,6 +45,8 @@ struct State {
     former: HashMap<BindingKey, PolicyId>,
     /// Bindings with a Work that stays for a workload's sake, by that workload.
     waiting: HashMap<BindingKey, BTreeSet<BindingKey>>,
+    /// Number of times that a binding was to wait for a workload.
+    waits: u64,
 }
 
 impl State {
@@ -88,8 +90,17 @@ impl Companions {
     }
 
     fn follow_bindings<B: Binding>(&self, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
-        let (companions, queue) = (self.clone(), queue.clone());
+        let (companions, queue, cache) = (self.clone(), queue.clone(), bindings.clone());
         bindings.on_change(move |change| {
+            let key = BindingKey::of(change.object().as_ref());
+            let is_gone = || {
+                let namespace = key.namespace.as_deref();
+                cache.presence(namespace, &key.name).is_gone()
+            };
+            // A list may have lacked it.
+            if matches!(change, Change::Deleted { .. }) && !is_gone() {
+                return;
+            }
             let (old, new) = match change {
                 Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
                 Change::Deleted { old } => (Some(old.as_ref()), None),
@@ -99,7 +110,6 @@ impl Companions {
             if was == is {
                 return;
             }
-            let key = BindingKey::of(change.object().as_ref());
             let side = |place: Option<(Option<i64>, Option<PolicyId>, bool)>| {
                 place.map(|(_, id, runs_nothing)| (id, runs_nothing))
             };
@@ -165,10 +175,12 @@ impl Companions {
         leaving.filter(is_kept).map(str::to_owned).collect()
     }
 
-    /// Has a binding wait for the first workload of those that it serves which may be in a cluster;
-    /// returns whether there is one.
+    /// Has a binding wait for a workload of those that it serves which may be in a cluster; returns
+    /// whether there is one. It is any of them: of n that leave in their order, what waits for the
+    /// first of those that are left would be looked at n times.
     fn waits(&self, fleet: &Fleet, key: &BindingKey, served: &[BindingKey], cluster: &str) -> bool {
-        served.iter().any(|workload| {
+        let (before, after) = served.split_at(self.any_of(served.len()));
+        after.iter().chain(before).any(|workload| {
             if !may_be_in(fleet, workload, cluster) {
                 return false;
             }
@@ -179,6 +191,15 @@ impl Companions {
             // It may have left before the binding began to wait for it.
             may_be_in(fleet, workload, cluster)
         })
+    }
+
+    /// Returns a number below `count`, another one each time.
+    fn any_of(&self, count: usize) -> usize {
+        let mut state = self.lock();
+        state.waits = state.waits.wrapping_add(1);
+        // The numbers that follow each other are far apart.
+        let mixed = u128::from(state.waits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        usize::try_from((mixed * count as u128) >> 64).unwrap_or_default()
     }
 
     /// Returns the workloads that a binding serves: those of its policy, in its namespace where it

@@ -227,6 +227,40 @@ async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
+    for suspended in [json!(["m2"]), json!(["m3"])] {
+        // Another scheduler does not ask for that.
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        binding["spec"]["schedulerName"] = json!("another");
+        binding["spec"]["suspension"] =
+            json!({"dispatchingOnClusters": {"clusterNames": suspended}});
+        let old = work_of(&binding, "m1");
+        let template = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}});
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let is_made = stand.api.writes().iter().any(|(method, path, _)| {
+            *method == Method::POST && path.ends_with("/karmada-es-m2/works")
+        });
+        assert!(is_made, "{suspended}: {:?}", stand.api.writes());
+        let expected = if suspended == json!(["m2"]) {
+            vec![]
+        } else {
+            vec![(Method::DELETE, Value::Null)]
+        };
+        assert_eq!(written(&stand, "web"), expected, "{suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_deleted() {
     let mut service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");
@@ -269,4 +303,83 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     stand.api.delete("works", "karmada-es-m1", "workload");
     pass(1).await;
     assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_leaves() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use muster_shared::queue::{Next, Queue};
+    use tokio_util::sync::CancellationToken;
+
+    use super::companions::Companions;
+
+    const WORKLOADS: usize = 100;
+    const SERVICES: usize = 10;
+    let services = (0..SERVICES).map(|it| moved(&format!("service-{it}"), "v1", "Service"));
+    let services: Vec<_> = services.collect();
+    let workloads = (0..WORKLOADS).map(|it| moved(&format!("w{it:02}"), "apps/v1", "Deployment"));
+    let all = || services.iter().cloned().chain(workloads.clone());
+    let bindings = all().map(|it| ("resourcebindings", it));
+    let works = all().map(|it| ("works", work_of(&it, "m1")));
+    let mut stand = Stand::new(bindings.chain(works));
+    let queue = Queue::new("looks");
+    let companions = Companions::follow(&stand.fleet, &queue);
+    stand.follow().await;
+    for service in stand.fleet.bindings.list() {
+        queue.add(crate::fleet::binding::BindingKey::of(&*service));
+    }
+    let (looks, over) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let look = {
+        let (fleet, looks) = (Arc::clone(&stand.fleet), Arc::clone(&looks));
+        move |key: crate::fleet::binding::BindingKey| {
+            let binding = fleet.bindings.get(Some("shop"), &key.name).unwrap();
+            let works = fleet.work_index.of(&key);
+            let kept = companions.kept(&fleet, &key, &*binding, works.iter());
+            looks.fetch_add(usize::from(!kept.is_empty()), Ordering::Relaxed);
+            async { Ok::<_, std::convert::Infallible>(Next::Done) }
+        }
+    };
+    let run = tokio::spawn(queue.clone().run(4, over.clone(), look));
+    pass(1).await;
+    // An evicted cluster is left in the order of names.
+    for it in 0..WORKLOADS {
+        stand
+            .api
+            .delete("works", "karmada-es-m1", &format!("w{it:02}"));
+        pass(1).await;
+    }
+    over.cancel();
+    run.await.unwrap();
+    let looks = looks.load(Ordering::Relaxed);
+    assert!(looks >= SERVICES, "they wait");
+    assert!(looks <= 20 * SERVICES, "{looks} looks that found nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
+    let mut service = moved("service", "v1", "Service");
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["clusters"] = json!([{"name": "m1"}]);
+    // A complete list that lacks it does not say that it is gone.
+    workload["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+    service["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
+    service["metadata"]["generation"] = json!(1);
+    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
+    let works = works
+        .into_iter()
+        .chain([("works", work_of(&workload, "m1"))]);
+    let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
+    let stand = stand(works.chain(bindings)).await;
+    stand.api.hide("resourcebindings", "shop", "workload");
+    pass(60).await;
+    let held = stand.fleet.bindings.get(Some("shop"), "workload");
+    assert!(held.is_none(), "the list is short");
+    service["spec"]["clusters"] = json!([{"name": "m2"}]);
+    service["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", service);
+    pass(60).await;
+    assert_eq!(written(&stand, "service"), []);
+    assert_eq!(written(&stand, "workload"), []);
 }

@@ -2,7 +2,7 @@
 
 mod about;
 pub(crate) mod absence;
-mod companions;
+pub mod companions;
 pub mod compare;
 mod controller;
 mod deliver;

@@ -52,8 +52,8 @@ pub(super) enum Prepared {
 
 /// Returns for each target whether its copy is there or can be made now, so that nothing is lost
 /// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
-/// and is not held up by a former one that is still being removed. While dispatching to its cluster
-/// is suspended, only what the agent had applied before is there.
+/// and is not held up by a former one that is still being removed. One that is not dispatched makes
+/// no copy.
 pub(super) fn replaced(
     prepared: &Result<Prepared, Error>,
     spec: &ResourceBindingSpec,
@@ -71,11 +71,14 @@ pub(super) fn replaced(
     let is_replaced = |target: &TargetCluster| {
         let mut works = works.iter();
         let work = works.find(|work| cluster_of(work) == Some(&*target.name));
-        let is_applied = |work: &CachedWork| Order::said(&work.status()) == Order::Applied;
-        if spec.dispatching_suspended_in(&target.name) && !work.is_some_and(|it| is_applied(it)) {
-            return false;
+        let is_sent = !spec.dispatching_suspended_in(&target.name);
+        match work {
+            None => is_sent && is_rendered(&target.name),
+            Some(work) => {
+                let is_applied = || Order::said(&work.status()) == Order::Applied;
+                !deleted.is_to_go(work) && (is_sent || is_applied())
+            }
         }
-        work.map_or_else(|| is_rendered(&target.name), |work| !deleted.is_to_go(work))
     };
     scope.targets.iter().map(is_replaced).collect()
 }

@@ -205,14 +205,20 @@ impl Pace {
     /// The budget does not suffice yet, or an eviction waits for it.
     pub fn pay_after_evictions(&self, now: Instant) -> Result<Paid, Option<Instant>> {
         let mut inner = self.lock();
-        if inner.rates.per_second(inner.band) <= 0.0 {
-            return Err(None);
-        }
-        if inner.waiting.contains(&true) {
-            return Err(Some(now + KEPT));
-        }
-        inner.budget.pay(now)?;
+        inner.pay_after_evictions(now)?;
         Ok(Paid(self.clone()))
+    }
+
+    /// Returns whether one new placement could be paid for now, or when to ask again. Nothing is
+    /// paid.
+    ///
+    /// # Errors
+    /// The budget does not suffice yet, or an eviction waits for it.
+    pub fn suffices_after_evictions(&self, now: Instant) -> Result<(), Option<Instant>> {
+        let mut inner = self.lock();
+        inner.pay_after_evictions(now)?;
+        inner.budget.refund();
+        Ok(())
     }
 
     /// A payer wants nothing any more.
@@ -237,6 +243,16 @@ impl Pace {
 }
 
 impl Inner {
+    fn pay_after_evictions(&mut self, now: Instant) -> Result<(), Option<Instant>> {
+        if self.rates.per_second(self.band) <= 0.0 {
+            return Err(None);
+        }
+        if self.waiting.contains(&true) {
+            return Err(Some(now + KEPT));
+        }
+        self.budget.pay(now)
+    }
+
     fn health(&self) -> FleetHealth {
         FleetHealth {
             total: self.clusters.len(),

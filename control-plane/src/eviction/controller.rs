@@ -31,7 +31,7 @@ use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::copy;
-use crate::fleet::works;
+use crate::fleet::works::{self, Role};
 use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -100,9 +100,10 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     fleet.works.on_change({
         let controller = Arc::clone(&controller);
         move |change| {
-            // A copy or a namespace that was being removed is gone now.
+            // A copy that was being removed is gone now, or a namespace, for which everything in it
+            // may wait.
             if let Change::Deleted { old } = change {
-                let key = works::binding_of(old);
+                let key = works::binding_of(old).filter(|_| old.role != Role::Container);
                 controller.with(|evictor, now| evictor.order_may_fit(key.as_ref(), now));
             }
         }

@@ -200,22 +200,17 @@ impl Assessment {
 }
 
 impl Scene<'_> {
-    /// Returns the state of the copy in a chosen cluster.
-    fn copy(&self, target: &TargetCluster, report: Option<&AggregatedStatusItem>) -> Copy {
+    /// Returns the state of the copy in a chosen cluster, as if it had been given so many replicas.
+    fn copy(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> Copy {
         let is_healthy = report.is_some_and(|report| {
             report.health == Some(ResourceHealth::Healthy)
-                && runs_all(
-                    report,
-                    target.replicas,
-                    self.counts_replicas,
-                    self.members_scale,
-                )
+                && runs_all(report, given, self.counts_replicas, self.members_scale)
         });
         Copy::of(Known {
-            standing: (self.cluster)(&target.name),
+            standing: (self.cluster)(name),
             is_target: true,
             is_obstructed: false,
-            order: (self.order)(&target.name),
+            order: (self.order)(name),
             is_healthy,
         })
     }
@@ -238,6 +233,8 @@ pub struct Situation<'a> {
     available: bool,
     /// Each chosen cluster reports a healthy copy and is heard of.
     healthy: bool,
+    /// The same whatever number of replicas runs there.
+    responsive: bool,
 }
 
 impl<'a> Situation<'a> {
@@ -247,17 +244,19 @@ impl<'a> Situation<'a> {
             .iter()
             .map(|report| (report.cluster_name.as_str(), report))
             .collect();
-        let (mut available, mut healthy) = (false, true);
+        let (mut available, mut healthy, mut responsive) = (false, true, true);
         for target in scene.clusters {
-            let report = reports.get(target.name.as_str());
-            available |= (scene.cluster)(&target.name) == Standing::Sound;
-            healthy &= scene.copy(target, report.copied()) == Copy::Runs;
+            let (name, report) = (&*target.name, reports.get(&*target.name).copied());
+            available |= (scene.cluster)(name) == Standing::Sound;
+            healthy &= scene.copy(name, report, target.replicas) == Copy::Runs;
+            responsive &= healthy || scene.copy(name, report, 0) == Copy::Runs;
         }
         Self {
             scene,
             reports,
             available,
             healthy,
+            responsive,
         }
     }
 
@@ -274,7 +273,18 @@ impl<'a> Situation<'a> {
     /// nothing healthy (unlike in Karmada).
     pub fn is_replaced(&self, task: &Age<'_>) -> bool {
         let scene = self.scene;
-        scene.scheduled && self.available && self.healthy && self.stands_in(task)
+        let runs = self.healthy || self.responsive && self.is_idle(task);
+        scene.scheduled && self.available && runs && self.stands_in(task)
+    }
+
+    /// Whether an autoscaler has the old copy run nothing, so that nothing has to run in its place.
+    fn is_idle(&self, task: &Age<'_>) -> bool {
+        let report = self.reports.get(&*task.task.from_cluster);
+        let status = report.and_then(|it| it.status.as_ref());
+        status.is_some_and(|it| {
+            let replicas = it.0.get("replicas").and_then(Value::as_i64);
+            it.0.get(REPLICAS_LEFT).is_some() && replicas.unwrap_or(0) == 0
+        })
     }
 
     /// Whether healthy copies are what the old one was. Health says less than that for kinds

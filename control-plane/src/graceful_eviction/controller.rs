@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::assess::{Assessment, Scene, assess, counts_replicas, retains_replicas};
-use super::onward::{may_move_on, move_on};
+use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::budget::pace::Pace;
 use crate::eviction::judge::{Switches, placement};
@@ -61,6 +61,7 @@ pub(super) struct Mover {
     pub(super) pace: Pace,
     pub(super) snapshot: LiveSnapshot,
     pub(super) options: Options,
+    pub(super) refusals: Refusals,
 }
 
 /// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
@@ -70,6 +71,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         pace: pace.clone(),
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         options: Options::of(&fleet.settings).for_departure(),
+        refusals: Refusals::default(),
     });
     // The template says whether the members decide on the number of replicas.
     fleet.follow_templates();
@@ -186,13 +188,12 @@ async fn work_off<B: BindingKind>(
     plugins: EvictPlugins,
     key: BindingKey,
 ) -> Result<Next, Error> {
-    let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+    let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+    let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
+        mover.refusals.forget(&key);
         return Ok(Next::Done);
     };
     let spec = binding.spec();
-    if !is_concerned(binding.as_ref()) {
-        return Ok(Next::Done);
-    }
     let now = fleet.clock.now();
     let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {

@@ -4,18 +4,18 @@
 //! admission webhook of the member refused the copy. Where the workload was moved there, the next
 //! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_shared::api::binding::{Binding, ResourceHealth};
+use muster_shared::api::binding::{Binding, GracefulEvictionTask, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
 use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
-use muster_shared::queue::until;
 use tokio::time::Instant;
 
 use super::controller::Mover;
@@ -29,10 +29,11 @@ use crate::fleet::binding::{BindingKey, BindingKind, event_reference};
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
+use crate::scheduler::core::replacement::purge_mode;
 
-/// Time for which an order has to have been refused: what refuses it may end by itself, such as a
-/// webhook that is being restarted.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// Time for which an order has to have been seen to be refused: what refuses it may end by itself,
+/// such as a webhook that is being restarted.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Time after a move in which a refusal that begins is one of the move.
 const SOON: SignedDuration = SignedDuration::from_mins(10);
 /// Pause before another cluster is looked for again where there was none.
@@ -46,6 +47,35 @@ struct Refused {
     cluster: String,
     since: Timestamp,
     why: String,
+}
+
+/// The refusals of workloads, and since when this process sees them: members date them by their own
+/// clocks. May be lost.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<HashMap<BindingKey, (Seen, Instant)>>);
+
+/// A cluster that refuses, and since when it says so.
+type Seen = (String, Timestamp);
+
+impl Refusals {
+    /// Returns for how long a refusal has been seen.
+    fn lasts(&self, key: &BindingKey, refused: &Refused) -> Duration {
+        let (seen, now) = ((refused.cluster.clone(), refused.since), Instant::now());
+        let mut all = self.lock();
+        let known = all.get(key).filter(|known| known.0 == seen);
+        let since = known.map_or(now, |known| known.1);
+        all.insert(key.clone(), (seen, since));
+        now.duration_since(since)
+    }
+
+    /// A workload is not refused any more.
+    pub fn forget(&self, key: &BindingKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (Seen, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Refused {
@@ -82,7 +112,12 @@ fn was_moved<B: Binding>(binding: &B, since: Option<Timestamp>) -> bool {
     let evicted = Record::read(annotations).map(|record| record.at);
     let is_recent =
         |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
-    !spec.graceful_eviction_tasks.is_empty()
+    // A copy that is kept for ever tells of its move no longer than others do.
+    let tells = |task: &GracefulEvictionTask| {
+        let created = task.creation_timestamp.as_ref().map(|at| at.0);
+        task.suppress_deletion != Some(true) || created.is_none_or(is_recent)
+    };
+    spec.graceful_eviction_tasks.iter().any(tells)
         || [requested, evicted].into_iter().flatten().any(is_recent)
 }
 
@@ -113,24 +148,38 @@ pub(super) async fn move_on<B: BindingKind>(
         let work = works.get(target.name.as_str())?;
         Refused::of(binding.as_ref(), &target.name, work)
     });
+    let Some(refused) = refused.next() else {
+        mover.refusals.forget(key);
+        return None;
+    };
+    // The clock of the member may be ahead.
+    if !was_moved(binding.as_ref(), Some(refused.since.min(now))) {
+        return None;
+    }
+    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, &refused));
+    if !rest.is_zero() {
+        return Some(rest);
+    }
     let Refused {
         cluster,
         since,
         why,
-    } = refused.next()?;
-    if !was_moved(binding.as_ref(), Some(since)) {
-        return None;
+    } = refused;
+    // To place many anew of which one may move is dear.
+    if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
+        return Some(until_paid(when));
     }
-    let due = since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX);
-    if now < due {
-        return Some(until(due, now));
-    }
+    // What refuses it may end while it is made elsewhere.
+    let purge_mode = match purge_mode(spec) {
+        None => PurgeMode::Directly,
+        Some(_) => PurgeMode::Gracefully,
+    };
     let departure = Departure {
         spec,
         status: binding.status(),
         cluster: &cluster,
         reason: EvictionReason::Refused { since, why: &why },
-        purge_mode: &PurgeMode::Gracefully,
+        purge_mode: &purge_mode,
         preserves_state: false,
         ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
@@ -151,10 +200,7 @@ pub(super) async fn move_on<B: BindingKind>(
     }
     let paid = match mover.pace.pay_after_evictions(Instant::now()) {
         Ok(paid) => paid,
-        Err(when) => {
-            let pause = when.map(|when| when.saturating_duration_since(Instant::now()));
-            return Some(pause.unwrap_or(AGAIN));
-        }
+        Err(when) => return Some(until_paid(when)),
     };
     let to = plan.destination();
     match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
@@ -175,6 +221,12 @@ pub(super) async fn move_on<B: BindingKind>(
             Some(AGAIN)
         }
     }
+}
+
+/// Returns the pause until the budget says that it may suffice.
+fn until_paid(when: Option<Instant>) -> Duration {
+    let rest = when.map(|when| when.saturating_duration_since(Instant::now()));
+    rest.unwrap_or(AGAIN)
 }
 
 #[cfg(test)]
@@ -307,6 +359,106 @@ mod tests {
         ] {
             let writes = targets_after(300, binding, work).await;
             assert_eq!(writes, [] as [Value; 0], "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_may_not_run_twice_leaves_a_cluster_before_it_is_made_in_the_next() {
+        let never = json!({"cluster": {"purgeMode": "Never"}});
+        let fenced = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        for (failover, expected) in [
+            (Value::Null, "Gracefully"),
+            (never, "Gracefully"),
+            (fenced, "Directly"),
+            (json!({"cluster": {"purgeMode": "Directly"}}), "Directly"),
+        ] {
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["spec"]["failover"] = failover.clone();
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            let tasks = &writes[0]["gracefulEvictionTasks"];
+            assert_eq!(tasks[0]["fromCluster"], "m2", "{failover}");
+            assert_eq!(tasks[0]["purgeMode"], expected, "{failover}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_is_kept_for_ever_since_a_move_of_long_ago_makes_no_move_of_an_edit() {
+        let kept = |minutes: i64| {
+            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+            json!([{
+                "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Never",
+                "suppressDeletion": true, "creationTimestamp": at,
+            }])
+        };
+        for (minutes, expected) in [(0, 1), (30 * 24 * 60, 0)] {
+            let binding = refused(false, &kept(minutes), &json!({}));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), expected, "{minutes}: {writes:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_that_are_refused_are_not_placed_anew_each_time_that_one_may_move() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        const MANY: usize = 50;
+        let mut clusters = vec![testing::cluster("m2"), testing::cluster("m3")];
+        for it in &mut clusters {
+            it["status"]["resourceSummary"]["allocatable"] =
+                json!({"cpu": "1000", "memory": "1000Gi", "pods": "1000"});
+        }
+        let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+        for number in 0..MANY {
+            let (name, work_name) = (format!("w{number}-deployment"), format!("w{number}"));
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["metadata"]["name"] = json!(name);
+            binding["spec"]["resource"]["name"] = json!(work_name);
+            let mut work = work_in_m2(false, "Unknown");
+            work["metadata"]["name"] = json!(work_name);
+            work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name);
+            work["status"]["manifestStatuses"] = json!([]);
+            objects.extend([("resourcebindings", binding), ("works", work)]);
+        }
+        let mut stand = Stand::new(objects);
+        let plans = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&plans);
+        // Each plan asks whether its order could be carried out.
+        stand.fleet.orders.answer(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            None
+        });
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        for name in ["m2", "m3"] {
+            pace.put(name, false, tokio::time::Instant::now());
+        }
+        pace.begin(tokio::time::Instant::now());
+        pass(90).await;
+        let bindings = stand.fleet.bindings.list();
+        let moved = bindings.iter().filter(|it| it.spec.target("m3").is_some());
+        let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
+        assert!((20..MANY).contains(&moved), "{moved} moved");
+        assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_lasts_by_our_clock_whatever_that_of_the_member_says() {
+        for hours in [-2, 0, 2] {
+            let binding = refused(false, &json!([]), &evicted(0));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let at = muster_shared::clock::calendar() + jiff::SignedDuration::from_hours(hours);
+            work["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            let early = targets_after(25, binding.clone(), work.clone()).await;
+            assert_eq!(early, [] as [Value; 0], "{hours}");
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), 1, "{hours}");
         }
     }
 }

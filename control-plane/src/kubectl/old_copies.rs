@@ -12,6 +12,7 @@ use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
 use muster_shared::names::{cluster_of_execution_namespace, condition};
 use serde::Serialize;
 
+use crate::binding::companions::runs_nothing;
 use crate::binding::render::expects;
 use crate::eviction::any_binding::AnyBinding;
 use crate::fleet::binding::BindingKey;
@@ -35,7 +36,9 @@ pub(super) fn old_copies<'a>(
     let mut old = OldCopies::new();
     for (key, cluster) in works.into_iter().filter_map(place) {
         let binding = known.get(&key);
-        if !binding.is_some_and(|it| expects(it.spec(), cluster)) {
+        // What runs nothing may stay on purpose, beside a workload that is still there.
+        let is_none = |it: &&AnyBinding| expects(it.spec(), cluster) || runs_nothing(it.spec());
+        if !binding.is_some_and(is_none) {
             old.entry(key).or_default().insert(cluster.to_owned());
         }
     }
@@ -199,6 +202,16 @@ pub(super) mod tests {
             let expected = if expected { &["m1"][..] } else { &[] };
             assert_eq!(clusters, expected, "{what}");
         }
+        let kept = json!({
+            "clusters": [{"name": "m2"}],
+            "resource": {"apiVersion": "v1", "kind": "Service", "namespace": "default", "name": "web"},
+        });
+        let old = old_copies(&works, &[binding("web", &kept)]);
+        assert_eq!(
+            old,
+            OldCopies::new(),
+            "it runs nothing, and may stay beside what does"
+        );
         let gone = old_copies(&works, &[]);
         assert_eq!(gone.into_values().flatten().count(), 2, "it was deleted");
         let mut other = work("web", "m1");

@@ -17,6 +17,7 @@ use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, may_be_written};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::scheduler::controller::waits_for_others;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
@@ -30,7 +31,7 @@ pub(super) enum Requested {
     Answered,
     /// There is no binding.
     NoBinding,
-    /// Nothing is asked before the binding or a pause changes.
+    /// Nothing is asked, or comes of it, before the binding or a pause changes.
     Held,
     /// The binding cannot be written now.
     Later,
@@ -64,10 +65,11 @@ pub(super) async fn request<B: BindingKind>(
         let created = binding.meta().creation_timestamp.as_ref();
         let is_newer = created.is_some_and(|created| created.0 >= at);
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
-        return Ok(if is_seen && is_answered(spec, status) {
-            Requested::Answered
-        } else {
-            Requested::Asked(asked)
+        return Ok(match () {
+            () if is_seen && is_answered(spec, status) => Requested::Answered,
+            // It keeps no others from being asked for: nobody knows for how long.
+            () if waits_for_others(status) => Requested::Held,
+            () => Requested::Asked(asked),
         });
     }
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();

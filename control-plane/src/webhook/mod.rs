@@ -72,7 +72,7 @@ pub async fn start(
         )
     }));
     let address = SocketAddr::new(settings.bind_address, settings.secure_port);
-    let listener = tokio::net::TcpListener::bind(address)
+    let listener = muster_shared::serve::listen(address)
         .await
         .with_context(|| format!("cannot serve admission on {address}"))?;
     tracing::info!(%address, "answering admission reviews");

@@ -156,3 +156,48 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
         assert_eq!(mode, expected, "{says}: {writes:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_it_would_go() {
+    use muster_shared::names;
+
+    let settings = Settings {
+        feature_gates: "Failover=true".parse().unwrap(),
+        ..Settings::default()
+    };
+    let mut failed = testing::cluster("m1");
+    failed["spec"]["taints"] = json!([{
+        "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
+    }]);
+    let (lies_in, name) = (
+        names::execution_namespace("m2"),
+        names::work("Namespace", "shop", ""),
+    );
+    let leaving = json!({
+        "metadata": {
+            "namespace": lies_in, "name": name, "uid": "u",
+            "deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["f"],
+            "annotations": {"clusterresourcebinding.karmada.io/name": "shop-namespace"},
+        },
+        "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Namespace"}]}},
+    });
+    let objects = [
+        ("clusters", failed),
+        ("clusters", testing::cluster("m2")),
+        ("works", leaving),
+        ("resourcebindings", testing::binding()),
+    ];
+    let mut stand = Stand::with(settings, objects);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let is_in_m2 = |stand: &Stand| {
+        let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+        held.unwrap().spec.target("m2").is_some()
+    };
+    assert!(!is_in_m2(&stand));
+    stand.api.delete("works", &lies_in, &name);
+    pass(600).await;
+    assert!(is_in_m2(&stand), "{:?}", stand.api.told().await);
+}

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 use futures::future::join_all;
-use tokio::net::TcpListener;
+use muster_shared::serve::listen;
 
 use self::judge::{Joining, Verdict};
 use self::peers::{Identity, Peer};
@@ -107,7 +107,7 @@ async fn run(options: &Options) -> anyhow::Result<String> {
         is_added: options.initial_cluster_state == ClusterState::Existing,
     };
     let identity = Identity::read(&options.tls_directory)?;
-    let listener = TcpListener::bind(options.listen).await;
+    let listener = listen(options.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", options.listen))?;
     let answering = tokio::spawn(peers::answer(listener, identity.acceptor()));
     let mut said = String::new();

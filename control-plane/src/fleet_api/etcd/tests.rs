@@ -1,6 +1,7 @@
 use std::net::TcpListener as Reserved;
 
 use muster_shared::clock;
+use tokio::net::TcpListener;
 
 use super::super::issue;
 use super::super::plan::{Leaf, tests::site};
@@ -111,4 +112,21 @@ async fn a_member_that_the_list_does_not_name_is_refused() {
     };
     let error = run(&options).await.unwrap_err().to_string();
     assert!(error.contains("names no member \"etcd-7\""), "{error}");
+}
+
+#[tokio::test]
+async fn a_member_hears_others_by_both_families_of_addresses() {
+    let store = Store::new("etcd-families", 1);
+    let arguments = format!(
+        "check --name=etcd-0 --data-dir=d --initial-cluster={} --initial-cluster-token=fleet --tls-directory=t",
+        store.cluster
+    );
+    let options = Options::parse_from(arguments.split(' '));
+    let port = store.ports[0];
+    let listener = listen(SocketAddr::new(options.listen.ip(), port)).await;
+    let _listener = listener.unwrap();
+    for address in ["127.0.0.1", "::1"] {
+        let connected = tokio::net::TcpStream::connect((address, port)).await;
+        assert!(connected.is_ok(), "{address}: {connected:?}");
+    }
 }

@@ -83,7 +83,7 @@ impl Situation<'_> {
             _ => return Some(format!("the health of the copy on {name} is not known")),
         }
         let scene = self.scene;
-        if scene.copy(target, Some(report)) == Copy::Runs {
+        if scene.copy(name, Some(report), target.replicas) == Copy::Runs {
             return None;
         }
         if (scene.order)(name) == Order::Refused {

@@ -590,6 +590,13 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
             json!({"replicas": 0, "replicasLeftToAutoscaler": "hpa"}),
             None,
         ),
+        // It has set none where the workload was, either: that one runs nothing that could be lost.
+        (
+            &deployment,
+            &json!({"replicas": 0, "replicasLeftToAutoscaler": "keda"}),
+            json!({"replicas": 0, "replicasLeftToAutoscaler": "keda"}),
+            Some(Done::Replaced),
+        ),
         (
             &deployment,
             &Value::Null,

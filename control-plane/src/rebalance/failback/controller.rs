@@ -30,7 +30,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::copy::obstacle;
 use crate::rebalance::decide;
 use crate::rebalance::request::{ask, is_answered, moved};
-use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::controller::{LiveSnapshot, waits_for_others};
 use crate::scheduler::core::Options;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::settings::FAILOVER;
@@ -386,11 +386,13 @@ fn is_settled<B: Binding>(binding: &B) -> bool {
 }
 
 /// Returns whether a workload is asked to return and can be placed anew now. One whose request has
-/// to wait for a person, or is another scheduler's, keeps no others from returning.
+/// to wait for a person or for its target, or is another scheduler's, keeps no others from
+/// returning.
 fn takes_turn<B: Binding>(fleet: &Fleet, binding: &B) -> bool {
     let (spec, now) = (binding.spec(), fleet.clock.now());
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
     !is_answered(spec, binding.status())
+        && !waits_for_others(binding.status())
         && fleet.settings.schedules(spec.scheduler_name.as_deref())
         && !spec.scheduling_suspended()
         && !spec.clusters.iter().any(is_paused)

@@ -169,3 +169,43 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
     assert!(is_at(0, "m2"));
     assert_eq!(reason(&stand, 0).0, "Success");
 }
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_waiting() {
+    // More than are asked for at a time; the last ones are in another cluster.
+    const HELD: usize = 220;
+    const OTHERS: usize = 10;
+    let on = |number: usize, cluster: &str| {
+        let mut it = workload(number);
+        it["spec"]["clusters"][0]["name"] = json!(cluster);
+        it["spec"]["placement"]["clusterAffinity"] = json!({});
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        ("resourcebindings", it)
+    };
+    let mut all = rebalancer(None);
+    let names = (0..HELD + OTHERS).map(|it| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop",
+            "name": format!("w{it}"),
+        })
+    });
+    all["spec"]["workloads"] = names.collect();
+    let mut objects = vec![
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+        ("clusters", roomy("m3", true)),
+        ("workloadrebalancers", all),
+    ];
+    objects.extend((0..HELD).map(|it| on(it, "m1")));
+    objects.extend((HELD..HELD + OTHERS).map(|it| on(it, "m3")));
+    let stand = follow(objects).await;
+    pass(5).await;
+    stand.api.put("clusters", paused(roomy("m1", true)));
+    pass(300).await;
+    let moved = (HELD..HELD + OTHERS).filter(|it| {
+        let held = stand.fleet.bindings.get(Some("shop"), &name(*it)).unwrap();
+        held.spec.target("m2").is_some()
+    });
+    assert_eq!(moved.count(), OTHERS);
+}

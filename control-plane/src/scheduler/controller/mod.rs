@@ -18,6 +18,7 @@ pub mod write;
 
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
+pub(crate) use self::movement::waits_for_others;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
@@ -27,10 +27,18 @@ use crate::scheduler::core::outcome::Outcome;
 use crate::scheduler::core::replacement::{Cause, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
 
+/// Reason of the condition of a binding whose move waits for the end of a pause.
 const PAUSED: &str = "Paused";
 const WAITING_FOR_RATE: &str = "WaitingForRate";
 const STOPPED_BY_THRESHOLD: &str = "StoppedByThreshold";
+/// Reason of that of a binding whose move waits until its order can be carried out.
 const OBSTRUCTED: &str = "TargetObstructed";
+
+/// Returns whether a binding says that its move waits for something that need not come.
+pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
+    let told = conditions::get(&status.conditions, SCHEDULED);
+    told.is_some_and(|told| [PAUSED, OBSTRUCTED].contains(&&*told.reason))
+}
 
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
 #[must_use = "a result is written, or what was paid for it is taken back"]
@@ -315,7 +323,6 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBindingStatus;
     use serde_json::json;
 
     use super::*;

@@ -79,9 +79,11 @@ impl<K: Clone + Eq + Hash> Turns<K> {
         self.changed.notify_one();
     }
 
-    /// Has a key wait behind those of its priority that came before it.
+    /// Has a key wait behind those of its priority that came before it. These may have left since
+    /// it was asked whether there are any.
     pub fn join(&self, key: &K, priority: i32) {
         self.lock().add(key, priority);
+        self.changed.notify_one();
     }
 
     /// Takes a key out of the line: its move is paid for, or it does not move.
@@ -240,6 +242,26 @@ mod tests {
         assert!(!turns.is_next(&"b"), "the budget has not woken it");
         turns.leave(&"b");
         assert!(turns.is_next(&"c"), "the line is empty");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_joins_in_the_moment_in_which_the_line_empties_is_called() {
+        let (turns, called) = (Turns::new(), Arc::new(Mutex::new(Vec::new())));
+        turns.refused(&"a", 0, Some(Instant::now()));
+        let calls = tokio::spawn(turns.clone().run({
+            let called = Arc::clone(&called);
+            move |key| called.lock().unwrap().push(key)
+        }));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Another worker finds that it has to wait, and before it says so, the only one that came
+        // before it has moved.
+        assert!(!turns.is_next(&"b"));
+        turns.leave(&"a");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        turns.join(&"b", 0);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(*called.lock().unwrap(), ["a", "b"]);
+        calls.abort();
     }
 
     #[test]

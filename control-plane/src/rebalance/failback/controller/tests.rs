@@ -142,3 +142,27 @@ fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
         assert_eq!(found, expected, "{after:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_returning() {
+    use crate::fleet::testing::{Stand, binding, cluster};
+
+    let stand = Stand::followed([("clusters", cluster("m1"))]).await;
+    for (reason, expected) in [
+        ("Success", true),
+        ("WaitingForRate", true),
+        ("TargetObstructed", false),
+    ] {
+        let mut asked = binding();
+        asked["spec"]["rescheduleTriggeredAt"] = json!("2026-01-01T00:00:10Z");
+        asked["status"] = json!({
+            "lastScheduledTime": "2026-01-01T00:00:09Z",
+            "conditions": [{
+                "type": "Scheduled", "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:10Z",
+            }],
+        });
+        let asked: ResourceBinding = serde_json::from_value(asked).unwrap();
+        assert_eq!(takes_turn(&stand.fleet, &asked), expected, "{reason}");
+    }
+}
