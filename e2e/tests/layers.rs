@@ -103,8 +103,40 @@ const CONTROL_PLANE: Floors = &[
     &["customizations"],
     &["interpreter_webhooks"],
     &["webhook"],
-    &["kubectl"],
     &["wiring"],
+];
+
+/// What several commands share lies below the commands.
+const KUBECTL: Floors = &[
+    &["table"],
+    &["output"],
+    &["list"],
+    &["running"],
+    &["old_copies"],
+    &["token"],
+    &["register"],
+    &["dependencies"],
+    &["fixtures"],
+    &[
+        "check",
+        "follow",
+        "hands",
+        "simulate",
+        "standstill",
+        "status",
+    ],
+    &["explain"],
+    &["get"],
+    &["history"],
+    &["interpret"],
+    &["unregister"],
+    &["join"],
+    &["rebalance"],
+    &["report"],
+    &["top"],
+    &["version"],
+    &["completion"],
+    &["ui"],
 ];
 
 /// Oracles know the history alone, and what features stand in it; faults and the network need each
@@ -147,6 +179,14 @@ fn layers_of_the_agent_point_one_way() {
 fn layers_of_the_control_plane_point_one_way() {
     assert_eq!(
         arrows_upwards("control-plane", CONTROL_PLANE),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn layers_of_kubectl_point_one_way() {
+    assert_eq!(
+        arrows_upwards("control-plane/kubectl", KUBECTL),
         Vec::<String>::new()
     );
 }
@@ -316,6 +356,7 @@ fn every_dependency_is_used() {
         "shared/vectors",
         "agent",
         "control-plane",
+        "control-plane/kubectl",
         "e2e",
         "e2e/apiserver",
         "e2e/fleet",

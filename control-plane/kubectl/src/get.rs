@@ -1,0 +1,219 @@
+//! `kubectl muster get clusters`, `get workloads`: what the fleet has, one line each.
+
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand, ValueEnum};
+use futures::join;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::pause::{self, Pause};
+use muster_control_plane::settings::Settings;
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use serde::Serialize;
+
+use self::rows::{ClusterRow, Left, WorkloadRow};
+use super::hands;
+use super::list::{all, bindings, works};
+use super::old_copies::{self, OldCopies, SILENT, old_copies};
+use super::running::{self, Running};
+use super::status::Leader;
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum Format {
+    /// Table.
+    #[default]
+    Table,
+    /// Table with more columns.
+    Wide,
+    /// Names, one a line, as `kubectl get -o name` prints them.
+    Name,
+    /// JSON list.
+    Json,
+    /// YAML list.
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    what: What,
+    /// How the answer is printed.
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Clusters: state, since when, last heard, taints, nodes, workloads, version of the agent.
+    #[command(visible_aliases = ["cluster", "cl"])]
+    Clusters {
+        /// Only these; without a name all.
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Workloads: where they are, where they are leaving, and why one waits.
+    #[command(visible_aliases = ["workload", "wl"])]
+    Workloads {
+        /// In all namespaces, and what has none.
+        #[arg(long, short = 'A')]
+        all_namespaces: bool,
+        /// Only those on this cluster, or leaving it.
+        #[arg(long, value_name = "NAME")]
+        cluster: Option<String>,
+    },
+}
+
+/// The answer as text.
+pub(super) async fn carry_out(
+    client: &Client,
+    namespace: &str,
+    options: &Options,
+) -> anyhow::Result<String> {
+    let said = |error: String| anyhow::anyhow!(error);
+    let now = calendar();
+    match &options.what {
+        What::Clusters { names } => {
+            for name in names {
+                hands::find(client, name).await?;
+            }
+            let own = Running::of(&[], None)?;
+            let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+            let (leader, clusters, leases, bindings, works, record) = join!(
+                running::lease(client, &own.settings),
+                all::<Cluster>(Api::all(client.clone())),
+                all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+                bindings(client),
+                works(Api::all(client.clone())),
+                records.get_opt(pause::NAME),
+            );
+            // Whoever may not read the record is not told of the pause.
+            let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
+            let pause = pause.filter(|it| it.holds(now));
+            // Whoever may not read leases and workloads sees the clusters.
+            let leases: BTreeMap<String, Lease> = leases
+                .unwrap_or_default()
+                .into_iter()
+                .map(|it| (it.name_any(), it))
+                .collect();
+            let leader = Leader::of(&leader, now);
+            let counts = rows::Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
+            let mut clusters = clusters.map_err(said)?;
+            clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
+            let rows: Vec<ClusterRow> = clusters
+                .iter()
+                .map(|it| {
+                    let lease = leases.get(&it.name_any());
+                    let is_unheard = leader.leaves_silent(lease, now);
+                    let marks = (is_unheard, pause.is_some());
+                    ClusterRow::of(it, lease, marks, &counts, now)
+                })
+                .collect();
+            print(&rows, options.output, |wide| {
+                rows::clusters(&rows, pause.as_ref(), wide, now)
+            })
+        }
+        What::Workloads {
+            all_namespaces,
+            cluster,
+        } => {
+            if let Some(cluster) = cluster {
+                hands::find(client, cluster).await?;
+            }
+            let bindings = if *all_namespaces {
+                bindings(client).await
+            } else {
+                let api: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
+                let own = all(api).await;
+                own.map(|it| it.into_iter().map(|it| Arc::new(it).into()).collect())
+            };
+            let bindings: Vec<AnyBinding> = bindings.map_err(said)?;
+            if bindings.is_empty() && !*all_namespaces {
+                require_namespace(client, namespace).await?;
+            }
+            let left = left(client, &bindings, now).await;
+            let rows: Vec<WorkloadRow> = bindings
+                .iter()
+                .map(|it| WorkloadRow::of(it, &left))
+                .filter(|it| cluster.as_ref().is_none_or(|name| it.concerns(name)))
+                .collect();
+            print(&rows, options.output, |wide| {
+                rows::workloads(&rows, wide, now)
+            })
+        }
+    }
+}
+
+/// What is left of workloads in clusters where they are not placed any more, as far as it may be
+/// read.
+async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left {
+    let own = Settings::default();
+    let (leader, clusters, leases, works) = join!(
+        running::lease(client, &own),
+        all::<Cluster>(Api::all(client.clone())),
+        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+        works(Api::all(client.clone())),
+    );
+    let leader = Leader::of(&leader, now);
+    let leases = leases.unwrap_or_default();
+    let unheard = leases
+        .iter()
+        .filter(|it| leader.leaves_silent(Some(it), now));
+    let unheard: BTreeSet<String> = unheard.map(ResourceExt::name_any).collect();
+    let clusters = clusters.unwrap_or_default();
+    let not_heard = clusters.iter().map(ResourceExt::name_any);
+    let not_heard =
+        not_heard.filter(|it| old_copies::state(it, &clusters, &unheard) == Some(SILENT));
+    Left {
+        not_heard: not_heard.collect(),
+        copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
+    }
+}
+
+/// Fails for a namespace that is not there. What may not be read is taken to be there.
+pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    if !matches!(api.get_metadata_opt(namespace).await, Ok(None)) {
+        return Ok(());
+    }
+    let all = api.list_metadata(&ListParams::default()).await;
+    let names = all.map(|it| it.items.iter().map(ResourceExt::name_any).collect());
+    let names: Vec<String> = names.unwrap_or_default();
+    anyhow::bail!(
+        "there is no namespace {namespace:?}{}",
+        hands::instead(namespace, &names)
+    )
+}
+
+/// A row that has a name for kubectl.
+pub(super) trait Named {
+    fn name(&self) -> String;
+}
+
+/// Rows in a format; `table` prints them as a table, a wide one if asked for that.
+pub(super) fn print<R: Serialize + Named>(
+    rows: &[R],
+    format: Format,
+    table: impl Fn(bool) -> String,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(rows)?),
+        Format::Yaml => serde_saphyr::to_string(&rows)?,
+        Format::Name => rows
+            .iter()
+            .flat_map(|it| [it.name(), "\n".to_owned()])
+            .collect(),
+        _ if rows.is_empty() => "There are none.\n".to_owned(),
+        Format::Table => table(false),
+        Format::Wide => table(true),
+    })
+}
