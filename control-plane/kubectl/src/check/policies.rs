@@ -218,7 +218,7 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
     for policy in policies {
         let title = policy.name_any();
         let hint = "That part of the policy has no effect: kubectl describe clustertaintpolicy says so, too.";
-        for fault in faults(&policy.spec, true) {
+        for fault in faults(&policy.spec, facts.settings.condition_taints) {
             category.warning(
                 "taint-policy-parts",
                 format!("ClusterTaintPolicy {title}: {fault}"),

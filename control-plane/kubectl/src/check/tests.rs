@@ -697,6 +697,20 @@ fn policies_without_effect_are_told() {
 }
 
 #[test]
+fn a_policy_may_put_the_taints_of_the_state_on_if_the_control_plane_leaves_them_to_policies() {
+    for (flags, is_fault) in [(&[][..], true), (&["--condition-taints=false"], false)] {
+        let mut facts = sound();
+        facts.settings = settings(flags);
+        let mut policy = taint_policy("NoSchedule", "Ready");
+        policy["spec"]["taintsToAdd"][0]["key"] = json!("cluster.karmada.io/not-ready");
+        facts.taint_policies = Ok(vec![read(policy)]);
+        let mut verdicts = judge(&facts).into_iter();
+        let told = verdicts.any(|it| it.name == "taint-policy-parts");
+        assert_eq!(told, is_fault, "{flags:?}");
+    }
+}
+
+#[test]
 fn a_taint_that_a_policy_set_is_as_it_should_be() {
     let mut facts = sound();
     let cluster = &mut facts.clusters.as_mut().unwrap()[0];

@@ -66,7 +66,7 @@ pub fn lose(
     let mut moment = noticed;
     for _ in 0..LOOKS {
         let by_condition = mark(&mut lost, settings, moment);
-        let by_policy = follow(&mut lost, policies, moment);
+        let by_policy = follow(&mut lost, policies, settings, moment);
         let next = [by_condition, by_policy].into_iter().flatten().min();
         match next.filter(|next| *next > moment) {
             Some(next) => moment = next,
@@ -119,6 +119,7 @@ fn mark(cluster: &mut Cluster, settings: &Settings, now: Timestamp) -> Option<Ti
 fn follow(
     cluster: &mut Cluster,
     policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let Outcome {
@@ -135,7 +136,7 @@ fn follow(
             is_gone: &|_| false,
             is_refused: &|_| false,
             first_look: false,
-            reserves: true,
+            reserves: settings.condition_taints,
         },
         now,
     );

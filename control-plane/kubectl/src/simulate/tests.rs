@@ -171,6 +171,26 @@ fn nothing_moves_before_the_taint_that_moves_it_has_come() {
 }
 
 #[test]
+fn the_taints_of_the_state_come_from_whom_the_control_plane_leaves_them_to() {
+    let mut fleet = fleet(vec![]);
+    let mut unreachable = policy("NoSchedule");
+    unreachable.spec.taints_to_add[0].key = "cluster.karmada.io/unreachable".to_owned();
+    fleet.policies = vec![unreachable];
+    let gate = "--feature-gates=Failover=true";
+    for (flags, after) in [
+        (&[gate][..], 40),
+        // Not before the policy has matched for 60 s.
+        (&[gate, "--condition-taints=false"], 100),
+    ] {
+        let told = foretell(&fleet, &["m1"], &[], flags);
+        let expected = json!([{
+            "taint": "cluster.karmada.io/unreachable:NoSchedule", "afterSeconds": after,
+        }]);
+        assert_eq!(told["taints"]["m1"], expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn what_nothing_moves_stays_and_says_why() {
     let mut fleet = fleet(vec![web("a", "m1", &json!({}))]);
     let off = foretell(&fleet, &["m1"], &[], &["--feature-gates=Failover=false"]);
