@@ -8,15 +8,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{self, Head, Profile};
 use muster_shared::k8s::Client;
-
-use super::CommandLine;
 
 /// Name under which kubectl looks for the program.
 const NAME: &str = "kubectl_complete-muster";
@@ -61,13 +59,13 @@ pub(super) fn asked(arguments: &[OsString]) -> Option<&[OsString]> {
     (first == WORD).then_some(words)
 }
 
-/// The candidates for the last word of a command line, as kubectl reads them.
-pub(super) async fn answer(words: &[OsString]) -> String {
+/// Returns the candidates for the last word of a command line, as kubectl reads them.
+pub(super) async fn answer(root: &Command, words: &[OsString]) -> String {
     let words: Vec<String> = words
         .iter()
         .map(|it| it.to_string_lossy().into_owned())
         .collect();
-    let wanted = wanted(&CommandLine::command(), &words);
+    let wanted = wanted(root, &words);
     let last = words.last().map_or("", String::as_str);
     let fleet = match wanted {
         Wanted::Words(_) => None,
@@ -221,7 +219,10 @@ fn print(words: &[(String, String)], last: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::CommandLine;
 
     fn wants(line: &str) -> Wanted {
         let root = CommandLine::command();

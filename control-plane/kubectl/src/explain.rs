@@ -3,7 +3,6 @@
 
 mod failback;
 mod story;
-pub(super) mod subject;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,8 +37,8 @@ use muster_shared::names::{DEFAULT_SCHEDULER, SYSTEM_NAMESPACE};
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
-use self::subject::{Found, Subject};
 use super::output::Format;
+use super::subject::{self, Found, Subject};
 use super::{list, old_copies};
 
 /// Explains an object, by the settings of the running control plane.

@@ -5,43 +5,26 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use futures::join;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::ListParams;
 use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::pause::{self, Pause};
 use muster_control_plane::settings::Settings;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace};
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
-use serde::Serialize;
 
 use self::rows::{ClusterRow, Left, WorkloadRow};
-use super::hands;
+use super::leader::Leader;
 use super::list::{all, bindings, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
+use super::request::{find_cluster, require_namespace};
+use super::rows::{Format, print};
 use super::running::{self, Running};
-use super::status::Leader;
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(super) enum Format {
-    /// Table.
-    #[default]
-    Table,
-    /// Table with more columns.
-    Wide,
-    /// Names, one a line, as `kubectl get -o name` prints them.
-    Name,
-    /// JSON list.
-    Json,
-    /// YAML list.
-    Yaml,
-}
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -84,7 +67,7 @@ pub(super) async fn carry_out(
     match &options.what {
         What::Clusters { names } => {
             for name in names {
-                hands::find(client, name).await?;
+                find_cluster(client, name).await?;
             }
             let own = Running::of(&[], None)?;
             let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
@@ -127,7 +110,7 @@ pub(super) async fn carry_out(
             cluster,
         } => {
             if let Some(cluster) = cluster {
-                hands::find(client, cluster).await?;
+                find_cluster(client, cluster).await?;
             }
             let bindings = if *all_namespaces {
                 bindings(client).await
@@ -177,43 +160,4 @@ async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left 
         not_heard: not_heard.collect(),
         copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
     }
-}
-
-/// Fails for a namespace that is not there. What may not be read is taken to be there.
-pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyhow::Result<()> {
-    let api: Api<Namespace> = Api::all(client.clone());
-    if !matches!(api.get_metadata_opt(namespace).await, Ok(None)) {
-        return Ok(());
-    }
-    let all = api.list_metadata(&ListParams::default()).await;
-    let names = all.map(|it| it.items.iter().map(ResourceExt::name_any).collect());
-    let names: Vec<String> = names.unwrap_or_default();
-    anyhow::bail!(
-        "there is no namespace {namespace:?}{}",
-        hands::instead(namespace, &names)
-    )
-}
-
-/// A row that has a name for kubectl.
-pub(super) trait Named {
-    fn name(&self) -> String;
-}
-
-/// Rows in a format; `table` prints them as a table, a wide one if asked for that.
-pub(super) fn print<R: Serialize + Named>(
-    rows: &[R],
-    format: Format,
-    table: impl Fn(bool) -> String,
-) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(rows)?),
-        Format::Yaml => serde_saphyr::to_string(&rows)?,
-        Format::Name => rows
-            .iter()
-            .flat_map(|it| [it.name(), "\n".to_owned()])
-            .collect(),
-        _ if rows.is_empty() => "There are none.\n".to_owned(),
-        Format::Table => table(false),
-        Format::Wide => table(true),
-    })
 }

@@ -10,9 +10,9 @@ use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWork
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
 
-use super::hands::{self, instead};
 use super::list;
 use super::output::Format;
+use super::request::{find_cluster, instead};
 use super::table::Table;
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         && !all.iter().any(|it| it.spec.cluster == *name)
     {
         // One that has left the fleet may have records, one that never was there has none.
-        hands::find(&client, name).await?;
+        find_cluster(&client, name).await?;
     }
     all.retain(|it| {
         options

@@ -26,16 +26,16 @@ use muster_shared::names::{CLUSTER_NAMESPACE, is_cluster_name};
 use muster_shared::settings::Words;
 use serde_json::{Value, json};
 
+use super::install::NAMESPACE;
 use super::list;
-use super::register::call;
-use super::unregister;
+use super::parting::{Parting, part};
+use super::request::{FIELD_MANAGER, call};
 
 /// Rights of the agent in its member, which are those of the control plane there.
 const EVERYTHING: &str = include_str!("../../../charts/agent/access.yaml");
 const WORKLOADS: &str = include_str!("../../../charts/agent/access-workloads.yaml");
 /// Right of the account to make tokens of itself, and of no other.
 const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
-const FIELD_MANAGER: &str = "kubectl-muster";
 
 /// Rights that the control plane gets in the member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -60,7 +60,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME")]
     member_context: Option<String>,
     /// Namespace of the account in the member.
-    #[arg(long, default_value = "muster-system", value_name = "NAME")]
+    #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
     member_namespace: String,
     /// Address of the member's API server as the control plane reaches it; that of the kubeconfig
     /// without it.
@@ -87,12 +87,12 @@ pub(super) struct Options {
 #[derive(Debug, Args)]
 pub(super) struct Leaving {
     #[command(flatten)]
-    options: unregister::Parting,
+    options: Parting,
     /// Kubeconfig of the member, whose account is then removed as well.
     #[arg(long, value_name = "FILE")]
     member_kubeconfig: Option<PathBuf>,
     /// Namespace of the account in the member.
-    #[arg(long, default_value = "muster-system", value_name = "NAME")]
+    #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
     member_namespace: String,
 }
 
@@ -292,7 +292,7 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
             cluster.spec.sync_mode == ClusterSyncMode::Push,
             "Cluster {name:?} registered itself (syncMode Pull): use `kubectl muster unregister {name}`"
         );
-        unregister::part(&fleet, &clusters, cluster, &leaving.options).await?;
+        part(&fleet, &clusters, cluster, &leaving.options).await?;
         told.push(format!("Cluster {name:?} is gone.\n"));
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);

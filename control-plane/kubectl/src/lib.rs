@@ -4,25 +4,34 @@
 mod check;
 mod completion;
 mod dependencies;
+mod evicting;
 mod explain;
 #[cfg(test)]
 mod fixtures;
 mod follow;
+mod forecast;
 mod get;
 mod hands;
 mod history;
+mod install;
 mod interpret;
 mod join;
+mod leader;
 mod list;
 mod old_copies;
 mod output;
+mod pace;
+mod parting;
 mod rebalance;
 mod register;
 mod report;
+mod request;
+mod rows;
 mod running;
 mod simulate;
 mod standstill;
 mod status;
+mod subject;
 mod table;
 mod token;
 mod top;
@@ -34,7 +43,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use kube::Config;
 use muster_control_plane::settings::grade_rule::GradeRule;
 use muster_shared::client::{self, Profile};
@@ -43,8 +52,9 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::settings::Words;
 use muster_shared::tls;
 
-use self::explain::subject::Subject;
+pub use self::output::Reply;
 use self::running::Running;
+use self::subject::Subject;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.
 #[derive(Debug, Parser)]
@@ -185,21 +195,6 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What the program prints, and the code with which it ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Text that it prints.
-    pub text: String,
-    /// Its exit code.
-    pub code: u8,
-}
-
-impl From<String> for Reply {
-    fn from(text: String) -> Self {
-        Self { text, code: 0 }
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn block_on(asked: Asked) -> anyhow::Result<Reply> {
     Box::pin(reply(asked)).await
@@ -215,7 +210,9 @@ enum Asked {
 async fn reply(asked: Asked) -> anyhow::Result<Reply> {
     match asked {
         Asked::Question(line) => Box::pin(carry_out(*line)).await,
-        Asked::Completion(words) => Ok(completion::answer(&words).await.into()),
+        Asked::Completion(words) => Ok(completion::answer(&CommandLine::command(), &words)
+            .await
+            .into()),
     }
 }
 
@@ -342,44 +339,51 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     text.map(Reply::from)
 }
 
-/// What other commands say, for a report. One that fails says why.
+/// Returns what a command says that reads the fleet and needs nothing else.
+async fn look(client: &Client, question: Question) -> anyhow::Result<Reply> {
+    let text = match question {
+        Question::Status(options) => return status::carry_out(client.clone(), &options).await,
+        Question::Simulate(options) => return simulate::carry_out(client.clone(), &options).await,
+        Question::Version(options) => version::carry_out(client, &options).await,
+        Question::History(options) => history::carry_out(client.clone(), &options).await,
+        Question::Top(options) => top::carry_out(client, &options).await,
+        Question::Get(options) => Box::pin(get::carry_out(client, "", &options)).await,
+        other => anyhow::bail!("{other:?} asks for more than the fleet"),
+    };
+    text.map(Reply::from)
+}
+
+/// Returns what other commands say, for a report. One that fails says why.
 async fn said(client: &Client, config: &Config) -> Vec<report::File> {
     let mut files = Vec::new();
-    let mut add = |name: &str, content: anyhow::Result<String>| {
-        files.push(report::File {
-            name: format!("commands/{name}.txt"),
-            content: content.unwrap_or_else(|error| format!("{error:#}\n")),
-        });
-    };
-    let status = status::carry_out(client.clone(), &status::Options::default()).await;
-    add("status", status.map(|it| it.text));
-    let version = version::carry_out(client, &version::Options::default()).await;
-    add("version", version);
-    let line = CommandLine::try_parse_from(["kubectl-muster", "check"]);
-    if let Ok(Question::Check(options)) = line.map(|it| it.question) {
-        let check = check::carry_out(config, None, &options).await;
-        add("check", check.map(|(text, _)| text));
-    }
-    for words in TABLES {
+    for words in REPORTED {
         let line = CommandLine::try_parse_from(["kubectl-muster"].iter().chain(words));
         let text = match line.map(|it| it.question) {
-            Ok(Question::History(options)) => history::carry_out(client.clone(), &options).await,
-            Ok(Question::Top(options)) => top::carry_out(client, &options).await,
-            Ok(Question::Get(options)) => Box::pin(get::carry_out(client, "", &options)).await,
-            _ => continue,
+            Ok(Question::Check(options)) => {
+                let check = check::carry_out(config, None, &options).await;
+                check.map(|(text, _)| text)
+            }
+            Ok(question) => Box::pin(look(client, question)).await.map(|it| it.text),
+            Err(error) => Err(error.into()),
         };
         let name: Vec<&str> = words
             .iter()
             .copied()
             .filter(|it| !it.starts_with('-'))
             .collect();
-        add(&name.join("-"), text);
+        files.push(report::File {
+            name: format!("commands/{}.txt", name.join("-")),
+            content: text.unwrap_or_else(|error| format!("{error:#}\n")),
+        });
     }
     files
 }
 
-/// Commands without settings of their own, of which a report has what they say.
-const TABLES: [&[&str]; 4] = [
+/// Commands of which a report has what they say.
+const REPORTED: [&[&str]; 7] = [
+    &["status"],
+    &["version"],
+    &["check"],
     &["history"],
     &["top"],
     &["get", "clusters"],
@@ -388,8 +392,6 @@ const TABLES: [&[&str]; 4] = [
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -397,16 +399,21 @@ mod tests {
         CommandLine::command().debug_assert();
     }
 
-    #[test]
-    fn a_report_has_what_the_commands_of_its_table_say() {
-        for words in TABLES {
+    #[tokio::test]
+    async fn a_report_has_what_the_commands_of_its_table_say() {
+        let refuse = |_: http::Request<kube::client::Body>| async {
+            let refused = http::Response::builder().status(403);
+            refused.body(kube::client::Body::empty())
+        };
+        let client = Client::new(tower::service_fn(refuse), "default");
+        for words in REPORTED {
             let line = CommandLine::parse_from(["kubectl-muster"].iter().chain(words));
-            let question = line.question;
-            let is_told = matches!(
-                question,
-                Question::History(_) | Question::Top(_) | Question::Get(_)
-            );
-            assert!(is_told, "{words:?}");
+            if matches!(line.question, Question::Check(_)) {
+                continue;
+            }
+            let said = Box::pin(look(&client, line.question)).await;
+            let said = said.map_or_else(|error| error.to_string(), |it| it.text);
+            assert!(!said.contains("asks for more"), "{words:?}: {said}");
         }
     }
 

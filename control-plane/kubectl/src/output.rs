@@ -1,9 +1,31 @@
-//! The forms in which a command prints its answer.
+//! What a command prints, in which form, and the code with which it ends.
 
 use std::fmt::Display;
 
 use clap::ValueEnum;
 use serde::Serialize;
+
+/// Exit code when a workload that was to leave stays because it has nowhere to go.
+pub(super) const STRANDED: u8 = 3;
+/// Exit code when what was waited for did not come in time.
+pub(super) const TIMED_OUT: u8 = 4;
+/// Exit code when a person ended the waiting (the code of shells for Ctrl-C).
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// What the program prints, and the code with which it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Text that it prints.
+    pub text: String,
+    /// Its exit code.
+    pub code: u8,
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -33,12 +33,9 @@ use muster_shared::settings;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::token::CHART;
+use super::install::{CHART, SECRET};
+use super::request::{FIELD_MANAGER, call};
 
-/// Name of the Secret with the agent's kubeconfig, and its key in it: Karmada's.
-pub(super) const SECRET: &str = "karmada-kubeconfig";
-/// As whom we write.
-const FIELD_MANAGER: &str = "kubectl-muster";
 /// Bytes of a file with a token that are read: 23, and white space.
 const LONGEST_TOKEN: u64 = 4096;
 /// Between two looks at something that others have to do.
@@ -353,15 +350,6 @@ fn what_is_left(namespace: &str, cluster: &str) -> String {
         "  helm install muster-agent {CHART} -n {namespace} --set clusterName={cluster} \\\n    --set fleet.kubeconfigSecret={SECRET} --set fleet.kubeconfigKey={SECRET} --set certRotation.enabled=true"
     );
     text
-}
-
-/// A call whose error names the step in a line.
-pub(super) async fn call<T>(
-    step: &str,
-    answer: impl Future<Output = Result<T, kube::Error>>,
-) -> anyhow::Result<T> {
-    let answer = answer.await;
-    answer.map_err(|error| anyhow::anyhow!("{step}: {}", client::brief(&error)))
 }
 
 #[cfg(test)]

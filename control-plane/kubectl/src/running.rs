@@ -1,6 +1,6 @@
 //! The settings of the running control plane, which its leader publishes on its lease.
 
-use muster_control_plane::settings::Settings;
+use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Lease};
 use muster_shared::self_report::LeaderReport;
@@ -82,6 +82,26 @@ impl Running {
             lease(client, &given.settings).await.ok().flatten().as_ref(),
         )
     }
+
+    /// Returns the settings with failover on, unless the command line said what they are, and whether it is off
+    /// in the running control plane.
+    pub fn with_failover(&self) -> anyhow::Result<(Settings, bool)> {
+        let settings = &self.settings;
+        if self.source == Source::CommandLine || settings.gate(&FAILOVER) {
+            return Ok((settings.clone(), false));
+        }
+        let mut gates = settings.gates();
+        gates.insert(FAILOVER.name.to_owned(), true);
+        let gates: Vec<String> = gates
+            .iter()
+            .map(|(name, on)| format!("{name}={on}"))
+            .collect();
+        let others = settings.decisive().into_iter();
+        let others = others.filter(|flag| !flag.starts_with("--feature-gates="));
+        let on = [format!("--feature-gates={}", gates.join(","))];
+        let flags: Vec<String> = others.chain(on).collect();
+        Ok((Settings::of_flags(&flags)?, self.source != Source::Defaults))
+    }
 }
 
 /// Reads the lease of the control plane's leader.
@@ -97,7 +117,6 @@ pub(super) async fn lease(client: &Client, settings: &Settings) -> Result<Option
 mod tests {
     use std::collections::BTreeMap;
 
-    use muster_control_plane::settings::FAILOVER;
     use muster_shared::names::annotation;
     use serde_json::json;
 

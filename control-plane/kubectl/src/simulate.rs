@@ -1,8 +1,6 @@
 //! `kubectl muster simulate`: what would happen if clusters were lost or drained, on the live
 //! fleet, read-only.
 
-mod disaster;
-pub(super) mod forecast;
 mod report;
 
 use std::collections::BTreeSet;
@@ -14,19 +12,17 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_control_plane::pause::{self, Pause};
 use muster_control_plane::scheduler::core;
-use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap};
 use muster_shared::names::SYSTEM_NAMESPACE;
 
-use super::Reply;
-use super::hands::instead;
-use super::output::Format;
-use super::running::{Running, Source};
+use super::forecast::{Disaster, Fleet, forecast};
+use super::output::{Format, Reply};
+use super::request::instead;
+use super::running::Running;
 use super::{dependencies, list};
 
-use self::forecast::{Disaster, Fleet, forecast};
 use self::report::Report;
 
 #[derive(Debug, Args)]
@@ -60,7 +56,7 @@ pub(super) struct Options {
 /// The forecast; ends with 1 if something would be stranded.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
-    let (settings, is_off) = with_failover(&running)?;
+    let (settings, is_off) = running.with_failover()?;
     let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     // Whoever may not read it is told of all else.
     let record = records.get_opt(pause::NAME).await.ok().flatten();
@@ -92,29 +88,6 @@ fn pauses(
     let is_struck = |cluster: &&Cluster| names().any(|name| *name == cluster.name_any());
     let pauses = Pause::all(record, clusters.iter().filter(is_struck), now);
     pauses.map(|pause| pause.to_string()).collect()
-}
-
-/// The settings with failover on, unless the command line said what they are, and whether it is off
-/// in the running control plane.
-pub(super) fn with_failover(running: &Running) -> anyhow::Result<(Settings, bool)> {
-    let settings = &running.settings;
-    if running.source == Source::CommandLine || settings.gate(&FAILOVER) {
-        return Ok((settings.clone(), false));
-    }
-    let mut gates = settings.gates();
-    gates.insert(FAILOVER.name.to_owned(), true);
-    let gates: Vec<String> = gates
-        .iter()
-        .map(|(name, on)| format!("{name}={on}"))
-        .collect();
-    let others = settings.decisive().into_iter();
-    let others = others.filter(|flag| !flag.starts_with("--feature-gates="));
-    let on = [format!("--feature-gates={}", gates.join(","))];
-    let flags: Vec<String> = others.chain(on).collect();
-    Ok((
-        Settings::of_flags(&flags)?,
-        running.source != Source::Defaults,
-    ))
 }
 
 /// The clusters that are meant.

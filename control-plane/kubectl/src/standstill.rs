@@ -16,8 +16,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::leader::Leader;
 use super::running;
-use super::status::Leader;
 
 /// Pause between two looks while a command waits.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
+
 /// A table with a head.
 #[derive(Clone, Debug)]
 pub(super) struct Table<const N: usize> {
@@ -47,6 +49,25 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
     }
     let kept = text.chars().take(longest.saturating_sub(1));
     kept.chain(['…']).collect()
+}
+
+/// Returns the time that has passed, to the second.
+pub(super) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "-".to_owned(),
+        |since| {
+            let seconds = now
+                .duration_since(since)
+                .max(SignedDuration::ZERO)
+                .as_secs();
+            match seconds {
+                0..120 => format!("{seconds}s"),
+                120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
+                7_200..172_800 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+                _ => format!("{}d", seconds / 86_400),
+            }
+        },
+    )
 }
 
 #[cfg(test)]

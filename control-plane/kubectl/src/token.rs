@@ -24,17 +24,8 @@ use muster_shared::names::condition::READY;
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
 use muster_shared::settings::Duration;
 
+use super::install::{CHART, NAMESPACE};
 use super::table::Table;
-
-/// The agent's chart in printed commands: that of the repository, or the published one, with its
-/// version, in what the release workflow builds.
-pub(super) const CHART: &str = match option_env!("MUSTER_AGENT_CHART") {
-    Some(chart) => chart,
-    None => "charts/agent",
-};
-
-/// Namespace into which the printed command installs an agent.
-pub(super) const AGENT_NAMESPACE: &str = "muster-system";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -196,7 +187,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
 fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(
-        "helm upgrade --install muster-agent {chart} --namespace {AGENT_NAMESPACE} --create-namespace --reset-then-reuse-values \\\n  \
+        "helm upgrade --install muster-agent {chart} --namespace {NAMESPACE} --create-namespace --reset-then-reuse-values \\\n  \
          --set clusterName={name} \\\n  --set fleet.server={} \\\n  --set fleet.token={token} \\\n  --set fleet.caData={} \\\n  --set \"fleet.caHash={{{}}}\"\n",
         server.trim_end_matches('/'),
         STANDARD.encode(&info.authority),

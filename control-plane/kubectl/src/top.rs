@@ -15,11 +15,11 @@ use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::quantity::Quantity;
 use serde::{Serialize, Serializer};
 
-use super::get::{Format, Named, print};
+use super::leader::Leader;
 use super::list::all;
+use super::rows::{Format, Named, print};
 use super::running::{self, Running};
-use super::status::{Leader, ago};
-use super::table::Table;
+use super::table::{Table, ago};
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";

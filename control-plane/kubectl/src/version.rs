@@ -15,10 +15,10 @@ use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
+use super::leader::Leader;
 use super::list::all;
 use super::output::Format;
 use super::running;
-use super::status::Leader;
 
 /// Version of this program.
 const OWN: &str = env!("CARGO_PKG_VERSION");

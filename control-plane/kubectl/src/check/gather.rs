@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
 use crate::running::Running;
-use crate::simulate;
 
 /// Definitions and members that are answers about at once.
 const AT_ONCE: usize = 8;
@@ -95,7 +94,7 @@ pub(super) async fn gather(
     facts.leader = leader(asker, &facts).await;
     let lease = facts.leader.as_ref().ok().map(|it| &it.lease);
     let running = Running::of(flags, lease)?;
-    (facts.settings, _) = simulate::with_failover(&running)?;
+    (facts.settings, _) = running.with_failover()?;
     Ok(facts)
 }
 

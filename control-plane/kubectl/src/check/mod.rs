@@ -30,13 +30,11 @@ use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
 use self::fleet_api::OWN;
-pub(super) use self::policies::evicting;
-use super::hands::instead;
+use super::install::NAMESPACE;
+use super::request::instead;
 
 /// Pause between two runs while `--wait` lasts.
 const AGAIN: StdDuration = StdDuration::from_secs(2);
-/// Namespace in which the charts are installed in the README.
-const NAMESPACE: &str = "muster-system";
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

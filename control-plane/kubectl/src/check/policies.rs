@@ -9,7 +9,6 @@ use muster_control_plane::taint::policy::faults;
 use muster_control_plane::taint::record::{ANNOTATION, Record};
 use muster_shared::api::binding::Binding;
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::api::taint_policy::ClusterTaintPolicySpec;
 use muster_shared::check::{Answer, Category, Refusal, Verdict, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::annotation::{
@@ -21,6 +20,7 @@ use muster_shared::self_report::LeaderReport;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
 
 use super::facts::Facts;
+use crate::evicting::evicting;
 
 /// Names that one line lists.
 const MOST: usize = 5;
@@ -159,20 +159,6 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>
             format!("{} more of these", told - MOST_TOLD),
         );
     }
-}
-
-/// Returns the taints of a policy that evict, as key and effect.
-pub(crate) fn evicting(spec: &ClusterTaintPolicySpec) -> impl Iterator<Item = (&str, &str)> {
-    let old = spec
-        .taints
-        .iter()
-        .map(|it| (it.key.as_str(), it.effect.as_str()));
-    let new = spec
-        .taints_to_add
-        .iter()
-        .map(|it| (it.key.as_str(), it.effect.as_str()));
-    let evicts = |effect: &str| [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&effect);
-    old.chain(new).filter(move |(_, effect)| evicts(effect))
 }
 
 fn taint_policies(category: &mut Category, facts: &Facts) {

@@ -12,7 +12,7 @@ use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition::READY;
 
 use super::facts::Facts;
-use crate::simulate::forecast::{Disaster, Fleet, Forecast, forecast};
+use crate::forecast::{Disaster, Fleet, Forecast, forecast};
 
 /// Workloads that one line names.
 const NAMED: usize = 3;

@@ -18,7 +18,6 @@ use super::facts::{Admission, Facts, Leader};
 use super::fleet_api::OWN;
 use super::{NAMES, judge, known, rights};
 use crate::running::Running;
-use crate::simulate;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
 const RENEWED: &str = "2029-12-31T23:59:55.000000Z";
@@ -118,7 +117,7 @@ fn taint_policy(effect: &str, condition: &str) -> Value {
 fn settings(flags: &[&str]) -> Settings {
     let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
     let running = Running::of(&flags, None).unwrap();
-    simulate::with_failover(&running).unwrap().0
+    running.with_failover().unwrap().0
 }
 
 /// A fleet of two clusters in which nothing is amiss.

@@ -17,10 +17,10 @@ use muster_shared::names::condition;
 use muster_shared::self_report::AgentReport;
 use serde::Serialize;
 
-use super::Named;
+use crate::leader::SILENT;
 use crate::old_copies::{OldCopies, old_copies};
-use crate::status::{SILENT, ago};
-use crate::table::Table;
+use crate::rows::Named;
+use crate::table::{Table, ago};
 
 /// A cluster.
 #[derive(Debug, PartialEq, Serialize)]

@@ -17,14 +17,15 @@ use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
 use super::follow::follow;
-use super::order::{self, Before, Order, find, once};
+use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
-use super::{INTERRUPTED, STRANDED, TIMED_OUT};
 use crate::follow::Waiting;
+use crate::output::{INTERRUPTED, Reply, STRANDED, TIMED_OUT};
+use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::Standing;
-use crate::{Reply, dependencies, list};
+use crate::{dependencies, list};
 
 /// Word for the rate of the fleet alone.
 const FLEET: &str = "fleet";
@@ -105,7 +106,7 @@ pub(super) async fn carry_out(
     let names = &once(&options.clusters);
     let mut is_resumed = false;
     for name in names {
-        let cluster = find(client, name).await?;
+        let cluster = find_cluster(client, name).await?;
         is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
     let preview = look(client, names).await?;

@@ -23,17 +23,8 @@ use muster_shared::names::taint::CORDON;
 use muster_shared::taints::NO_SCHEDULE;
 
 use self::order::Order;
-pub(super) use self::order::{find, instead};
-pub(super) use self::preview::stopped;
-use super::Reply;
+use super::output::Reply;
 use super::standstill::Standing;
-
-/// Exit code when a workload that was to leave stays because it has nowhere to go.
-pub(super) const STRANDED: u8 = 3;
-/// Exit code when what was waited for did not come in time.
-pub(super) const TIMED_OUT: u8 = 4;
-/// Exit code when a person ended the waiting (the code of shells for Ctrl-C).
-pub(super) const INTERRUPTED: u8 = 130;
 
 /// Clusters by name.
 #[derive(Debug, Args)]

@@ -3,21 +3,20 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use muster_control_plane::pause::Pause;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Head};
+use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
 use muster_shared::names::annotation::PAUSED;
 use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
 use serde_json::{Value, json};
 
 use super::server_time::ServerTime;
-use crate::register::call;
+use crate::request::{FIELD_MANAGER, find_cluster};
 
-const FIELD_MANAGER: &str = "kubectl-muster";
 /// Attempts of a write that others overtake.
 const ATTEMPTS: usize = 10;
 
@@ -145,7 +144,7 @@ pub(super) async fn give(
     let names = once(names);
     // All or none, as far as that can be known before: a typing error must not leave half an order.
     for name in &names {
-        find(client, name).await?;
+        find_cluster(client, name).await?;
     }
     let time = ServerTime::ask(client).await;
     let held = held(&names, time.now());
@@ -185,7 +184,7 @@ pub(super) async fn change(
 ) -> anyhow::Result<bool> {
     let api: Api<Cluster> = Api::all(client.clone());
     for _ in 0..ATTEMPTS {
-        let cluster = find(client, name).await?;
+        let cluster = find_cluster(client, name).await?;
         let Some(mut patch) = patch(&cluster)? else {
             return Ok(false);
         };
@@ -201,66 +200,6 @@ pub(super) async fn change(
         }
     }
     bail!("change Cluster {name}: others change it all the time")
-}
-
-/// Reads a cluster.
-pub(crate) async fn find(client: &Client, name: &str) -> anyhow::Result<Cluster> {
-    let api: Api<Cluster> = Api::all(client.clone());
-    ensure!(!name.is_empty(), "the name of a cluster is empty");
-    if let Some(cluster) = call("read the Cluster", api.get_opt(name)).await? {
-        return Ok(cluster);
-    }
-    let api = Api::all(client.clone());
-    let whole = ListParams::default();
-    let all = call("list clusters", Head::<Cluster>::list(&api, &whole)).await?;
-    let names: Vec<String> = all.items.iter().map(ResourceExt::name_any).collect();
-    bail!("there is no Cluster {name:?}{}", instead(name, &names))
-}
-
-/// Names listed at most.
-const LISTED: usize = 10;
-
-/// What may have been meant.
-pub(crate) fn instead(name: &str, names: &[String]) -> String {
-    let wanted = name.to_lowercase();
-    let far = |other: &str| {
-        let other = other.to_lowercase();
-        let is_part = other.contains(&wanted) || wanted.contains(&other);
-        let distance = distance(&wanted, &other);
-        if is_part { distance.min(2) } else { distance }
-    };
-    let nearest = names.iter().map(|it| far(it)).min().filter(|it| *it <= 2);
-    let near = names.iter().filter(|it| Some(far(it)) == nearest);
-    let meant: Vec<&str> = near.map(String::as_str).take(3).collect();
-    if !meant.is_empty() {
-        return format!(": is it {}?", meant.join(" or "));
-    }
-    if names.is_empty() {
-        return ", nor any other: is this the fleet API?".to_owned();
-    }
-    let more = names.len().saturating_sub(LISTED);
-    let listed = names[..names.len().min(LISTED)].join(", ");
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!(": there are {listed}{more}")
-}
-
-/// Letters that have to be changed, added or left out to make one word of the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = corner + usize::from(letter != *other);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -15,11 +15,9 @@ use muster_shared::names::annotation::PAUSED;
 use muster_shared::settings::Duration;
 use serde_json::json;
 
-use super::order::{change, find, once};
+use super::order::{change, once};
 use super::server_time::ServerTime;
-use crate::register::call;
-
-const FIELD_MANAGER: &str = "kubectl-muster";
+use crate::request::{FIELD_MANAGER, call, find_cluster};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -71,7 +69,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     let mut told = String::new();
     let names = once(&options.clusters);
     for name in &names {
-        find(client, name).await?;
+        find_cluster(client, name).await?;
     }
     for name in &names {
         let text = json!(pause.fields()).to_string();
@@ -151,7 +149,7 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
     let mut told = String::new();
     let names = once(&options.clusters);
     for name in &names {
-        find(client, name).await?;
+        find_cluster(client, name).await?;
     }
     for name in &names {
         let changed = change(client, name, |cluster| {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::has_completed;
-use muster_control_plane::eviction::fleet_view::{has_failed, is_counted};
 use muster_control_plane::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
@@ -25,6 +24,7 @@ use serde::Serialize;
 
 use super::drain;
 use crate::dependencies::{After, Needs, Partings, parted};
+use crate::pace::Pace;
 use crate::standstill::Standstill;
 
 /// Workloads of a list that are printed in the table.
@@ -146,7 +146,7 @@ pub(super) fn preview(
             Arc::new(cluster)
         })
         .collect();
-    let (health, band) = health(clusters.iter().map(Arc::as_ref), rates);
+    let Pace { health, band, .. } = Pace::of(clusters.iter().map(Arc::as_ref), rates);
     let mut preview = Preview {
         clusters: drained.to_vec(),
         warning: warning(health, band),
@@ -313,30 +313,6 @@ impl Preview {
         ];
         lists.into_iter().map(Vec::len).sum()
     }
-}
-
-/// The health of a fleet, and what it makes of the rate.
-fn health<'a>(clusters: impl Iterator<Item = &'a Cluster>, rates: &Rates) -> (FleetHealth, Band) {
-    let counted: Vec<&Cluster> = clusters.filter(|it| is_counted(it)).collect();
-    let health = FleetHealth {
-        total: counted.len(),
-        failed: counted.iter().filter(|it| has_failed(it)).count(),
-    };
-    (health, rates.band(health))
-}
-
-/// The reason that nothing moves because too many clusters have failed.
-pub(crate) fn stopped<'a>(
-    clusters: impl Iterator<Item = &'a Cluster>,
-    rates: &Rates,
-) -> Option<String> {
-    let (health, band) = health(clusters, rates);
-    (band == Band::Stopped).then(|| {
-        format!(
-            "{} of {} clusters count as failed, drained ones included, and nothing moves until fewer do (--unhealthy-cluster-threshold)",
-            health.failed, health.total
-        )
-    })
 }
 
 /// Whether so much of the fleet would count as failed that the rate drops.

@@ -26,14 +26,14 @@ use muster_shared::settings::Duration;
 use self::follow::End;
 use self::preview::{Preview, preview};
 use super::dependencies::{self, parted};
-use super::explain::subject::{self, Found, Subject};
 use super::follow::Waiting;
-use super::hands::{INTERRUPTED, STRANDED, TIMED_OUT};
-use super::output::Format;
-use super::register::call;
+use super::list;
+use super::output::{Format, INTERRUPTED, Reply, STRANDED, TIMED_OUT};
+use super::pace::Pace;
+use super::request::{call, find_cluster};
 use super::running::Running;
 use super::standstill::Standing;
-use super::{Reply, hands, list};
+use super::subject::{self, Found, Subject};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
 const MOST: usize = 1_000;
@@ -140,7 +140,7 @@ fn end(text: String, code: Option<u8>) -> Reply {
 
 async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<Preview> {
     if let Some(cluster) = &which.cluster {
-        hands::find(client, cluster).await?;
+        find_cluster(client, cluster).await?;
     }
     let all = list::bindings(client).await.map_err(anyhow::Error::msg)?;
     let bindings = if which.named.is_empty() {
@@ -178,7 +178,7 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     });
     let standing = Standing::read(client).await;
     let reasons = standing.of(left, calendar()).reasons;
-    let stopped = hands::stopped(clusters.iter(), &Rates::of(&running.settings));
+    let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped();
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok(preview)
 }

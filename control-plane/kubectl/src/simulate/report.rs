@@ -9,7 +9,7 @@ use muster_shared::api::binding::TargetCluster;
 use muster_shared::taints;
 use serde_json::{Value, json};
 
-use super::forecast::{Disaster, Forecast, Left, Move, Room, Subject};
+use crate::forecast::{self, Disaster, Forecast, Left, Move, Room, Subject};
 use crate::table::Table;
 
 /// Lines of a list before the rest is only counted.
@@ -216,7 +216,7 @@ impl Report<'_> {
                     format!("{after} of {before}")
                 })
             };
-            let cells = super::forecast::SHOWN.map(free);
+            let cells = forecast::SHOWN.map(free);
             let [cpu, memory, pods] = cells;
             table.row([room.cluster.clone(), cpu, memory, pods]);
         }

@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::settings::Settings;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 
-use super::forecast::{Left, Subject};
 use super::*;
+use crate::forecast::{Left, Subject};
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
@@ -85,7 +86,7 @@ fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> V
     };
     let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     let running = Running::of(&flags, None).unwrap();
-    let (settings, is_off) = with_failover(&running).unwrap();
+    let (settings, is_off) = running.with_failover().unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let rules = core::Options::of(&settings);
     let forecast = forecast(fleet, &disaster, &settings, &rules, now);

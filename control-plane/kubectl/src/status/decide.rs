@@ -3,7 +3,6 @@
 
 mod estimate;
 mod expires;
-mod leader;
 mod not_well;
 mod pauses;
 mod unknown;
@@ -21,7 +20,6 @@ use serde::Serialize;
 
 use self::estimate::{estimate, pace};
 use self::expires::expires;
-pub(crate) use self::leader::{Leader, SILENT};
 use muster_control_plane::binding::references;
 use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
@@ -32,7 +30,8 @@ use muster_control_plane::registration::token::Entry;
 use self::not_well::{NotWell, Ordered, not_well, ordered};
 use self::pauses::Pauses;
 use super::UNREAD;
-use crate::check::evicting;
+use crate::evicting::evicting;
+use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
 use crate::running::Source;
 

@@ -25,12 +25,9 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Secret};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
-pub(super) use self::decide::{Leader, SILENT};
 use self::decide::{Report, Snapshot, decide};
-pub(super) use self::print::ago;
-use super::Reply;
 use super::list::{all, bindings, works};
-use super::output::Format;
+use super::output::{Format, Reply};
 use super::running::{self, Running, Source};
 
 /// Exit code when too little could be read.

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use jiff::{SignedDuration, Timestamp};
-
+use jiff::Timestamp;
 use muster_shared::check::common::remaining;
 
 use super::decide::{Report, STOPPED, Waiting};
 use crate::old_copies;
 use crate::running::Source;
-use crate::table::{Table, shortened};
+use crate::table::{Table, ago, shortened};
 
 /// Rows of one table at most: the screen is one screen. `-o json` has all.
 const MOST: usize = 10;
@@ -253,23 +252,4 @@ fn section(table: &str, rows: usize) -> String {
         let _ = writeln!(text, "and {} more: -o json has all", rows - MOST);
     }
     text
-}
-
-/// The time that has passed, to the second.
-pub(crate) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
-    since.map_or_else(
-        || "-".to_owned(),
-        |since| {
-            let seconds = now
-                .duration_since(since)
-                .max(SignedDuration::ZERO)
-                .as_secs();
-            match seconds {
-                0..120 => format!("{seconds}s"),
-                120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
-                7_200..172_800 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
-                _ => format!("{}d", seconds / 86_400),
-            }
-        },
-    )
 }

@@ -10,7 +10,7 @@ use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{CommandLine, Question, Reply, get, history, simulate, status};
+use crate::{CommandLine, Reply, look};
 
 /// Time for which an answer is given again.
 const FRESH: Duration = Duration::from_secs(2);
@@ -132,16 +132,8 @@ impl Answers {
     }
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
-        let client = self.client.clone();
         let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
-        let text = match line.question {
-            Question::Status(options) => return status::carry_out(client, &options).await,
-            Question::Simulate(options) => return simulate::carry_out(client, &options).await,
-            Question::Get(options) => Box::pin(get::carry_out(&client, "", &options)).await,
-            Question::History(options) => history::carry_out(client, &options).await,
-            _ => anyhow::bail!("{ask:?} is no question"),
-        };
-        text.map(Reply::from)
+        look(&self.client, line.question).await
     }
 }
 

@@ -20,12 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::answers::Answers;
 use self::server::Door;
-use super::Reply;
+use super::output::{INTERRUPTED, Reply};
 
 /// Bytes of the secret in the address.
 const SECRET: usize = 24;
-/// Exit code of a program that was interrupted.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {

@@ -57,23 +57,6 @@ fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_alread
     assert_eq!(left, json!({"spec": {"taints": [no("NoExecute")]}}));
 }
 
-#[test]
-fn a_typing_error_is_answered_with_what_may_have_been_meant() {
-    let names = ["member1", "member2", "eu-west"].map(str::to_owned);
-    for (name, expected) in [
-        ("membr1", ": is it member1?"),
-        ("Member2", ": is it member2?"),
-        ("member3", ": is it member1 or member2?"),
-        ("west", ": is it eu-west?"),
-        ("asia", ": there are member1, member2, eu-west"),
-    ] {
-        assert_eq!(instead(name, &names), expected, "{name}");
-    }
-    assert!(instead("x", &[]).contains("fleet API"));
-    let many: Vec<String> = (0..12).map(|n| format!("cluster-{n}")).collect();
-    assert!(instead("zzz", &many).ends_with("and 2 more"));
-}
-
 /// An API that has clusters, and all of them as they were after each write.
 fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
     let clusters = Arc::new(Mutex::new(clusters.to_vec()));

@@ -145,31 +145,6 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
 }
 
 #[test]
-fn a_fleet_of_which_too_much_has_failed_is_told_to_move_nothing() {
-    let drain = json!([{"key": "failover.muster.io/drain", "effect": "NoExecute"}]);
-    let fleet = |drained: usize| -> Vec<Cluster> {
-        let taints = |n| {
-            if n < drained {
-                drain.clone()
-            } else {
-                json!([])
-            }
-        };
-        (0..4)
-            .map(|n| cluster(&format!("m{n}"), &taints(n)))
-            .collect()
-    };
-    for (drained, expected) in [(2, None), (3, Some("3 of 4 clusters count as failed"))] {
-        let told = stopped(fleet(drained).iter(), &Rates::default());
-        assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
-        assert!(
-            told.unwrap_or_default()
-                .starts_with(expected.unwrap_or_default())
-        );
-    }
-}
-
-#[test]
 fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its_cluster() {
     let two = |name: &str| {
         let AnyBinding::Namespaced(binding) = binding(name, &json!({})) else {

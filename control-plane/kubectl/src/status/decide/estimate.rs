@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_control_plane::eviction::drain;
 use muster_control_plane::eviction::fleet_view::{evicts, has_failed, is_counted};
-use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::eviction::rate::{Band, Rates};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::ResourceExt as _;
@@ -14,6 +14,7 @@ use muster_shared::taints::is_drain;
 
 use super::pauses::Pauses;
 use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
+use crate::pace;
 
 /// Notes for each workload that waits how long it does at the most.
 pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &Pauses<'_>) {
@@ -123,28 +124,25 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-/// The pace by the state of the fleet.
+/// Returns the pace by the state of the fleet.
 pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
-    let counted: Vec<&Cluster> = clusters.iter().filter(|it| is_counted(it)).collect();
-    let health = FleetHealth {
-        total: counted.len(),
-        failed: counted.iter().filter(|it| has_failed(it)).count(),
-    };
+    let pace = pace::Pace::of(clusters, rates);
     // One that is drained and has failed as well counts as failed alone.
-    let by_order = |it: &&&Cluster| {
+    let by_order = |it: &&Cluster| {
         let ready = it.condition(condition::READY);
         let is_ready = ready.is_none_or(|it| it.status == conditions::TRUE);
         let mut evicting = it.spec.taints.iter().filter(|it| evicts(it));
         is_ready && evicting.all(is_drain)
     };
-    let failed = counted.iter().filter(|it| has_failed(it));
-    let band = rates.band(health);
+    let failed = clusters
+        .iter()
+        .filter(|it| is_counted(it) && has_failed(it));
     Pace {
         drained: failed.filter(by_order).count(),
-        per_second: rates.per_second(band),
-        failed: health.failed,
-        counted: health.total,
-        band: match band {
+        per_second: pace.per_second,
+        failed: pace.health.failed,
+        counted: pace.health.total,
+        band: match pace.band {
             Band::Primary => "primary",
             Band::Secondary => "secondary",
             Band::Stopped => "stopped",

@@ -13,7 +13,7 @@ use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
-use super::leader::SILENT;
+use crate::leader::SILENT;
 
 /// A cluster that needs attention.
 #[derive(Debug, PartialEq, Serialize)]

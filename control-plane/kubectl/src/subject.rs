@@ -11,8 +11,8 @@ use muster_shared::api::binding::{
 use muster_shared::client;
 use muster_shared::k8s::Client;
 
-use crate::hands::instead;
-use crate::list::all;
+use super::list::all;
+use super::request::instead;
 
 /// Short names of kinds, as kubectl has them.
 const SHORT: [(&str, &str); 13] = [
@@ -33,7 +33,7 @@ const SHORT: [(&str, &str); 13] = [
 
 /// The object that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(super) enum Subject {
     /// A ResourceBinding by its name.
     Binding(String),
     /// A ClusterResourceBinding by its name.
@@ -73,7 +73,7 @@ impl Subject {
 }
 
 /// A binding of either scope.
-pub(crate) enum Found {
+pub(super) enum Found {
     Namespaced(ResourceBinding),
     ClusterWide(ClusterResourceBinding),
 }
@@ -82,7 +82,7 @@ pub(crate) enum Found {
 ///
 /// # Errors
 /// When there is none, with what may have been meant.
-pub(crate) async fn find(
+pub(super) async fn find(
     client: &Client,
     namespace: &str,
     subject: &Subject,

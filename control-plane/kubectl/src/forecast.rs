@@ -4,6 +4,8 @@
 //! What moves is taken off the room that its new clusters report, so that later workloads find it
 //! occupied. Counts of nodes by grade are left as they are reported.
 
+mod disaster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::has_completed;
-use muster_control_plane::eviction::fleet_view::{has_failed, is_counted};
 use muster_control_plane::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
@@ -25,8 +26,9 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::quantity::Quantity;
 
-use super::disaster::{self, Coming, Struck};
-use crate::dependencies::{After, Needs, Partings, parted};
+use self::disaster::{Coming, Struck};
+use super::dependencies::{After, Needs, Partings, parted};
+use super::pace::Pace;
 
 /// Resources whose room is shown.
 pub const SHOWN: [&str; 3] = ["cpu", "memory", "pods"];
@@ -98,17 +100,6 @@ pub struct Room {
     pub free: BTreeMap<&'static str, (Quantity, Quantity)>,
 }
 
-/// How fast it would go.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
-    /// Clusters that count, and those that would have failed.
-    pub health: FleetHealth,
-    /// The band.
-    pub band: Band,
-    /// Evictions a second.
-    pub per_second: f64,
-}
-
 /// What would come of it.
 #[derive(Clone, Debug)]
 pub struct Forecast {
@@ -157,7 +148,7 @@ pub fn forecast(
         None => cluster.clone(),
     };
     let clusters: Vec<Cluster> = fleet.clusters.iter().map(after).collect();
-    let pace = pace(&clusters, &Rates::of(settings));
+    let pace = Pace::of(&clusters, &Rates::of(settings));
     let mut course = Course {
         settings,
         options,
@@ -200,22 +191,6 @@ pub fn forecast(
         stranded: course.stranded,
         stays: course.stays,
         partings: parted(&fleet.bindings, &fleet.needs, &after),
-    }
-}
-
-fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
-    let counted = clusters.iter().filter(|cluster| is_counted(cluster));
-    let (mut total, mut failed) = (0, 0);
-    for cluster in counted {
-        total += 1;
-        failed += usize::from(has_failed(cluster));
-    }
-    let health = FleetHealth { total, failed };
-    let band = rates.band(health);
-    Pace {
-        health,
-        band,
-        per_second: rates.per_second(band),
     }
 }
 

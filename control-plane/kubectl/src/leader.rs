@@ -11,7 +11,7 @@ const LEASE_SECONDS: i32 = 40;
 /// The control plane's leader.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Leader {
+pub(super) struct Leader {
     pub holder: Option<String>,
     pub renewed: Option<Timestamp>,
     /// Whether the lease has not run out.
@@ -21,11 +21,11 @@ pub(crate) struct Leader {
 }
 
 /// The reason of a member that is silent while nobody says so.
-pub(crate) const SILENT: &str = "SilentAndNotJudged";
+pub(super) const SILENT: &str = "SilentAndNotJudged";
 
 impl Leader {
     /// The leader, by its lease as far as that could be read.
-    pub(crate) fn of(lease: &Result<Option<Lease>, String>, now: Timestamp) -> Self {
+    pub(super) fn of(lease: &Result<Option<Lease>, String>, now: Timestamp) -> Self {
         let Some(spec) = lease.iter().flatten().find_map(|lease| lease.spec.as_ref()) else {
             return Self {
                 is_unread: lease.is_err(),
@@ -49,7 +49,7 @@ impl Leader {
 
     /// Whether the member with this lease is silent, and what it last reported would be told as the
     /// truth, because no leader acts.
-    pub(crate) fn leaves_silent(&self, member: Option<&Lease>, now: Timestamp) -> bool {
+    pub(super) fn leaves_silent(&self, member: Option<&Lease>, now: Timestamp) -> bool {
         let is_judged = self.acts || self.is_unread;
         !is_judged && member.is_some_and(|lease| is_silent(lease, now))
     }
