@@ -120,6 +120,7 @@ const KUBECTL: Floors = &[
     &["subject"],
     &["running"],
     &["leader"],
+    &["view"],
     &["old_copies"],
     &["dependencies"],
     &["standstill"],

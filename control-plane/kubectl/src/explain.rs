@@ -18,7 +18,7 @@ use muster_control_plane::fleet::binding::{BindingKey, BindingKind};
 use muster_control_plane::fleet::copy::Order;
 use muster_control_plane::fleet::standing::Standing;
 use muster_control_plane::graceful_eviction::assess::{Scene, counts_replicas, missing};
-use muster_control_plane::pause::{self, Pause};
+use muster_control_plane::pause::Pause;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;
@@ -31,15 +31,15 @@ use muster_shared::api::work::Work;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::interpreter::{Interpreters, Operation};
-use muster_shared::k8s::{Condition, ConfigMap, ObjectMeta, ResourceExt, Time};
+use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
+use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
-use muster_shared::names::{DEFAULT_SCHEDULER, SYSTEM_NAMESPACE};
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use super::output::Format;
 use super::subject::{self, Found, Subject};
-use super::{list, old_copies};
+use super::{list, old_copies, view};
 
 /// Explains an object, by the settings of the running control plane.
 pub(super) async fn carry_out(
@@ -63,9 +63,8 @@ async fn asked<B: BindingKind>(
 ) -> anyhow::Result<Answer> {
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
-    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     // Whoever may not read it is told of all else.
-    let record = records.get_opt(pause::NAME).await.ok().flatten();
+    let record = view::pause(&client).await.ok().flatten();
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)

@@ -2,7 +2,6 @@
 
 mod rows;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -10,13 +9,12 @@ use futures::join;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_control_plane::eviction::any_binding::AnyBinding;
-use muster_control_plane::pause::{self, Pause};
+use muster_control_plane::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease};
-use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use muster_shared::k8s::{Api, Client};
 
 use self::rows::{ClusterRow, Left, WorkloadRow};
 use super::leader::Leader;
@@ -24,7 +22,7 @@ use super::list::{all, bindings, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
 use super::request::{find_cluster, require_namespace};
 use super::rows::{Format, print};
-use super::running::{self, Running};
+use super::view::{self, View};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -69,28 +67,21 @@ pub(super) async fn carry_out(
             for name in names {
                 find_cluster(client, name).await?;
             }
-            let own = Running::of(&[], None)?;
-            let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-            let (leader, clusters, leases, bindings, works, record) = join!(
-                running::lease(client, &own.settings),
-                all::<Cluster>(Api::all(client.clone())),
-                all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+            let own = Settings::default();
+            let (view, bindings, works, record) = join!(
+                View::read(client, &own),
                 bindings(client),
                 works(Api::all(client.clone())),
-                records.get_opt(pause::NAME),
+                view::pause(client),
             );
             // Whoever may not read the record is not told of the pause.
             let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
             let pause = pause.filter(|it| it.holds(now));
             // Whoever may not read leases and workloads sees the clusters.
-            let leases: BTreeMap<String, Lease> = leases
-                .unwrap_or_default()
-                .into_iter()
-                .map(|it| (it.name_any(), it))
-                .collect();
-            let leader = Leader::of(&leader, now);
+            let leases = view.leases.unwrap_or_default();
+            let leader = Leader::of(&view.leader, now);
             let counts = rows::Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
-            let mut clusters = clusters.map_err(said)?;
+            let mut clusters = view.clusters.map_err(said)?;
             clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
             let rows: Vec<ClusterRow> = clusters
                 .iter()
@@ -140,24 +131,19 @@ pub(super) async fn carry_out(
 /// read.
 async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left {
     let own = Settings::default();
-    let (leader, clusters, leases, works) = join!(
-        running::lease(client, &own),
-        all::<Cluster>(Api::all(client.clone())),
-        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
-        works(Api::all(client.clone())),
-    );
-    let leader = Leader::of(&leader, now);
-    let leases = leases.unwrap_or_default();
-    let unheard = leases
-        .iter()
-        .filter(|it| leader.leaves_silent(Some(it), now));
-    let unheard: BTreeSet<String> = unheard.map(ResourceExt::name_any).collect();
-    let clusters = clusters.unwrap_or_default();
-    let not_heard = clusters.iter().map(ResourceExt::name_any);
-    let not_heard =
-        not_heard.filter(|it| old_copies::state(it, &clusters, &unheard) == Some(SILENT));
+    let (view, works) = join!(View::read(client, &own), works(Api::all(client.clone())));
+    let leader = Leader::of(&view.leader, now);
+    let leases = view.leases.unwrap_or_default();
+    let is_silent = |cluster: &Cluster| {
+        let lease = leases.get(&cluster.name_any());
+        let is_unheard = leader.leaves_silent(lease, now);
+        let state = old_copies::state_of(Some(cluster));
+        state.map_or(is_unheard, |it| it == SILENT)
+    };
+    let clusters = view.clusters.unwrap_or_default();
+    let not_heard = clusters.iter().filter(|it| is_silent(it));
     Left {
-        not_heard: not_heard.collect(),
+        not_heard: not_heard.map(ResourceExt::name_any).collect(),
         copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
     }
 }

@@ -55,6 +55,11 @@ impl Leader {
     }
 }
 
+/// Returns the time of the last renewal of a lease.
+pub(super) fn renewed(lease: &Lease) -> Option<Timestamp> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
+}
+
 /// Whether a member has not renewed its lease for twice as long as that holds: while no leader
 /// acts, nobody else says that the member is silent, and its last report would stand for ever. The
 /// member's clock may differ from this one's.
@@ -64,6 +69,5 @@ fn is_silent(lease: &Lease, now: Timestamp) -> bool {
     };
     let seconds = spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS);
     let longest = SignedDuration::from_secs(2 * i64::from(seconds));
-    let renewed = spec.renew_time.as_ref();
-    renewed.is_some_and(|at| now.duration_since(at.0) > longest)
+    renewed(lease).is_some_and(|at| now.duration_since(at) > longest)
 }

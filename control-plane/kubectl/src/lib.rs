@@ -38,6 +38,7 @@ mod top;
 pub mod ui;
 mod unregister;
 mod version;
+mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,10 +7,11 @@ use futures::future::join;
 use kube::api::{ListParams, Request};
 use kube::core::{ObjectList, PartialObjectMeta};
 use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::registration::token::{self, Entry};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::work::Work;
 use muster_shared::client;
-use muster_shared::k8s::{Api, Client, ObjectMeta, Resource};
+use muster_shared::k8s::{Api, Client, ObjectMeta, Resource, Secret};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -127,6 +128,14 @@ pub(super) async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String>
         .into_iter()
         .map(|it| AnyBinding::from(Arc::new(it)));
     Ok(namespaced.chain(cluster_wide).collect())
+}
+
+/// Reads the bootstrap tokens.
+pub(super) async fn tokens(client: &Client) -> Result<Vec<Entry>, kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), token::NAMESPACE);
+    let of_tokens = ListParams::default().fields(&format!("type={}", token::SECRET_TYPE));
+    let found = secrets.list(&of_tokens).await?;
+    Ok(found.iter().filter_map(Entry::read).collect())
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ pub(super) fn by_cluster(
 }
 
 /// State of a cluster that keeps copies there from being confirmed gone; `None` if it is ready.
-pub(super) fn state(
+fn state(
     name: &str,
     clusters: &[Cluster],
     unheard: &BTreeSet<String>,

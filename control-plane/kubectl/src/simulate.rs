@@ -10,18 +10,17 @@ use clap::Args;
 use futures::future::try_join3;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_control_plane::pause::{self, Pause};
+use muster_control_plane::pause::Pause;
 use muster_control_plane::scheduler::core;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap};
-use muster_shared::names::SYSTEM_NAMESPACE;
 
 use super::forecast::{Disaster, Fleet, forecast};
 use super::output::{Format, Reply};
 use super::request::instead;
 use super::running::Running;
-use super::{dependencies, list};
+use super::{dependencies, list, view};
 
 use self::report::Report;
 
@@ -57,9 +56,8 @@ pub(super) struct Options {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
-    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     // Whoever may not read it is told of all else.
-    let record = records.get_opt(pause::NAME).await.ok().flatten();
+    let record = view::pause(&client).await.ok().flatten();
     let fleet = read(client).await?;
     let disaster = disaster(&fleet, &options.what)?;
     let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());

@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use muster_control_plane::pause::{NAME, Pause};
+use muster_control_plane::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease};
-use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::k8s::{Client, ConfigMap, Lease};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::leader::Leader;
-use super::running;
+use super::{running, view};
 
 /// Pause between two looks while a command waits.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -56,9 +55,8 @@ impl Default for Standing {
 impl Standing {
     /// Reads the lease of the leader, and the pause of the fleet.
     pub async fn read(client: &Client) -> Self {
-        let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         let settings = Settings::default();
-        let both = futures::future::join(running::lease(client, &settings), records.get_opt(NAME));
+        let both = futures::future::join(running::lease(client, &settings), view::pause(client));
         let Ok((lease, record)) = timeout(PATIENCE, both).await else {
             return Self::default();
         };

@@ -22,23 +22,28 @@ impl<const N: usize> Table<N> {
     pub fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
+
+    /// Returns the text of the table without some of its columns.
+    pub fn without(&self, heads: &[&str]) -> String {
+        let is_shown = |column: &usize| !heads.contains(&self.rows[0][*column].as_str());
+        let width = |column: usize| {
+            let lengths = self.rows.iter().map(|row| row[column].chars().count());
+            (column, lengths.max().unwrap_or(0))
+        };
+        let columns: Vec<(usize, usize)> = (0..N).filter(is_shown).map(width).collect();
+        let line = |row: &[String; N]| {
+            let cells = columns.iter();
+            let cells = cells.map(|(column, width)| format!("{:width$}", row[*column]));
+            let line = cells.collect::<Vec<_>>().join("   ");
+            format!("{}\n", line.trim_end())
+        };
+        self.rows.iter().map(line).collect()
+    }
 }
 
 impl<const N: usize> fmt::Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| {
-            let lengths = self.rows.iter().map(|row| row[column].chars().count());
-            lengths.max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..N).map(width).collect();
-        for row in &self.rows {
-            let cells = row.iter().zip(&widths);
-            let cells: Vec<String> = cells
-                .map(|(cell, width)| format!("{cell:width$}"))
-                .collect();
-            writeln!(f, "{}", cells.join("   ").trim_end())?;
-        }
-        Ok(())
+        f.write_str(&self.without(&[]))
     }
 }
 

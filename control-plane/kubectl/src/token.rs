@@ -10,11 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use kube::Config;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use muster_control_plane::registration::access;
 use muster_control_plane::registration::decide::rivals;
 use muster_control_plane::registration::discovery::{self, Info};
-use muster_control_plane::registration::token::{self, Entry, SECRET_TYPE, Token, USAGES};
+use muster_control_plane::registration::token::{self, Entry, Token, USAGES};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client::{self, Head};
@@ -25,6 +25,8 @@ use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_c
 use muster_shared::settings::Duration;
 
 use super::install::{CHART, NAMESPACE};
+use super::list::tokens;
+use super::request::call;
 use super::table::Table;
 
 #[derive(Debug, Subcommand)]
@@ -282,12 +284,7 @@ async fn publish(fleet: &Client, config: &Config, server: &str) -> anyhow::Resul
 }
 
 async fn list(fleet: Client) -> anyhow::Result<String> {
-    let secrets: Api<Secret> = Api::namespaced(fleet, token::NAMESPACE);
-    let of_tokens = ListParams::default().fields(&format!("type={SECRET_TYPE}"));
-    let found = secrets.list(&of_tokens).await;
-    let found = found.map_err(|it| anyhow::anyhow!(client::brief(&it)));
-    let found = found.context("list the tokens' Secrets")?;
-    let entries: Vec<Entry> = found.iter().filter_map(Entry::read).collect();
+    let entries = call("list the tokens' Secrets", tokens(&fleet)).await?;
     Ok(table(&entries, calendar()))
 }
 

@@ -4,22 +4,21 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
-use futures::join;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::{Cluster, ResourceSummary};
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
-use muster_shared::k8s::{Api, Client, Lease, Quantity as Wire};
-use muster_shared::names::{CLUSTER_NAMESPACE, condition};
+use muster_shared::k8s::{Client, Lease, Quantity as Wire};
+use muster_shared::names::condition;
 use muster_shared::quantity::Quantity;
 use serde::{Serialize, Serializer};
 
-use super::leader::Leader;
-use super::list::all;
+use super::leader::{Leader, renewed};
 use super::rows::{Format, Named, print};
-use super::running::{self, Running};
 use super::table::{Table, ago};
+use super::view::View;
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
@@ -47,21 +46,12 @@ enum Order {
 
 /// The answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let own = Running::of(&[], None)?;
-    let (leader, clusters, leases) = join!(
-        running::lease(client, &own.settings),
-        all::<Cluster>(Api::all(client.clone())),
-        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
-    );
+    let view = View::read(client, &Settings::default()).await;
     // Whoever may not read leases sees the clusters.
-    let leases: BTreeMap<String, Lease> = leases
-        .unwrap_or_default()
-        .into_iter()
-        .map(|it| (it.name_any(), it))
-        .collect();
-    let clusters = clusters.map_err(|error| anyhow::anyhow!(error))?;
+    let leases = view.leases.unwrap_or_default();
+    let clusters = view.clusters.map_err(anyhow::Error::msg)?;
     let now = calendar();
-    let leader = Leader::of(&leader, now);
+    let leader = Leader::of(&view.leader, now);
     let mut rows: Vec<Row> = clusters
         .iter()
         .map(|it| {
@@ -191,7 +181,6 @@ impl Row {
         let nodes = status.and_then(|it| it.node_summary);
         let summary = status.and_then(|it| it.resource_summary.as_ref());
         let ready = cluster.condition(condition::READY);
-        let renewed = lease.and_then(|it| it.spec.as_ref()?.renew_time.as_ref());
         let resources = summary.map(|summary| {
             let lists = [
                 &summary.allocatable,
@@ -209,7 +198,7 @@ impl Row {
                 .filter(|_| !is_unheard)
                 .map_or(conditions::UNKNOWN, |it| &it.status)
                 .to_owned(),
-            last_heard: renewed.map(|it| it.0),
+            last_heard: lease.and_then(renewed),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
             resources: resources.unwrap_or_default(),
@@ -245,9 +234,6 @@ fn sort(rows: &mut [Row], order: Order) {
 /// the resources beyond processors, memory and pods.
 fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     let mut table = Table::new([
-        "NAME", "READY", "HEARD", "NODES", "CPU", "MEMORY", "PODS", "WAITING",
-    ]);
-    let mut more = Table::new([
         "NAME", "READY", "HEARD", "NODES", "CPU", "MEMORY", "PODS", "WAITING", "OTHERS",
     ]);
     for row in rows.iter().chain(&sum(rows)) {
@@ -258,7 +244,12 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
         };
         let waiting = row.resources.get(PODS).and_then(|it| it.waiting);
         let nodes = row.ready_nodes.zip(row.nodes);
-        let cells = [
+        let others = row
+            .resources
+            .keys()
+            .filter(|it| ![CPU, MEMORY, PODS].contains(&it.as_str()));
+        let others: Vec<String> = others.map(|it| format!("{it}={}", share(it))).collect();
+        table.row([
             row.name.clone(),
             row.ready.clone(),
             ago(row.last_heard, now),
@@ -270,34 +261,10 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
             share(MEMORY),
             share(PODS),
             waiting.map_or_else(|| "-".to_owned(), |it| format!("{}{mark}", short(PODS, it))),
-        ];
-        if wide {
-            let others = row
-                .resources
-                .keys()
-                .filter(|it| ![CPU, MEMORY, PODS].contains(&it.as_str()));
-            let others: Vec<String> = others.map(|it| format!("{it}={}", share(it))).collect();
-            let [name, ready, heard, nodes, cpu, memory, pods, waiting] = cells;
-            more.row([
-                name,
-                ready,
-                heard,
-                nodes,
-                cpu,
-                memory,
-                pods,
-                waiting,
-                others.join(","),
-            ]);
-        } else {
-            table.row(cells);
-        }
+            others.join(","),
+        ]);
     }
-    let mut text = if wide {
-        more.to_string()
-    } else {
-        table.to_string()
-    };
+    let mut text = table.without(if wide { &[] } else { &["OTHERS"] });
     if !rows.iter().all(Row::is_ready) {
         text.push_str(NOT_READY);
         text.push_str(if sum(rows).is_some() {

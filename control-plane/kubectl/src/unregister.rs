@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use muster_control_plane::registration::access;
-use muster_control_plane::registration::token::{self, Entry, SECRET_TYPE};
+use muster_control_plane::registration::token;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client::{self, Profile};
 use muster_shared::fleet_id::{self, FleetId, Owner};
@@ -21,6 +21,7 @@ use muster_shared::names::{
 };
 
 use super::install::{NAMESPACE, SECRET};
+use super::list::tokens;
 use super::parting::{Parting, part};
 use super::request::call;
 
@@ -228,11 +229,10 @@ where
 /// Deletes the tokens that are for this cluster alone.
 async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
     let secrets: Api<Secret> = Api::namespaced(fleet.clone(), token::NAMESPACE);
-    let of_tokens = ListParams::default().fields(&format!("type={SECRET_TYPE}"));
-    let found = call("list the tokens' Secrets", secrets.list(&of_tokens)).await?;
+    let found = call("list the tokens' Secrets", tokens(fleet)).await?;
     let group = format!("{CLUSTER_BOOTSTRAP_GROUP_PREFIX}{cluster}");
     let mut gone = 0;
-    for entry in found.iter().filter_map(Entry::read) {
+    for entry in found {
         if entry.groups == [group.as_str()] {
             let name = entry.token.name();
             call(

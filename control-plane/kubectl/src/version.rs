@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::check::listed;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
-use muster_shared::k8s::{Api, Client, Lease};
-use muster_shared::names::{CLUSTER_NAMESPACE, condition};
+use muster_shared::k8s::{Client, Lease};
+use muster_shared::names::condition;
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
 use super::leader::Leader;
-use super::list::all;
 use super::output::Format;
-use super::running;
+use super::view::View;
 
 /// Version of this program.
 const OWN: &str = env!("CARGO_PKG_VERSION");
@@ -80,12 +80,11 @@ impl Default for Versions {
 
 /// The answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let settings = Settings::default();
-    let (leader, leases, clusters) = futures::join!(
-        running::lease(client, &settings),
-        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
-        all::<Cluster>(Api::all(client.clone())),
-    );
+    let View {
+        leader,
+        clusters,
+        leases,
+    } = View::read(client, &Settings::default()).await;
     let mut unread: Vec<String> = Vec::new();
     unread.extend(leader.as_ref().err().cloned());
     let now = calendar();
@@ -105,7 +104,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
 impl Versions {
     fn of(
         (leader, state): (Option<&Lease>, &Leader),
-        leases: &[Lease],
+        leases: &BTreeMap<String, Lease>,
         clusters: &[Cluster],
         now: Timestamp,
     ) -> Self {
@@ -115,25 +114,21 @@ impl Versions {
             dead_since: state.renewed.filter(|_| is_dead),
             ..Self::default()
         };
-        let reports: BTreeMap<String, AgentReport> = leases
-            .iter()
-            .filter_map(|it| Some((it.name_any(), AgentReport::of(it)?)))
-            .collect();
         let pulled = clusters
             .iter()
             .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
-        let lease = |name: &str| leases.iter().find(|it| it.name_any() == name);
         for cluster in pulled {
             let name = cluster.name_any();
+            let lease = leases.get(&name);
             let ready = cluster.condition(condition::READY);
             let is_unknown = ready.is_some_and(|it| it.status == conditions::UNKNOWN);
-            if is_unknown || state.leaves_silent(lease(&name), now) {
+            if is_unknown || state.leaves_silent(lease, now) {
                 versions.silent.push(name.clone());
             }
-            match reports.get(&name) {
+            match lease.and_then(AgentReport::of) {
                 Some(report) => versions
                     .agents
-                    .entry(report.version.clone())
+                    .entry(report.version)
                     .or_default()
                     .push(name),
                 None => versions.unknown.push(name),
@@ -156,7 +151,7 @@ impl Versions {
         for (version, clusters) in self.agents.iter().filter(|(version, _)| *version != own) {
             skew.push(format!(
                 "agents of version {version}, the control plane has {own}: {}",
-                listed(clusters)
+                listed(clusters, NAMED)
             ));
         }
         skew
@@ -175,32 +170,26 @@ impl Versions {
             lines.push(format!("Control plane:  {version}{dead}"));
         }
         for (version, clusters) in &self.agents {
-            lines.push(format!("Agents:         {version}: {}", listed(clusters)));
+            lines.push(format!(
+                "Agents:         {version}: {}",
+                listed(clusters, NAMED)
+            ));
         }
         if !self.unknown.is_empty() {
             lines.push(format!(
                 "Agents:         not known: {}",
-                listed(&self.unknown)
+                listed(&self.unknown, NAMED)
             ));
         }
         if !self.silent.is_empty() {
             lines.push(format!(
                 "Not heard:      {}: their agents may not run",
-                listed(&self.silent)
+                listed(&self.silent, NAMED)
             ));
         }
         lines.extend(self.skew.iter().map(|it| format!("Skew:           {it}")));
         lines.extend(self.unread.iter().map(|it| format!("COULD NOT READ: {it}")));
         lines.join("\n") + "\n"
-    }
-}
-
-/// Names, the first few of them.
-fn listed(names: &[String]) -> String {
-    let first = names[..names.len().min(NAMED)].join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }
 
@@ -254,6 +243,7 @@ mod tests {
     fn who_has_another_version_than_the_control_plane_is_named() {
         let clusters = ["m1", "m2", "m3"].map(cluster);
         let leases = [agent("m1", OWN), agent("m2", "0.0.9")];
+        let leases = leases.map(|it| (it.name_any(), it)).into();
         let of = |leader: Option<Lease>, seconds: i64| {
             let lease = Ok(leader);
             let now = at(seconds);

@@ -8,7 +8,6 @@ use muster_control_plane::binding::references;
 use muster_control_plane::binding::render::Scope;
 use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
-use muster_control_plane::fleet::availability::concern;
 use muster_control_plane::pause::Pause;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
@@ -17,25 +16,17 @@ use muster_shared::names::condition;
 use muster_shared::self_report::AgentReport;
 use serde::Serialize;
 
-use crate::leader::SILENT;
 use crate::old_copies::{OldCopies, old_copies};
 use crate::rows::Named;
 use crate::table::{Table, ago};
+use crate::view::Member;
 
 /// A cluster.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterRow {
-    name: String,
-    /// Status of condition Ready.
-    ready: String,
-    reason: String,
-    /// Condition by which a cluster that is ready needs attention.
-    concern: Option<String>,
-    since: Option<Timestamp>,
-    /// Last renewal of its lease, by the clock of the member.
-    last_heard: Option<Timestamp>,
-    taints: Vec<String>,
+    #[serde(flatten)]
+    member: Member,
     /// Whether movement out of it is paused, by itself or with the fleet.
     paused: bool,
     ready_nodes: Option<i32>,
@@ -62,35 +53,12 @@ impl ClusterRow {
         counts: &Counts,
         now: Timestamp,
     ) -> Self {
-        let name = cluster.name_any();
-        let ready = cluster.condition(condition::READY);
-        let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-        let is_unheard = is_ready && is_unheard;
-        let concern = concern(cluster).filter(|_| is_ready && !is_unheard);
-        let (told, reason) = if is_unheard {
-            (conditions::UNKNOWN, SILENT)
-        } else {
-            ready.map_or((conditions::UNKNOWN, "NeverReported"), |it| {
-                (&*it.status, &*it.reason)
-            })
-        };
-        let since = concern.or(ready).filter(|_| !is_unheard);
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
-        let renewed = lease.and_then(|it| it.spec.as_ref()?.renew_time.as_ref());
         let version = status.and_then(|it| it.kubernetes_version.clone());
+        let name = cluster.name_any();
         Self {
-            ready: told.to_owned(),
-            reason: reason.to_owned(),
-            concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
-            since: since.map(|it| it.last_transition_time.0),
-            last_heard: renewed.map(|it| it.0),
-            taints: cluster
-                .spec
-                .taints
-                .iter()
-                .map(|it| format!("{}:{}", it.key, it.effect))
-                .collect(),
+            member: Member::of(cluster, lease, is_unheard),
             paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
@@ -100,14 +68,13 @@ impl ClusterRow {
             region: cluster.spec.region.clone(),
             kubernetes: version.filter(|it: &String| !it.is_empty()),
             agent: lease.and_then(AgentReport::of).map(|it| it.version),
-            name,
         }
     }
 }
 
 impl Named for ClusterRow {
     fn name(&self) -> String {
-        format!("cluster.cluster.karmada.io/{}", self.name)
+        format!("cluster.cluster.karmada.io/{}", self.member.name)
     }
 }
 
@@ -166,79 +133,54 @@ pub(super) fn clusters(
         "NODES",
         "WORKLOADS",
         "OLD COPIES",
-        "TAINTS",
-    ]);
-    let mut more = Table::new([
-        "NAME",
-        "READY",
-        "REASON",
-        "SINCE",
-        "HEARD",
-        "NODES",
-        "WORKLOADS",
-        "OLD COPIES",
         "MODE",
         "REGION",
         "KUBERNETES",
         "AGENT",
         "TAINTS",
     ]);
+    let wide_only: &[&str] = if wide {
+        &[]
+    } else {
+        &["MODE", "REGION", "KUBERNETES", "AGENT"]
+    };
     for row in rows {
+        let member = &row.member;
         let ready = if row.paused {
-            format!("{},Paused", row.ready)
+            format!("{},Paused", member.ready)
         } else {
-            row.ready.clone()
+            member.ready.clone()
         };
         let nodes = row.ready_nodes.zip(row.nodes);
-        let mark = if row.ready == conditions::TRUE {
+        let mark = if member.ready == conditions::TRUE {
             ""
         } else {
             "?"
         };
-        let nodes = or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}")));
-        let workloads = or_none(row.workloads.map(|it| it.to_string()));
-        let old = or_none(row.old_copies.map(|it| it.to_string()));
-        let taints = if row.taints.is_empty() {
-            "-".to_owned()
-        } else {
-            row.taints.join(",")
-        };
-        let (since, heard) = (ago(row.since, now), ago(row.last_heard, now));
-        let reason = row.concern.as_ref().unwrap_or(&row.reason).clone();
-        let name = row.name.clone();
-        if wide {
-            more.row([
-                name,
-                ready,
-                reason,
-                since,
-                heard,
-                nodes,
-                workloads,
-                old,
-                row.sync_mode.clone(),
-                or_none(row.region.clone()),
-                or_none(row.kubernetes.clone()),
-                or_none(row.agent.clone()),
-                taints,
-            ]);
-        } else {
-            table.row([
-                name, ready, reason, since, heard, nodes, workloads, old, taints,
-            ]);
-        }
+        let taints = Some(member.taints.join(",")).filter(|it| !it.is_empty());
+        table.row([
+            member.name.clone(),
+            ready,
+            member.concern.as_ref().unwrap_or(&member.reason).clone(),
+            ago(member.since, now),
+            ago(member.last_heard, now),
+            or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}"))),
+            or_none(row.workloads.map(|it| it.to_string())),
+            or_none(row.old_copies.map(|it| it.to_string())),
+            row.sync_mode.clone(),
+            or_none(row.region.clone()),
+            or_none(row.kubernetes.clone()),
+            or_none(row.agent.clone()),
+            or_none(taints),
+        ]);
     }
-    let mut text = if wide {
-        more.to_string()
-    } else {
-        table.to_string()
-    };
+    let mut text = table.without(wide_only);
     if let Some(pause) = pause {
         let _ = write!(text, "\nPAUSED: {pause}\n");
     }
     if rows
         .iter()
-        .any(|it| it.ready != conditions::TRUE && it.nodes.is_some())
+        .any(|it| it.member.ready != conditions::TRUE && it.nodes.is_some())
     {
         text.push_str("\n?: as the cluster reported last, which is not ready now.\n");
     }
@@ -372,14 +314,6 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
         "LEAVING",
         "STATE",
         "SINCE",
-    ]);
-    let mut more = Table::new([
-        "NAMESPACE",
-        "WORKLOAD",
-        "CLUSTERS",
-        "LEAVING",
-        "STATE",
-        "SINCE",
         "WHY",
     ]);
     let list = |names: &[String]| match names {
@@ -387,27 +321,17 @@ pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> Str
         names => names.join(","),
     };
     for row in rows {
-        let cells = [
+        table.row([
             row.namespace.clone().unwrap_or_else(|| "-".to_owned()),
             row.name(),
             list(&row.clusters),
             list(&row.leaving()),
             row.state.clone(),
             ago(row.since, now),
-        ];
-        if wide {
-            let [namespace, name, clusters, leaving, state, since] = cells;
-            let why = row.message.clone();
-            more.row([namespace, name, clusters, leaving, state, since, why]);
-        } else {
-            table.row(cells);
-        }
+            row.message.clone(),
+        ]);
     }
-    if wide {
-        more.to_string()
-    } else {
-        table.to_string()
-    }
+    table.without(if wide { &[] } else { &["WHY"] })
 }
 
 #[cfg(test)]

@@ -5,30 +5,24 @@
 mod decide;
 mod print;
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
 use futures::join;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
-use muster_control_plane::pause;
-use muster_control_plane::registration::token::{self, Entry};
 use muster_control_plane::settings::FAILOVER;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Secret};
-use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use muster_shared::k8s::{Api, Client};
 
 use self::decide::{Report, Snapshot, decide};
-use super::list::{all, bindings, works};
+use super::list::{all, bindings, tokens, works};
 use super::output::{Format, Reply};
-use super::running::{self, Running, Source};
+use super::running::{Running, Source};
+use super::view::{self, View};
 
 /// Exit code when too little could be read.
 pub(super) const UNREAD: u8 = 2;
@@ -93,19 +87,19 @@ fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
 
 async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
     let given = Running::of(flags, None)?;
-    let records: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), token::NAMESPACE);
-    let of_tokens = ListParams::default().fields(&format!("type={}", token::SECRET_TYPE));
-    let (leader, leases, clusters, bindings, works, pause, tokens, policies) = join!(
-        running::lease(client, &given.settings),
-        all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
-        all::<Cluster>(Api::all(client.clone())),
+    let (view, bindings, works, pause, tokens, policies) = join!(
+        View::read(client, &given.settings),
         bindings(client),
         works(Api::all(client.clone())),
-        records.get_opt(pause::NAME),
-        secrets.list(&of_tokens),
+        view::pause(client),
+        tokens(client),
         all::<ClusterTaintPolicy>(Api::all(client.clone())),
     );
+    let View {
+        leader,
+        clusters,
+        leases,
+    } = view;
     let lease = leader.as_ref().ok().and_then(Option::as_ref);
     let Running {
         settings,
@@ -115,10 +109,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
     Ok(Snapshot {
         now: calendar(),
         leader,
-        leases: leases.map(|leases| {
-            let named = leases.into_iter().map(|lease| (lease.name_any(), lease));
-            named.collect::<BTreeMap<_, _>>()
-        }),
+        leases,
         clusters,
         bindings,
         works,
@@ -127,15 +118,9 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
         failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),
         source,
         unknown,
-        pause: pause.map_err(|error| {
-            format!(
-                "get configmap {SYSTEM_NAMESPACE}/{}: {}",
-                pause::NAME,
-                client::brief(&error)
-            )
-        }),
+        pause,
         tokens: match tokens {
-            Ok(found) => Ok(found.items.iter().filter_map(Entry::read).collect()),
+            Ok(found) => Ok(found),
             // Whoever may not read secrets is told of all else.
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),

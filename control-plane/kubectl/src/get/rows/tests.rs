@@ -180,7 +180,9 @@ fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
     ] {
         let now = NOW.parse().unwrap();
         let row = ClusterRow::of(&cluster, None, (is_unheard, false), &Counts::default(), now);
-        assert_eq!((&*row.ready, &*row.reason, row.since.is_some()), expected);
+        let member = row.member;
+        let found = (&*member.ready, &*member.reason, member.since.is_some());
+        assert_eq!(found, expected);
     }
 }
 

@@ -14,6 +14,7 @@ use muster_shared::taints::is_drain;
 
 use super::pauses::Pauses;
 use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
+use crate::leader::renewed;
 use crate::pace;
 
 /// Notes for each workload that waits how long it does at the most.
@@ -99,8 +100,7 @@ fn cluster_of(message: &str) -> Option<&str> {
 fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
     let (_, rest) = message.split_once("may run until ")?;
     let seconds: i64 = rest.split_once(" s after")?.0.parse().ok()?;
-    let lease = snapshot.leases.as_ref().ok()?.get(cluster)?;
-    let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let renewed = renewed(snapshot.leases.as_ref().ok()?.get(cluster)?)?;
     let left = seconds - snapshot.now.duration_since(renewed).as_secs();
     Some(u64::try_from(left).unwrap_or(0))
 }

@@ -4,16 +4,14 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_control_plane::eviction::drain;
 use muster_control_plane::eviction::judge::Switches;
-use muster_control_plane::fleet::availability::concern;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Lease;
-use muster_shared::names::condition;
 use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
-use crate::leader::SILENT;
+use crate::view::Member;
 
 /// A cluster that needs attention.
 #[derive(Debug, PartialEq, Serialize)]
@@ -89,39 +87,18 @@ pub(super) fn not_well(
     lease: Option<&Lease>,
     is_unheard: bool,
 ) -> Option<NotWell> {
-    let name = cluster.name_any();
-    let ready = cluster.condition(condition::READY);
-    let is_ready = ready.is_some_and(|it| it.status == conditions::TRUE);
-    let is_unheard = is_ready && is_unheard;
-    let concern = concern(cluster).filter(|_| is_ready);
-    let is_tainted = !cluster.spec.taints.iter().all(is_of_command);
-    if is_ready && !is_unheard && concern.is_none() && !is_tainted {
+    let member = Member::of(cluster, lease, is_unheard);
+    let is_well = member.ready == conditions::TRUE && member.concern.is_none();
+    if is_well && cluster.spec.taints.iter().all(is_of_command) {
         return None;
     }
-    let told = concern.or(ready);
-    let taints = cluster.spec.taints.iter();
-    let renewed = lease
-        .and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref())
-        .map(|time| time.0);
-    let (ready, reason, since) = if is_unheard {
-        (conditions::UNKNOWN, SILENT.to_owned(), None)
-    } else {
-        let reason = concern.map_or_else(
-            || ready.map_or("NeverReported", |it| &it.reason).to_owned(),
-            |it| format!("{}={}", it.type_, it.status),
-        );
-        let status = ready.map_or(conditions::UNKNOWN, |it| &it.status);
-        (status, reason, told.map(|it| it.last_transition_time.0))
-    };
     Some(NotWell {
-        ready: ready.to_owned(),
-        reason,
-        since,
-        last_heard: renewed,
-        taints: taints
-            .map(|it| format!("{}:{}", it.key, it.effect))
-            .collect(),
+        name: member.name,
+        ready: member.ready,
+        reason: member.concern.unwrap_or(member.reason),
+        since: member.since,
+        last_heard: member.last_heard,
+        taints: member.taints,
         first_leaves_seconds: None,
-        name,
     })
 }
