@@ -1,7 +1,7 @@
 //! Workloads that a plan would part from what they refer to (ConfigMaps, Secrets, ...).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use kube::api::{Api, DynamicObject};
@@ -18,9 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::list;
-
-/// Workloads of a list that are printed.
-const LISTED: usize = 20;
+use super::table::{indented, title};
 
 /// What workloads refer to that do not take it along; the error says why that is not known.
 pub(super) type Needs = Result<HashMap<BindingKey, Vec<Dependency>>, String>;
@@ -153,6 +151,14 @@ pub(super) fn parted(bindings: &[AnyBinding], needs: &Needs, after: &After) -> P
     }
 }
 
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let workload = title(&self.kind, self.namespace.as_deref(), &self.name);
+        let missing: Vec<String> = self.missing.iter().map(Missing::to_string).collect();
+        write!(f, "{workload}: {}", missing.join(", "))
+    }
+}
+
 impl Partings {
     /// The warning for people; empty if nothing is parted.
     pub fn warning(&self) -> String {
@@ -175,16 +181,7 @@ impl Partings {
                 "Warning: {all} workloads would be parted from what they refer to, because their policies do not set propagateDeps"
             ),
         };
-        for it in self.parted.iter().take(LISTED) {
-            let place = it.namespace.as_ref();
-            let place = place.map_or_else(String::new, |it| format!("{it}/"));
-            let missing: Vec<String> = it.missing.iter().map(Missing::to_string).collect();
-            let missing = missing.join(", ");
-            let _ = writeln!(text, "  {} {place}{}: {missing}", it.kind, it.name);
-        }
-        if all > LISTED {
-            let _ = writeln!(text, "  and {} more (-o json lists all)", all - LISTED);
-        }
+        text.push_str(&indented(&self.parted));
         text
     }
 }

@@ -3,7 +3,7 @@
 mod missing;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::missing::Missing;
+use super::output::{INTERRUPTED, TIMED_OUT};
 use super::standstill::Standing;
 
 /// Pause between two lines.
@@ -38,6 +39,16 @@ pub(super) struct Waiting {
     pub is_terminal: bool,
 }
 
+impl Waiting {
+    /// Returns how a command waits for a time; 0 is for ever.
+    pub fn of(timeout: Duration) -> Self {
+        Self {
+            patience: (timeout > Duration::ZERO).then_some(timeout),
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+}
+
 /// What ended the waiting before the progress did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
@@ -45,6 +56,16 @@ pub(super) enum Stopped {
     TimedOut,
     /// Ctrl-C, or nobody reads any more.
     Interrupted,
+}
+
+impl Stopped {
+    /// Returns the exit code of a command whose waiting was stopped.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::TimedOut => TIMED_OUT,
+            Self::Interrupted => INTERRUPTED,
+        }
+    }
 }
 
 /// The state of the fleet at one moment.
@@ -77,15 +98,15 @@ pub(super) struct Look<P, E> {
 }
 
 /// Follows objects of one kind and all bindings, and shows what `look` finds in them after each
-/// change, until that has ended or the waiting has been stopped. Returns the last progress.
+/// change, until that has ended or the waiting has been stopped. Returns the last progress, and how
+/// it ended.
 pub(super) async fn follow<K, P, E>(
     config: &Config,
     waiting: Waiting,
     mut look: impl FnMut(Snapshot<'_, K>) -> Look<P, E>,
-) -> anyhow::Result<(P, E)>
+) -> anyhow::Result<(P, Result<E, Stopped>)>
 where
     K: Followed + Resource<DynamicType = ()>,
-    E: From<Stopped>,
 {
     let Waiting {
         patience,
@@ -141,9 +162,11 @@ where
             standing: &standing.borrow(),
         });
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
-        let gone = || (!is_read).then(|| Stopped::Interrupted.into());
-        if let Some(end) = end.or_else(gone) {
-            return Ok((progress, end));
+        if let Some(end) = end {
+            return Ok((progress, Ok(end)));
+        }
+        if !is_read {
+            return Ok((progress, Err(Stopped::Interrupted)));
         }
         let patience = async {
             match deadline {
@@ -173,7 +196,7 @@ where
         if is_terminal {
             eprintln!();
         }
-        return Ok((progress, stopped.into()));
+        return Ok((progress, Err(stopped)));
     }
 }
 

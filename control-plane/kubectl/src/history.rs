@@ -13,7 +13,7 @@ use muster_shared::k8s::{Api, Client, Time};
 use super::list;
 use super::output::Format;
 use super::request::{find_cluster, instead};
-use super::table::Table;
+use super::table::{Table, title};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -213,14 +213,14 @@ fn story(failover: &Failover) -> String {
         }
         let _ = write!(text, "\n{table}");
         for it in &status.stranded {
-            let _ = writeln!(text, "  {}: {}", title(&it.workload), it.message);
+            let _ = writeln!(text, "  {}: {}", workload(&it.workload), it.message);
         }
     }
     if !status.moves.is_empty() {
         let mut table = Table::new(["WORKLOAD", "THEN PLACED ON", "MOVED", "HEALTHY"]);
         for it in &status.moves {
             table.row([
-                title(&it.workload),
+                workload(&it.workload),
                 it.to.clone(),
                 moment(it.time.as_ref()),
                 moment(it.healthy.as_ref()),
@@ -285,16 +285,8 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
     table.to_string()
 }
 
-fn title(workload: &FailoverWorkload) -> String {
-    let FailoverWorkload {
-        kind,
-        namespace,
-        name,
-    } = workload;
-    match namespace {
-        Some(namespace) => format!("{kind} {namespace}/{name}"),
-        None => format!("{kind} {name}"),
-    }
+fn workload(it: &FailoverWorkload) -> String {
+    title(&it.kind, it.namespace.as_deref(), &it.name)
 }
 
 #[cfg(test)]

@@ -90,11 +90,7 @@ pub(super) fn by_cluster(
 }
 
 /// State of a cluster that keeps copies there from being confirmed gone; `None` if it is ready.
-fn state(
-    name: &str,
-    clusters: &[Cluster],
-    unheard: &BTreeSet<String>,
-) -> Option<&'static str> {
+fn state(name: &str, clusters: &[Cluster], unheard: &BTreeSet<String>) -> Option<&'static str> {
     let state = state_of(clusters.iter().find(|it| it.name_any() == name));
     state.or_else(|| unheard.contains(name).then_some(SILENT))
 }

@@ -27,6 +27,14 @@ impl From<String> for Reply {
     }
 }
 
+impl Reply {
+    /// Makes a reply with an exit code other than 0, if there is one.
+    pub(super) fn with(text: String, code: Option<u8>) -> Self {
+        let code = code.unwrap_or_default();
+        Self { text, code }
+    }
+}
+
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Format {

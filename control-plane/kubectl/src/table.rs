@@ -4,6 +4,9 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
+/// Lines of a list that are printed.
+const LISTED: usize = 20;
+
 /// A table with a head.
 #[derive(Clone, Debug)]
 pub(super) struct Table<const N: usize> {
@@ -45,6 +48,24 @@ impl<const N: usize> fmt::Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.without(&[]))
     }
+}
+
+/// Names an object, with its namespace if it has one.
+pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    match namespace.filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+/// Returns the first lines of a list, indented, and the number of the others.
+pub(super) fn indented(lines: &[impl fmt::Display]) -> String {
+    let shown = lines.iter().take(LISTED).map(|it| format!("  {it}\n"));
+    let more = match lines.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("  and {more} more (-o json lists all)\n"),
+    };
+    shown.chain([more]).collect()
 }
 
 /// A text of at most so many characters; one that was cut ends with an ellipsis.

@@ -13,6 +13,7 @@ use muster_control_plane::fleet::claim::Claim;
 use muster_control_plane::scheduler::core::Plugin;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate};
 use muster_shared::api::binding::Binding;
+use muster_shared::check::listed;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt as _};
 
@@ -104,7 +105,7 @@ pub(super) fn remedies(
 
 /// What would let clusters take the workload, by what refuses it there.
 fn openings(attempts: &[Explanation]) -> Vec<String> {
-    let mut clusters: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut clusters: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let lines = attempts.iter().flat_map(|attempt| &attempt.clusters);
     for line in lines {
         let refused_by: Vec<&str> = match &line.fate {
@@ -115,15 +116,15 @@ fn openings(attempts: &[Explanation]) -> Vec<String> {
         };
         for filter in refused_by {
             let names = clusters.entry(filter).or_default();
-            if !names.contains(&line.name.as_str()) {
-                names.push(&line.name);
+            if !names.contains(&line.name) {
+                names.push(line.name.clone());
             }
         }
     }
     let told = clusters.into_iter().map(|(filter, names)| {
         let what = REMEDIES.iter().find(|(name, _)| *name == filter);
         let what = what.map_or("mend what the table says", |(_, what)| what);
-        format!("{}: {what}", listed(&names))
+        format!("{}: {what}", listed(&names, MOST_NAMED))
     });
     told.collect()
 }
@@ -155,14 +156,6 @@ const REMEDIES: [(&str, &str); 6] = [
     ),
     (ROOM, "make room for one replica more, or ask for less"),
 ];
-
-fn listed(names: &[&str]) -> String {
-    let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>();
-    match names.len().saturating_sub(MOST_NAMED) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -300,12 +293,5 @@ mod tests {
                 assert!(found.contains(part), "{reason}: {found:?}");
             }
         }
-    }
-
-    #[test]
-    fn of_many_clusters_a_few_are_named() {
-        let names: Vec<String> = (0..9).map(|n| format!("m{n}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(listed(&names), "m0, m1, m2, m3, m4 and 4 more");
     }
 }

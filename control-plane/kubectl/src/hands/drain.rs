@@ -1,8 +1,5 @@
 //! `kubectl muster drain` and `undrain`.
 
-use std::io::IsTerminal as _;
-use std::time::Duration as StdDuration;
-
 use clap::{Args, ValueEnum};
 use kube::Config;
 use muster_control_plane::eviction::drain;
@@ -21,7 +18,7 @@ use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
 use crate::follow::Waiting;
-use crate::output::{INTERRUPTED, Reply, STRANDED, TIMED_OUT};
+use crate::output::{Reply, STRANDED};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::Standing;
@@ -116,7 +113,7 @@ pub(super) async fn carry_out(
     };
     let is_stranded = preview.is_stranded();
     if options.dry_run {
-        return Ok(end(told, is_stranded.then_some(STRANDED)));
+        return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
     }
     // Told first: a person who reads it may still end the order.
     if options.wait {
@@ -132,25 +129,19 @@ pub(super) async fn carry_out(
             Format::Json => told,
             Format::Text => told + &more,
         };
-        return Ok(end(text, is_stranded.then_some(STRANDED)));
+        return Ok(Reply::with(text, is_stranded.then_some(STRANDED)));
     }
     eprint!("{given}");
-    let patience = options.timeout.0;
-    let patience = (patience > StdDuration::ZERO).then_some(patience);
-    let waiting = Waiting {
-        patience,
-        is_terminal: std::io::stderr().is_terminal(),
-    };
+    let waiting = Waiting::of(*options.timeout);
     let (last, how) = follow(config, names, waiting, is_resumed).await?;
     let code = match how {
-        End::Done => last.is_stranded().then_some(STRANDED),
-        End::TimedOut => Some(TIMED_OUT),
-        End::Interrupted => Some(INTERRUPTED),
-        End::Undrained => anyhow::bail!(
+        Ok(End::Done) => last.is_stranded().then_some(STRANDED),
+        Err(stopped) => Some(stopped.code()),
+        Ok(End::Undrained) => anyhow::bail!(
             "{} is not drained any more: somebody ended the drain",
             names.join(" ")
         ),
-        End::Removed => anyhow::bail!(
+        Ok(End::Removed) => anyhow::bail!(
             "a cluster was removed from the fleet while it was drained, and is not seen any more:\n{}",
             last.report(names, how)
         ),
@@ -159,12 +150,7 @@ pub(super) async fn carry_out(
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&last)?),
         Format::Text => last.report(names, how),
     };
-    Ok(end(text, code))
-}
-
-fn end(text: String, code: Option<u8>) -> Reply {
-    let code = code.unwrap_or_default();
-    Reply { text, code }
+    Ok(Reply::with(text, code))
 }
 
 async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {

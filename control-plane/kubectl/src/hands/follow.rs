@@ -16,22 +16,13 @@ use crate::follow::{self, Look, Snapshot, Stopped, Waiting};
 /// Time after which the list that was read first is certainly not older than the drain.
 const STALE: Duration = Duration::from_secs(10);
 
-impl From<Stopped> for End {
-    fn from(stopped: Stopped) -> Self {
-        match stopped {
-            Stopped::TimedOut => Self::TimedOut,
-            Stopped::Interrupted => Self::Interrupted,
-        }
-    }
-}
-
 /// Shows the progress until nothing is left that can leave.
 pub(super) async fn follow(
     config: &Config,
     names: &[String],
     waiting: Waiting,
     is_resumed: bool,
-) -> anyhow::Result<(Progress, End)> {
+) -> anyhow::Result<(Progress, Result<End, Stopped>)> {
     let (mut seen, mut tainted) = (BTreeSet::new(), BTreeSet::new());
     let look = |fleet: Snapshot<'_, Cluster>| {
         let seen_now = |name: &String| (name.clone(), fleet.objects.presence(None, name));

@@ -60,14 +60,7 @@ impl Order {
         for (key, effect) in &self.remove {
             take_off(&mut taints, key, effect);
         }
-        for (key, effect) in &self.add {
-            let taint = Taint {
-                key: (*key).to_owned(),
-                effect: (*effect).to_owned(),
-                ..Taint::default()
-            };
-            put_on(&mut taints, taint, now);
-        }
+        self.put_on(&mut taints, now);
         let mut patch = json!({});
         if taints != cluster.spec.taints {
             patch["spec"]["taints"] = json!(taints);
@@ -78,6 +71,18 @@ impl Order {
             }
         }
         (patch != json!({})).then_some(patch)
+    }
+
+    /// Puts its taints on.
+    pub fn put_on(&self, taints: &mut Vec<Taint>, now: Timestamp) {
+        for (key, effect) in &self.add {
+            let taint = Taint {
+                key: (*key).to_owned(),
+                effect: (*effect).to_owned(),
+                ..Taint::default()
+            };
+            put_on(taints, taint, now);
+        }
     }
 
     /// The merge patch of the first step for one of several clusters. `held` is the annotation of a

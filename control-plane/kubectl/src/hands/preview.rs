@@ -18,7 +18,7 @@ use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::taint::default_tolerations::DefaultTolerations;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::k8s::{ResourceExt, Time};
+use muster_shared::k8s::ResourceExt;
 use muster_shared::names::DEFAULT_SCHEDULER;
 use serde::Serialize;
 
@@ -26,9 +26,7 @@ use super::drain;
 use crate::dependencies::{After, Needs, Partings, parted};
 use crate::pace::Pace;
 use crate::standstill::Standstill;
-
-/// Workloads of a list that are printed in the table.
-const LISTED: usize = 20;
+use crate::table::{indented, title};
 
 /// The switches of a drain: it is an order whatever they are.
 pub(super) fn switches() -> Switches {
@@ -114,11 +112,8 @@ impl Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.kind)?;
-        if let Some(namespace) = &self.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        write!(f, "{} in {}", self.name, self.from)?;
+        let workload = title(&self.kind, self.namespace.as_deref(), &self.name);
+        write!(f, "{workload} in {}", self.from)?;
         match (&self.to, &self.why) {
             (Some(to), _) => write!(f, " -> {to}"),
             (None, Some(why)) => write!(f, ": {why}"),
@@ -285,13 +280,7 @@ impl Preview {
                 copies => format!(", with {copies} copies,"),
             };
             let _ = writeln!(text, "{names}: {workloads}{copies} {does}");
-            for line in list.iter().take(LISTED) {
-                let _ = writeln!(text, "  {line}");
-            }
-            if list.len() > LISTED {
-                let more = list.len() - LISTED;
-                let _ = writeln!(text, "  and {more} more (-o json lists all)");
-            }
+            text.push_str(&indented(list));
         }
         text.push_str(&self.partings.warning());
         if let Some(warning) = &self.warning {
@@ -326,20 +315,6 @@ fn warning(health: FleetHealth, band: Band) -> Option<String> {
         "{} of {} clusters would count as failed, drained ones included: {what} (--unhealthy-cluster-threshold)",
         health.failed, health.total
     ))
-}
-
-impl super::order::Order {
-    fn put_on(&self, taints: &mut Vec<muster_shared::k8s::Taint>, now: Timestamp) {
-        for (key, effect) in &self.add {
-            let taint = muster_shared::k8s::Taint {
-                key: (*key).to_owned(),
-                effect: (*effect).to_owned(),
-                time_added: Some(Time(now)),
-                ..Default::default()
-            };
-            muster_shared::taints::put_on(taints, taint, now);
-        }
-    }
 }
 
 #[cfg(test)]

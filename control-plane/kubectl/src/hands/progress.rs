@@ -14,7 +14,7 @@ use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use super::preview::{Line, switches};
-use crate::follow::Deleted;
+use crate::follow::{Deleted, Stopped};
 
 /// Reasons of the condition for which a workload stays although it is to leave.
 const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
@@ -25,15 +25,11 @@ const BAR: usize = 24;
 /// Workloads that are listed as having nowhere to go.
 const TOLD: usize = 20;
 
-/// How the waiting ended.
+/// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing is left that can leave.
     Done,
-    /// Not within the time.
-    TimedOut,
-    /// By Ctrl-C.
-    Interrupted,
     /// The drain itself has been ended.
     Undrained,
     /// A cluster has been removed from the fleet.
@@ -64,12 +60,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Nothing is left that can leave.
+    /// Returns whether nothing is left that can leave.
     pub fn is_done(&self) -> bool {
         self.waiting == 0 && self.replacing == 0
     }
 
-    /// Something stays that has to leave.
+    /// Returns whether something stays that has to leave.
     pub fn is_stranded(&self) -> bool {
         !self.stuck.is_empty() || self.stopped > 0
     }
@@ -111,7 +107,7 @@ impl Progress {
     }
 
     /// The last word about a drain.
-    pub fn report(&self, names: &[String], how: End) -> String {
+    pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
         let names = names.join(" ");
         let mut text = format!("{names}: {}\n", self.line(false));
         for line in self.stuck.iter().take(TOLD) {
@@ -124,23 +120,23 @@ impl Progress {
             let _ = writeln!(text, "Nothing moves: {reason}");
         }
         match how {
-            End::Done if self.stopped > 0 => {
+            Ok(End::Done) if self.stopped > 0 => {
                 let _ = writeln!(
                     text,
                     "{names}: drained as far as possible; too many clusters have failed (drained ones count), and nothing leaves until fewer have \
                      (--unhealthy-cluster-threshold)"
                 );
             }
-            End::Done if self.stuck.is_empty() => {
+            Ok(End::Done) if self.stuck.is_empty() => {
                 let _ = writeln!(text, "{names}: drained");
             }
-            End::Done => {
+            Ok(End::Done) => {
                 let _ = writeln!(
                     text,
                     "{names}: drained as far as possible; the rest leaves when it has a place to go"
                 );
             }
-            End::TimedOut | End::Interrupted | End::Undrained | End::Removed => {
+            Ok(End::Undrained | End::Removed) | Err(_) => {
                 let _ = writeln!(
                     text,
                     "The drain holds: kubectl muster drain {names} --wait shows it again, kubectl muster undrain {names} ends it"
@@ -337,12 +333,12 @@ mod tests {
         let names = ["m1".to_owned()];
         assert!(
             progress
-                .report(&names, End::Done)
+                .report(&names, Ok(End::Done))
                 .contains("m1: drained as far as possible")
         );
         assert!(
             progress
-                .report(&names, End::TimedOut)
+                .report(&names, Err(Stopped::TimedOut))
                 .contains("The drain holds")
         );
         fleet.remove(2);
@@ -353,7 +349,7 @@ mod tests {
         );
         assert!(
             progress
-                .report(&names, End::Done)
+                .report(&names, Ok(End::Done))
                 .ends_with("m1: drained\n")
         );
     }
@@ -371,7 +367,7 @@ mod tests {
             progress.line(false),
             "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
         );
-        let told = progress.report(&["m1".to_owned()], End::Done);
+        let told = progress.report(&["m1".to_owned()], Ok(End::Done));
         assert!(told.contains("too many clusters have failed"), "{told}");
     }
 
@@ -383,7 +379,7 @@ mod tests {
             nothing_moves: vec!["all movement is paused by ann".to_owned()],
             ..Progress::default()
         };
-        let told = resumed.report(&["m1".to_owned()], End::TimedOut);
+        let told = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut));
         for part in [
             "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
             "\nNothing moves: all movement is paused by ann\n",

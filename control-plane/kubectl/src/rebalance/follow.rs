@@ -15,26 +15,6 @@ use serde::Serialize;
 
 use crate::follow::{self, Deleted, Look, Snapshot, Stopped, Waiting};
 
-/// How the waiting ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// All have moved.
-    Done,
-    /// Not within the time.
-    TimedOut,
-    /// By Ctrl-C.
-    Interrupted,
-}
-
-impl From<Stopped> for End {
-    fn from(stopped: Stopped) -> Self {
-        match stopped {
-            Stopped::TimedOut => Self::TimedOut,
-            Stopped::Interrupted => Self::Interrupted,
-        }
-    }
-}
-
 /// How far the moves have come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Progress {
@@ -128,7 +108,7 @@ pub(super) async fn follow(
     names: &[String],
     workloads: &[WorkloadReference],
     waiting: Waiting,
-) -> anyhow::Result<(Progress, End)> {
+) -> anyhow::Result<(Progress, Result<(), Stopped>)> {
     // A rebalancer deletes itself some time after its requests, and moves may take longer.
     let mut asked = BTreeSet::new();
     let look = |fleet: Snapshot<'_, WorkloadRebalancer>| {
@@ -148,7 +128,7 @@ pub(super) async fn follow(
         Look {
             line: progress.line(),
             nothing_moves: progress.nothing_moves.clone(),
-            end: progress.is_done().then_some(End::Done),
+            end: progress.is_done().then_some(()),
             progress,
         }
     };

@@ -5,9 +5,7 @@ mod preview;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::sync::Arc;
-use std::time::Duration as StdDuration;
 
 use clap::Args;
 use kube::Config;
@@ -23,12 +21,11 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ObjectMeta, ResourceExt};
 use muster_shared::settings::Duration;
 
-use self::follow::End;
 use self::preview::{Preview, preview};
 use super::dependencies::{self, parted};
 use super::follow::Waiting;
 use super::list;
-use super::output::{Format, INTERRUPTED, Reply, STRANDED, TIMED_OUT};
+use super::output::{Format, Reply, STRANDED};
 use super::pace::Pace;
 use super::request::{call, find_cluster};
 use super::running::Running;
@@ -78,13 +75,13 @@ pub(super) async fn carry_out(
     namespace: &str,
     options: &Options,
 ) -> anyhow::Result<Reply> {
-    let preview = look(&client, namespace, &options.which).await?;
+    let (preview, rate) = look(&client, namespace, &options.which).await?;
     let is_named = !options.which.named.is_empty();
     let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
     let table = || preview.table(is_named);
     let told = options.output.print(table, &preview)?;
     if options.dry_run || preview.moves.is_empty() {
-        return Ok(end(told, refused));
+        return Ok(Reply::with(told, refused));
     }
     let moves = preview.moves.iter().map(|it| it.workload.clone());
     let moves: Vec<WorkloadReference> = moves.collect();
@@ -96,49 +93,37 @@ pub(super) async fn carry_out(
     if !options.wait {
         let mut text = told;
         if options.output == Format::Table {
-            let rate = Running::read(&client, &[]).await?;
-            let rate = rate.settings.resource_eviction_rate;
             let _ = writeln!(
                 text,
                 "{}: requested; they move at the rate of evictions, at most {rate} a second",
                 names.join(" ")
             );
         }
-        return Ok(end(text, refused));
+        return Ok(Reply::with(text, refused));
     }
-    let patience = options.timeout.0;
-    let patience = (patience > StdDuration::ZERO).then_some(patience);
-    let waiting = Waiting {
-        patience,
-        is_terminal: std::io::stderr().is_terminal(),
-    };
+    let waiting = Waiting::of(*options.timeout);
     let (progress, how) = follow::follow(config, &names, &moves, waiting).await?;
     let code = match how {
-        End::Done => refused,
-        End::TimedOut => Some(TIMED_OUT),
-        End::Interrupted => Some(INTERRUPTED),
+        Ok(()) => refused,
+        Err(stopped) => Some(stopped.code()),
     };
     let mut reasons = String::new();
     for reason in &progress.nothing_moves {
         let _ = writeln!(reasons, "Nothing moves: {reason}");
     }
     let report = || match how {
-        End::Done => format!("{}\n", progress.line()),
-        End::TimedOut | End::Interrupted => format!(
+        Ok(()) => format!("{}\n", progress.line()),
+        Err(_) => format!(
             "{}\n{reasons}The request holds: kubectl get workloadrebalancers shows them, kubectl delete workloadrebalancers {} ends what has not begun\n",
             progress.line(),
             names.join(" ")
         ),
     };
-    Ok(end(options.output.print(report, &progress)?, code))
+    Ok(Reply::with(options.output.print(report, &progress)?, code))
 }
 
-fn end(text: String, code: Option<u8>) -> Reply {
-    let code = code.unwrap_or_default();
-    Reply { text, code }
-}
-
-async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<Preview> {
+/// Looks at what would move where, and how many evictions a second there may be.
+async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<(Preview, f64)> {
     if let Some(cluster) = &which.cluster {
         find_cluster(client, cluster).await?;
     }
@@ -159,10 +144,7 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     };
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
-    let mut snapshot = Snapshot::default();
-    for cluster in &clusters {
-        snapshot.put(Arc::new(cluster.clone()));
-    }
+    let snapshot = Snapshot::new(clusters.iter().cloned().map(Arc::new));
     let running = Running::read(client, &[]).await?;
     let rules = core::Options::of(&running.settings);
     let cluster = which.cluster.as_deref();
@@ -170,17 +152,14 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
     let needs = dependencies::read(client, &all).await;
     preview.partings = parted(&all, &needs, &preview.after);
     let left: BTreeSet<&str> = preview.left().collect();
-    let left = clusters.iter().filter(|it| {
-        it.metadata
-            .name
-            .as_deref()
-            .is_some_and(|it| left.contains(it))
-    });
+    let left = clusters
+        .iter()
+        .filter(|it| left.contains(it.name_any().as_str()));
     let standing = Standing::read(client).await;
     let reasons = standing.of(left, calendar()).reasons;
     let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped();
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
-    Ok(preview)
+    Ok((preview, running.settings.resource_eviction_rate))
 }
 
 /// Writes the requests; returns the names of the objects.

@@ -14,9 +14,7 @@ use muster_shared::api::rebalancer::WorkloadReference;
 use serde::Serialize;
 
 use crate::dependencies::{After, Partings};
-
-/// Workloads of a list that are printed.
-const LISTED: usize = 20;
+use crate::table::{indented, title};
 
 /// Result of a look at workloads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -161,11 +159,14 @@ fn listed(shares: &[Share]) -> String {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.workload.kind)?;
-        if let Some(namespace) = &self.workload.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        write!(f, "{}: {}", self.workload.name, listed(&self.from))?;
+        let WorkloadReference {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &self.workload;
+        let workload = title(kind, namespace.as_deref(), name);
+        write!(f, "{workload}: {}", listed(&self.from))?;
         match &self.why {
             Some(why) => write!(f, ": {why}"),
             None => write!(f, " -> {}", listed(&self.to)),
@@ -201,13 +202,7 @@ impl Preview {
             if !is_told {
                 continue;
             }
-            for line in list.iter().take(LISTED) {
-                let _ = writeln!(text, "  {line}");
-            }
-            if list.len() > LISTED {
-                let more = list.len() - LISTED;
-                let _ = writeln!(text, "  and {more} more (-o json lists all)");
-            }
+            text.push_str(&indented(list));
         }
         text.push_str(&self.partings.warning());
         if text.is_empty() {

@@ -4,7 +4,6 @@
 mod estimate;
 mod expires;
 mod not_well;
-mod pauses;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +24,16 @@ use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::pause::Pause;
 use muster_control_plane::registration::token::Entry;
 
 use self::not_well::{NotWell, Ordered, not_well, ordered};
-use self::pauses::Pauses;
 use super::UNREAD;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
 use crate::running::Source;
+use crate::table;
 
 /// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
 /// stranded.
@@ -228,7 +228,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let pace = pace(clusters, &snapshot.rates);
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
     let leader = Leader::of(&snapshot.leader, snapshot.now);
-    let pauses = Pauses::of(snapshot, clusters);
+    let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
+    let pauses: Vec<Pause> = Pause::all(record, clusters, snapshot.now).collect();
     let not_well = clusters.iter().filter_map(|it| {
         let lease = lease(&it.name_any());
         not_well(it, lease, leader.leaves_silent(lease, snapshot.now))
@@ -242,7 +243,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
         settings_from: snapshot.source,
-        paused: pauses.told(),
+        paused: pauses.iter().map(ToString::to_string).collect(),
         clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
         not_well,
         ordered: clusters
@@ -329,13 +330,14 @@ impl Waiting {
     }
 }
 
-/// Kind, namespace and name of a workload.
+/// Names a workload.
 fn title(binding: &AnyBinding) -> String {
     let resource = &binding.spec().resource;
-    match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
-        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
-        None => format!("{} {}", resource.kind, resource.name),
-    }
+    table::title(
+        &resource.kind,
+        resource.namespace.as_deref(),
+        &resource.name,
+    )
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use muster_shared::check::common::remaining;
+use muster_shared::check::listed;
 
 use super::decide::{Report, STOPPED, Waiting};
 use crate::old_copies;
@@ -82,7 +83,7 @@ const NOT_KNOWN: &str = "not known";
 
 fn gate(report: &Report) -> String {
     let drained = report.ordered.iter().filter(|it| it.is_drained());
-    let drained: Vec<&str> = drained.map(|it| it.name.as_str()).collect();
+    let drained: Vec<String> = drained.map(|it| it.name.clone()).collect();
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
         (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
@@ -98,14 +99,10 @@ fn gate(report: &Report) -> String {
     }
 }
 
-/// Names, the first of them, with the verb.
-fn few(names: &[&str]) -> String {
-    let first = names[..names.len().min(MOST)].join(", ");
-    match names.len().saturating_sub(MOST) {
-        0 if names.len() == 1 => format!("{first} is"),
-        0 => format!("{first} are"),
-        more => format!("{first} and {more} more are"),
-    }
+/// Names clusters, with the verb.
+fn few(names: &[String]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", listed(names, MOST))
 }
 
 fn pace(report: &Report) -> String {

@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use muster_control_plane::eviction::drain;
 use muster_control_plane::eviction::fleet_view::{evicts, has_failed, is_counted};
 use muster_control_plane::eviction::rate::{Band, Rates};
+use muster_control_plane::pause::Pause;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
-use super::pauses::Pauses;
 use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
 use crate::leader::renewed;
 use crate::pace;
 
 /// Notes for each workload that waits how long it does at the most.
-pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &Pauses<'_>) {
+pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
     // Nothing leaves while nobody leads, or while movement is paused, whatever runs out.
     if report.nobody_leads() {
         return;
@@ -36,19 +36,23 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &Pauses
         let cluster = cluster_of(&waiting.message).unwrap_or_default();
         *in_line.entry(cluster.to_owned()).or_default() += 1;
     }
+    let is_paused = |cluster: &str| {
+        let mut cluster_of = pauses.iter().map(|it| it.cluster.as_deref());
+        cluster_of.any(|it| it.is_none_or(|it| it == cluster))
+    };
     let pace = report.pace.per_second;
     for waiting in &mut report.waiting {
         let cluster = cluster_of(&waiting.message);
         waiting.at_most_seconds = match waiting.reason.as_str() {
             FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
             FOR_TOLERATION => {
-                let leaves = tolerated_until(&waiting.message)
-                    .filter(|_| !cluster.is_some_and(|it| pauses.holds(it)));
+                let leaves =
+                    tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));
                 let left = leaves.map(|it| it.duration_since(snapshot.now));
                 left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0))
             }
             FOR_FENCE => {
-                let cluster = cluster.filter(|it| !pauses.holds(it));
+                let cluster = cluster.filter(|it| !is_paused(it));
                 cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot))
             }
             _ => None,
