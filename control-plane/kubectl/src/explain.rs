@@ -2,12 +2,13 @@
 //! now.
 
 mod failback;
+mod print;
 mod story;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use clap::Args;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -22,9 +23,10 @@ use muster_control_plane::pause::Pause;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;
-use muster_control_plane::scheduler::core::{ClusterInfo, Options, Snapshot};
+use muster_control_plane::scheduler::core::{self, ClusterInfo, Snapshot};
 use muster_control_plane::settings::Settings;
 use muster_control_plane::settings::evict_plugin::EvictPlugins;
+use muster_control_plane::settings::grade_rule::GradeRule;
 use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
@@ -34,32 +36,73 @@ use muster_shared::interpreter::{Interpreters, Operation};
 use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::settings::Words;
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
 use super::output::Format;
+use super::running::Running;
 use super::subject::{self, Found, Subject};
 use super::{list, old_copies, view};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// A template as `deployment/web`, or a binding as `rb/web-deployment` (`crb` for a
+    /// cluster-scoped one).
+    #[arg(value_name = "KIND/NAME")]
+    what: String,
+    /// The name, if it does not follow the kind after a slash.
+    name: Option<String>,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Format,
+    /// The filters and scores in force, in place of those of the running control plane.
+    #[arg(long, value_name = "LIST")]
+    plugins: Option<Words>,
+    /// What a node of a grade is taken to hold, in place of the rule of the running control plane.
+    #[arg(long, value_name = "RULE")]
+    node_grades: Option<GradeRule>,
+}
+
+impl Options {
+    /// Returns what is asked about.
+    pub fn subject(&self) -> anyhow::Result<Subject> {
+        Subject::of(&self.what, self.name.as_deref())
+    }
+
+    /// Changes the settings of the running control plane as far as that is asked for.
+    fn change(&self, settings: &mut Settings) -> anyhow::Result<()> {
+        if let Some(plugins) = &self.plugins {
+            settings.plugins = plugins.clone();
+        }
+        settings.node_grades = self.node_grades.unwrap_or(settings.node_grades);
+        settings.check()?;
+        Ok(())
+    }
+}
 
 /// Explains an object, by the settings of the running control plane.
 pub(super) async fn carry_out(
     client: Client,
     namespace: &str,
-    subject: &Subject,
-    settings: &Settings,
-) -> anyhow::Result<Answer> {
-    let options = Options::of(settings);
-    match subject::find(&client, namespace, subject).await? {
-        Found::Namespaced(binding) => asked(client, &binding, settings, &options).await,
-        Found::ClusterWide(binding) => asked(client, &binding, settings, &options).await,
-    }
+    options: &Options,
+) -> anyhow::Result<String> {
+    let subject = options.subject()?;
+    let mut settings = Running::read(&client, &[]).await?.settings;
+    options.change(&mut settings)?;
+    let rules = core::Options::of(&settings);
+    let answer = match subject::find(&client, namespace, &subject).await? {
+        Found::Namespaced(binding) => asked(client, &binding, &settings, &rules).await,
+        Found::ClusterWide(binding) => asked(client, &binding, &settings, &rules).await,
+    };
+    answer?.print(options.output)
 }
 
 async fn asked<B: BindingKind>(
     client: Client,
     binding: &B,
     settings: &Settings,
-    options: &Options,
+    rules: &core::Options,
 ) -> anyhow::Result<Answer> {
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
@@ -72,7 +115,7 @@ async fn asked<B: BindingKind>(
         .map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
     let old_copies = old_copies(&works(&client, binding).await, binding, &snapshot);
-    let answer = Answer::about(binding, &snapshot, options);
+    let answer = Answer::about(binding, &snapshot, rules);
     let returns = failback::told(binding, &snapshot, settings, now);
     let answer = Answer {
         old_copies,
@@ -179,7 +222,7 @@ struct Leaving {
 }
 
 impl Answer {
-    fn about<B: Binding>(binding: &B, snapshot: &Snapshot, options: &Options) -> Self {
+    fn about<B: Binding>(binding: &B, snapshot: &Snapshot, rules: &core::Options) -> Self {
         let (spec, status) = (binding.spec(), binding.status());
         let annotations = binding.annotations();
         let applied = annotations.get(APPLIED_PLACEMENT).map(String::as_str);
@@ -200,7 +243,7 @@ impl Answer {
                 reason: reason.to_string(),
             })
         });
-        let attempts = explain(spec, status, snapshot, options);
+        let attempts = explain(spec, status, snapshot, rules);
         let placed_by = story::placed_by(binding);
         Self {
             kind: B::kind(&()).into_owned(),
@@ -312,19 +355,6 @@ fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
     used.failure.is_none() && given.collect::<BTreeMap<_, _>>() == has.collect()
 }
 
-impl fmt::Display for Leaving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", self.cluster, self.reason)?;
-        if let Some(replicas) = self.replicas {
-            write!(f, ", {replicas} replicas")?;
-        }
-        if let Some(since) = &self.since {
-            write!(f, ", since {}", since.0)?;
-        }
-        f.write_str(")")
-    }
-}
-
 /// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane,
 /// so that another one than the usual is told and not judged.
 fn held_back<B: Binding>(binding: &B) -> Option<String> {
@@ -340,108 +370,6 @@ fn held_back<B: Binding>(binding: &B) -> Option<String> {
         Some(format!(
             "its scheduler is {scheduler:?}, unless that is this control plane's --scheduler-name"
         ))
-    }
-}
-
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespace = self.namespace.iter().map(|it| format!("{it}/"));
-        let name: String = namespace.chain([self.name.clone()]).collect();
-        write!(f, "{} {name}: {}", self.kind, self.workload)?;
-        match self.replicas {
-            Some(replicas) => writeln!(f, ", {replicas} replicas")?,
-            None => writeln!(f)?,
-        }
-        let each = self.clusters.iter().map(|it| match self.replicas {
-            Some(_) => format!("{} ({})", it.name, it.replicas),
-            None => it.name.clone(),
-        });
-        let each: Vec<String> = each.collect();
-        let placed = if each.is_empty() {
-            "no cluster".to_owned()
-        } else {
-            each.join(", ")
-        };
-        if let Some(placed_by) = &self.placed_by {
-            writeln!(f, "Placed by: {placed_by}")?;
-        }
-        writeln!(f, "Placed on: {placed}")?;
-        for Unavailable { cluster, reason } in &self.unavailable {
-            writeln!(f, "Not available: {cluster} {reason}")?;
-        }
-        for leaving in &self.leaving {
-            writeln!(f, "Leaving: {leaving}")?;
-            for waits_for in &leaving.waits_for {
-                writeln!(f, "  its copy there waits: {waits_for}")?;
-            }
-        }
-        for old in &self.old_copies {
-            writeln!(f, "Old copy: {old}")?;
-        }
-        for condition in &self.conditions {
-            let Condition {
-                type_,
-                status,
-                reason,
-                message,
-                last_transition_time,
-                ..
-            } = condition;
-            let since = last_transition_time.0;
-            writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
-        }
-        for moved in &self.moves {
-            writeln!(f, "Moved: {moved}")?;
-        }
-        if let Some(paused) = &self.paused {
-            writeln!(f, "Stays where it is: {paused}")?;
-        }
-        for remedy in &self.would_help {
-            writeln!(f, "Would help: {remedy}")?;
-        }
-        for returns in &self.returns {
-            writeln!(f, "Failback: {returns}")?;
-        }
-        if let Some(held_back) = &self.held_back {
-            writeln!(f, "Not scheduled here: {held_back}")?;
-        }
-        if self.attempts.is_empty() {
-            return writeln!(
-                f,
-                "\nIt has no placement: no policy has been applied to it yet."
-            );
-        }
-        match &self.need {
-            _ if self.has_to_leave() => writeln!(
-                f,
-                "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
-            )?,
-            None if !self.unavailable.is_empty() => writeln!(
-                f,
-                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
-            )?,
-            Some(_) if self.settled && !self.unavailable.is_empty() => writeln!(
-                f,
-                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
-            )?,
-            None => writeln!(
-                f,
-                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
-            )?,
-            Some(_) if self.settled => writeln!(
-                f,
-                "It is where it should be: a new schedule would change nothing."
-            )?,
-            Some(need) => writeln!(f, "To be scheduled: {need}")?,
-        }
-        for attempt in &self.attempts {
-            let group = &attempt.group;
-            if !group.is_empty() {
-                write!(f, "\nAffinity group {group}:")?;
-            }
-            write!(f, "\n{attempt}")?;
-        }
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! occupied. Counts of nodes by grade are left as they are reported.
 
 mod disaster;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +22,15 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
-use muster_shared::api::cluster::{Cluster, ResourceSummary};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::quantity::Quantity;
 
 use self::disaster::{Coming, Struck};
+use self::room::Rooms;
+pub(super) use self::room::{Room, SHOWN};
 use super::dependencies::{After, Needs, Partings, parted};
 use super::pace::Pace;
-
-/// Resources whose room is shown.
-pub const SHOWN: [&str; 3] = ["cpu", "memory", "pods"];
 
 /// The fleet as it is.
 pub struct Fleet {
@@ -91,15 +90,6 @@ pub struct Left {
     pub reason: String,
 }
 
-/// What is free of a resource in a cluster, before and after.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Room {
-    /// The cluster.
-    pub cluster: String,
-    /// Free before and after, by resource.
-    pub free: BTreeMap<&'static str, (Quantity, Quantity)>,
-}
-
 /// What would come of it.
 #[derive(Clone, Debug)]
 pub struct Forecast {
@@ -155,33 +145,16 @@ pub fn forecast(
         now,
         pace,
         snapshot: Snapshot::new(clusters.iter().cloned().map(Arc::new)),
-        summaries: summaries(&clusters),
-        clusters: clusters
-            .into_iter()
-            .map(|cluster| (cluster.name_any(), cluster))
-            .collect(),
+        rooms: Rooms::of(clusters),
         next_turn: now,
         moves: Vec::new(),
         stranded: Vec::new(),
         stays: Vec::new(),
     };
-    let before = course.summaries.clone();
     let after = course.run(&fleet.bindings, &struck, disaster);
-    let left = course
-        .summaries
-        .iter()
-        .filter(|(name, _)| !struck.contains_key(*name));
-    let room = left.map(|(name, after)| Room {
-        cluster: name.clone(),
-        free: SHOWN
-            .into_iter()
-            .filter_map(|resource| {
-                Some((resource, (*before[name].get(resource)?, after[resource])))
-            })
-            .collect(),
-    });
+    let left = |cluster: &str| !struck.contains_key(cluster);
     Forecast {
-        room: room.collect(),
+        room: course.rooms.compared(left),
         coming: struck
             .iter()
             .map(|(name, struck)| (name.clone(), struck.coming.clone()))
@@ -192,36 +165,6 @@ pub fn forecast(
         stays: course.stays,
         partings: parted(&fleet.bindings, &fleet.needs, &after),
     }
-}
-
-type Free = BTreeMap<String, Quantity>;
-
-/// What is free of each resource, by cluster.
-fn summaries(clusters: &[Cluster]) -> BTreeMap<String, Free> {
-    let free = |summary: &ResourceSummary| -> Free {
-        let read = |amounts: &BTreeMap<String, muster_shared::k8s::Quantity>, name: &str| {
-            let wire = amounts.get(name);
-            wire.and_then(|wire| Quantity::from_wire(wire).ok())
-                .unwrap_or_default()
-        };
-        let names = summary.allocatable.keys();
-        names
-            .map(|name| {
-                let used = read(&summary.allocated, name) + read(&summary.allocating, name);
-                (name.clone(), read(&summary.allocatable, name) - used)
-            })
-            .collect()
-    };
-    clusters
-        .iter()
-        .map(|cluster| {
-            let summary = cluster
-                .status
-                .as_ref()
-                .and_then(|it| it.resource_summary.as_ref());
-            (cluster.name_any(), summary.map(free).unwrap_or_default())
-        })
-        .collect()
 }
 
 /// A workload that has to leave.
@@ -240,8 +183,7 @@ struct Course<'a> {
     now: Timestamp,
     pace: Pace,
     snapshot: Snapshot,
-    clusters: BTreeMap<String, Cluster>,
-    summaries: BTreeMap<String, Free>,
+    rooms: Rooms,
     next_turn: Timestamp,
     moves: Vec<Move>,
     stranded: Vec<Left>,
@@ -389,7 +331,9 @@ impl Course<'_> {
         self.next_turn = turn.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let gains = gains(&spec, &plan.clusters);
         for gain in &gains {
-            self.occupy(&spec, gain);
+            if let Some(cluster) = self.rooms.occupy(&spec, gain) {
+                self.snapshot.put(cluster);
+            }
         }
         self.moves.push(Move {
             workload: name(&spec),
@@ -400,45 +344,6 @@ impl Course<'_> {
         });
         after.clusters = plan.clusters;
         after
-    }
-
-    /// Takes the room of new replicas off a cluster.
-    fn occupy(&mut self, spec: &ResourceBindingSpec, gain: &TargetCluster) {
-        let (Some(cluster), Some(free)) = (
-            self.clusters.get_mut(&gain.name),
-            self.summaries.get_mut(&gain.name),
-        ) else {
-            return;
-        };
-        let Some(summary) = cluster
-            .status
-            .as_mut()
-            .and_then(|status| status.resource_summary.as_mut())
-        else {
-            return;
-        };
-        let requests = spec.replica_requirements.iter();
-        let requests = requests.flat_map(|needs| &needs.resource_request);
-        let each = requests.filter_map(|(name, wire)| {
-            let amount = Quantity::from_wire(wire).ok()?;
-            Some((name.as_str(), amount))
-        });
-        let pod = spec
-            .is_workload()
-            .then_some(("pods", Quantity::units(1, Quantity::ZERO.format())));
-        for (name, amount) in each.chain(pod) {
-            let more = Quantity::from_nano(
-                amount.nano().saturating_mul(gain.replicas.into()),
-                amount.format(),
-            );
-            if let Some(free) = free.get_mut(name) {
-                *free -= more;
-            }
-            let wire = summary.allocated.entry(name.to_owned()).or_default();
-            let used = Quantity::from_wire(wire).unwrap_or_default() + more;
-            *wire = used.to_wire();
-        }
-        self.snapshot.put(Arc::new(cluster.clone()));
     }
 }
 

@@ -46,16 +46,12 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use kube::Config;
-use muster_control_plane::settings::grade_rule::GradeRule;
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
-use muster_shared::settings::Words;
 use muster_shared::tls;
 
 pub use self::output::Reply;
-use self::running::Running;
-use self::subject::Subject;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.
 #[derive(Debug, Parser)]
@@ -86,24 +82,7 @@ struct Connection {
 enum Question {
     /// Why a workload is where it is, what its old copies wait for, and for each cluster whether it
     /// fits or which filter refuses it and why, its score, its room, and what it is given.
-    Explain {
-        /// A template as `deployment/web`, or a binding as `rb/web-deployment` (`crb` for a
-        /// cluster-scoped one).
-        #[arg(value_name = "KIND/NAME")]
-        what: String,
-        /// The name, if it does not follow the kind after a slash.
-        name: Option<String>,
-        /// How the answer is printed.
-        #[arg(long, short, value_enum, default_value_t)]
-        output: output::Format,
-        /// The filters and scores in force, in place of those of the running control plane.
-        #[arg(long, value_name = "LIST")]
-        plugins: Option<Words>,
-        /// What a node of a grade is taken to hold, in place of the rule of the running control
-        /// plane.
-        #[arg(long, value_name = "RULE")]
-        node_grades: Option<GradeRule>,
-    },
+    Explain(explain::Options),
     /// Whether everything is as it should be, and what to do where it is not: run it with the
     /// kubeconfig of the fleet API.
     ///
@@ -290,23 +269,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             let code = u8::from(!succeeds);
             return Ok(Reply { text, code });
         }
-        Question::Explain {
-            what,
-            name,
-            output,
-            plugins,
-            node_grades,
-        } => {
-            let subject = Subject::of(&what, name.as_deref())?;
+        Question::Explain(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            let mut settings = Running::read(&client, &[]).await?.settings;
-            if let Some(plugins) = plugins {
-                settings.plugins = plugins;
-            }
-            settings.node_grades = node_grades.unwrap_or(settings.node_grades);
-            settings.check()?;
-            let answer = explain::carry_out(client, &namespace, &subject, &settings).await;
-            answer?.print(output)
+            Box::pin(explain::carry_out(client, &namespace, &options)).await
         }
         Question::Interpret(options) => interpret::carry_out(&options),
         Question::Token { what } => token::carry_out(client, &config, what).await,
@@ -431,16 +396,13 @@ mod tests {
             "json",
         ]);
         assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
-        let Question::Explain {
-            what, name, output, ..
-        } = line.question
-        else {
+        let Question::Explain(options) = line.question else {
             panic!("not what was asked");
         };
         assert_eq!(
-            Subject::of(&what, name.as_deref()).unwrap(),
-            Subject::Binding("web-deployment".to_owned())
+            options.subject().unwrap(),
+            subject::Subject::Binding("web-deployment".to_owned())
         );
-        assert_eq!(output, output::Format::Json);
+        assert_eq!(options.output, output::Format::Json);
     }
 }

@@ -42,7 +42,7 @@ fn scene() -> (ResourceBinding, Snapshot) {
 
 fn answer() -> Answer {
     let (binding, snapshot) = scene();
-    Answer::about(&binding, &snapshot, &Options::default())
+    Answer::about(&binding, &snapshot, &core::Options::default())
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
             },
         }))
         .unwrap();
-        let answer = Answer::about(&binding, &snapshot, &Options::default());
+        let answer = Answer::about(&binding, &snapshot, &core::Options::default());
         assert!(answer.to_string().contains(expected), "{answer}");
     }
 }
@@ -161,7 +161,7 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
             "status": { "conditions": conditions },
         }))
         .unwrap();
-        let text = Answer::about(&binding, &snapshot, &Options::default()).to_string();
+        let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
         for line in [
             "Not available: m1 has Ready=Unknown",
             "Not available: m2 has taint down:NoExecute, which is not tolerated",
