@@ -83,8 +83,8 @@ impl Running {
         )
     }
 
-    /// Returns the settings with failover on, unless the command line said what they are, and whether it is off
-    /// in the running control plane.
+    /// Returns the settings with failover on, unless the command line said what they are, and
+    /// whether it is off in the running control plane.
     pub fn with_failover(&self) -> anyhow::Result<(Settings, bool)> {
         let settings = &self.settings;
         if self.source == Source::CommandLine || settings.gate(&FAILOVER) {

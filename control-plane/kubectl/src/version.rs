@@ -25,7 +25,7 @@ const OWN: &str = env!("CARGO_PKG_VERSION");
 /// Clusters that one line names.
 const NAMED: usize = 5;
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(super) struct Options {
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]

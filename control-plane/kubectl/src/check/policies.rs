@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_control_plane::detector::audit::{clusters_of, written};
+use muster_control_plane::eviction::fleet_view::evicts;
 use muster_control_plane::fleet::scope::Scope;
 use muster_control_plane::settings::FAILOVER;
 use muster_control_plane::taint::policy::faults;
@@ -169,11 +170,11 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
         .ok()
         .and_then(|it| LeaderReport::of(&it.lease));
     let failover = leader.and_then(|it| it.feature_gates.get(FAILOVER.name).copied());
-    let evicts = policies
+    let some_evict = policies
         .iter()
         .any(|it| evicting(&it.spec).next().is_some());
     let name = "taint-policies";
-    match (evicts, failover) {
+    match (some_evict, failover) {
         (false, Some(true)) => category.warning(
             name,
             "Failover is on, and no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads",
@@ -260,13 +261,9 @@ fn taints(category: &mut Category, facts: &Facts) {
     for cluster in facts.clusters.as_deref().unwrap_or_default() {
         let record = cluster.annotations().get(ANNOTATION).map(String::as_str);
         let record = Record::read(record).unwrap_or_default();
-        let evicting = cluster.spec.taints.iter();
-        let evicting =
-            evicting.filter(|it| [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&it.effect.as_str()));
-        for taint in evicting {
-            let owned = record.taints.iter();
-            let mut owned = owned.filter(|it| (&it.key, &it.effect) == (&taint.key, &taint.effect));
-            if owned.any(|it| it.shipped || !it.held_by.is_empty()) {
+        for taint in cluster.spec.taints.iter().filter(|it| evicts(it)) {
+            let owned = record.owned(&taint.key, &taint.effect);
+            if owned.is_some_and(|it| !it.is_free()) {
                 continue;
             }
             found = true;

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(super) struct Options {
     /// How the answer is printed; with `--watch` JSON is one document a line, and each document in
     /// YAML begins with `---`.
