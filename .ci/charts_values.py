@@ -267,20 +267,6 @@ def ports():
             spec = next(each for each in rendered(CONTROL_PLANE, webhook) if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "muster-fleet-api")["spec"]
             found = [each["port"] for rule in spec["egress"] if "to" not in rule for each in rule["ports"] if each["port"] not in (53, 5353)]
             check(f"{CONTROL_PLANE}: a bundled fleet API reaches admission at {webhook['webhook']['url']}", found == [443 if port == 80 else port], str(found))
-            found = opened(CONTROL_PLANE, {"traces": {"endpoint": url}})
-            check(f"{CONTROL_PLANE}: the collector {url} is reached by {port}", found == {port}, str(found))
-
-
-def traces():
-    values = {"traces": {"endpoint": "http://collector.monitoring:4318"}}
-    objects = rendered(CONTROL_PLANE, {**values, "networkPolicy": {"enabled": True}, "extraEnv": [{"name": "OTEL_EXPORTER_OTLP_HEADERS", "value": "a=b"}]})
-    env = {each["name"]: each["value"] for each in pods(objects)["muster"]["spec"]["containers"][0]["env"]}
-    check(f"{CONTROL_PLANE}: the collector of traces", env == {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}, str(env))
-    ports = {each["metadata"]["name"]: {port["port"] for rule in each["spec"]["egress"] for port in rule.get("ports", [])} for each in objects if each["kind"] == "NetworkPolicy"}
-    reached = [name for name, open_ports in ports.items() if 4318 in open_ports]
-    check(f"{CONTROL_PLANE}: only the control plane may reach it", reached == ["muster"], str(ports))
-    check(f"{CONTROL_PLANE}: no traces without it", "env" not in pods(rendered(CONTROL_PLANE, {}))["muster"]["spec"]["containers"][0])
-    check(f"{CONTROL_PLANE}: refuses a collector without a scheme", refused(CONTROL_PLANE, {"traces": {"endpoint": "collector:4318"}}) is not None)
 
 
 def margins():
@@ -341,6 +327,5 @@ def values_of_charts():
     every_part()
     proxies()
     ports()
-    traces()
     margins()
     network_policies()

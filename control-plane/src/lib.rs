@@ -98,13 +98,13 @@
 //! * *K15* and the like: numbers in the project's list of Karmada's defects; the sentence beside
 //!   each says which behaviour is avoided.
 
-mod application_failover;
-mod binding;
+pub mod application_failover;
+pub mod binding;
 pub mod budget;
 mod cluster;
 mod customizations;
 mod definitions;
-mod detector;
+pub mod detector;
 #[cfg(test)]
 mod deviations;
 pub mod eviction;
@@ -112,19 +112,18 @@ mod failovers;
 mod fencing;
 pub mod fleet;
 pub mod fleet_api;
-mod graceful_eviction;
+pub mod graceful_eviction;
 mod interpreter_webhooks;
-pub mod kubectl;
 mod overrides;
 pub mod pause;
 mod policy_status;
-mod push;
-mod rebalance;
-mod registration;
+pub mod push;
+pub mod rebalance;
+pub mod registration;
 pub mod scheduler;
 pub mod settings;
 mod status;
-mod taint;
+pub mod taint;
 mod webhook;
 mod wiring;
 

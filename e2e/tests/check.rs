@@ -6,11 +6,11 @@
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use muster_agent::settings::Settings as AgentSettings;
-use muster_control_plane::kubectl::{self, Reply};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
 use muster_e2e::harness::{access, kubeconfig};
+use muster_kubectl::Reply;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
@@ -42,7 +42,7 @@ async fn check(scratch: &Scratch, config: &Kubeconfig, words: &[&str]) -> Reply 
     kubeconfig::write(config, &file).unwrap();
     let file = file.to_str().unwrap();
     let line = [&["kubectl-muster", "--kubeconfig", file, "check"], words].concat();
-    kubectl::outcome(line).await.unwrap()
+    muster_kubectl::outcome(line).await.unwrap()
 }
 
 /// Returns the lines of checks with a mark, and the hints below them.

@@ -103,8 +103,52 @@ const CONTROL_PLANE: Floors = &[
     &["customizations"],
     &["interpreter_webhooks"],
     &["webhook"],
-    &["kubectl"],
     &["wiring"],
+];
+
+/// What commands share.
+const KUBECTL: Floors = &[
+    &["fixtures"],
+    &["table"],
+    &["output"],
+    &["rows"],
+    &["install"],
+    &["evicting"],
+    &["pace"],
+    &["list"],
+    &["request"],
+    &["subject"],
+    &["running"],
+    &["leader"],
+    &["view"],
+    &["old_copies"],
+    &["dependencies"],
+    &["standstill"],
+    &["follow"],
+    &["forecast"],
+    &["parting"],
+];
+
+/// Commands, none of which uses another.
+const COMMANDS: Floors = &[
+    &["check"],
+    &["completion"],
+    &["explain"],
+    &["get"],
+    &["hands"],
+    &["history"],
+    &["interpret"],
+    &["join"],
+    &["rebalance"],
+    &["register"],
+    &["report"],
+    &["simulate"],
+    &["status"],
+    &["token"],
+    &["top"],
+    &["ui"],
+    &["unregister"],
+    &["version"],
 ];
 
 /// Oracles know the history alone, and what features stand in it; faults and the network need each
@@ -151,6 +195,19 @@ fn layers_of_the_control_plane_point_one_way() {
     );
 }
 
+#[test]
+fn layers_of_kubectl_point_one_way() {
+    let turned: Vec<&[&str]> = COMMANDS.iter().rev().copied().collect();
+    // What points downwards in both orders does not point from a command to another.
+    for commands in [COMMANDS, &turned] {
+        let floors = [KUBECTL, commands].concat();
+        assert_eq!(
+            arrows_upwards("control-plane/kubectl", &floors),
+            Vec::<String>::new()
+        );
+    }
+}
+
 /// The driver of the fuzz targets is a dev-dependency of what it feeds.
 #[test]
 fn the_fuzz_driver_uses_nothing_of_the_product() {
@@ -194,7 +251,7 @@ fn arrows_are_found_in_all_their_spellings() {
 }
 
 /// The arrows of a crate that point upwards, and the modules that no floor names.
-fn arrows_upwards(crate_name: &str, floors: Floors) -> Vec<String> {
+fn arrows_upwards(crate_name: &str, floors: &[&[&str]]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
         .join(crate_name)
@@ -316,6 +373,7 @@ fn every_dependency_is_used() {
         "shared/vectors",
         "agent",
         "control-plane",
+        "control-plane/kubectl",
         "e2e",
         "e2e/apiserver",
         "e2e/fleet",

@@ -25,7 +25,7 @@ async fn muster(fleet: &HeartbeatFleet, words: &[&str]) -> String {
     let kubeconfig = fleet.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
     line.extend(words);
-    match muster_control_plane::kubectl::answer(line).await {
+    match muster_kubectl::answer(line).await {
         Ok(text) => text,
         Err(error) => error.to_string(),
     }
@@ -338,7 +338,7 @@ async fn outcome(fleet: &HeartbeatFleet, words: &[&str]) -> anyhow::Result<(u8, 
     let kubeconfig = fleet.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
     line.extend(words);
-    let said = muster_control_plane::kubectl::outcome(line).await?;
+    let said = muster_kubectl::outcome(line).await?;
     Ok((said.code, said.text))
 }
 

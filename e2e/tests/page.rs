@@ -18,7 +18,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use muster_control_plane::kubectl;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::test_bed::{Scratch, TestBed};
@@ -51,7 +50,7 @@ async fn with_page(
     fleet: &HeartbeatFleet,
     tell: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let page = kubectl::page(line(fleet, &["ui"])).await?;
+    let page = muster_kubectl::page(line(fleet, &["ui"])).await?;
     let (url, shutdown) = (page.url(), CancellationToken::new());
     let server = tokio::spawn(page.serve(shutdown.clone()));
     let told = tell(&url).await;
@@ -136,7 +135,7 @@ async fn the_page_answers_as_the_commands_do() {
             ] {
                 let mut words = words.to_vec();
                 words.extend(["-o", "json"]);
-                let said = kubectl::outcome(line(fleet, &words)).await?;
+                let said = muster_kubectl::outcome(line(fleet, &words)).await?;
                 let wanted = still(serde_json::from_str(&said.text)?);
                 let (status, code, found) = get(&format!("{url}api/{path}")).await?;
                 assert_eq!((status, code), (200, Some(said.code)), "{path}");
@@ -251,7 +250,7 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     });
     std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
     let path = kubeconfig.display().to_string();
-    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
         .await
         .unwrap();
     let (url, shutdown) = (page.url(), CancellationToken::new());
@@ -344,7 +343,7 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     .unwrap();
     works.create(&params, &work).await.unwrap();
     let path = file.display().to_string();
-    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
         .await
         .unwrap();
     let (url, shutdown) = (page.url(), CancellationToken::new());
@@ -382,7 +381,7 @@ async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
         .await
         .unwrap();
     let path = file.display().to_string();
-    let page = kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
+    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
         .await
         .unwrap();
     let (url, shutdown) = (page.url(), CancellationToken::new());

@@ -76,7 +76,7 @@ impl Bench {
         let mut line = vec!["kubectl-muster", "--kubeconfig", fleet];
         line.extend(words);
         line.extend(["--member-kubeconfig", file]);
-        muster_control_plane::kubectl::answer(line).await
+        muster_kubectl::answer(line).await
     }
 
     async fn join(&self, member: &str) {
@@ -304,7 +304,7 @@ async fn an_account_that_was_left_behind_can_be_removed_later() {
         "unjoin",
         "m1",
     ];
-    let told = muster_control_plane::kubectl::answer(line).await.unwrap();
+    let told = muster_kubectl::answer(line).await.unwrap();
     assert!(
         told.contains("repeat this with --member-kubeconfig"),
         "{told}"

@@ -72,14 +72,6 @@ capabilities:
 {{ merge (dict) (index . 2) (index . 1) (dict "httpGet" (index . 0)) | toYaml }}
 {{- end }}
 
-{{- /* Where traces of failovers are sent to, by the variable of the OpenTelemetry specification. */ -}}
-{{- define "muster.traces.env" -}}
-{{- with .Values.traces.endpoint }}
-- name: OTEL_EXPORTER_OTLP_ENDPOINT
-  value: {{ . | quote }}
-{{- end }}
-{{- end }}
-
 {{- /*
 Environment of a program that connects to APIs: list of the chart's context and the part's values. Names within this cluster are not asked for
 from a proxy.

@@ -8,9 +8,9 @@
 //! and writes.
 
 mod controller;
-pub mod decide;
+pub(crate) mod decide;
 mod duty;
-pub mod evict;
+pub(crate) mod evict;
 pub mod explain;
 mod hearing;
 pub mod history;

@@ -11,8 +11,8 @@ pub mod audit;
 mod audits;
 mod bind;
 mod bound;
-pub mod build;
-pub mod candidates;
+pub(crate) mod build;
+pub(crate) mod candidates;
 mod claims;
 mod controller;
 mod dependencies;
@@ -23,11 +23,11 @@ mod kinds;
 mod lazy;
 mod overrides;
 mod policies;
-pub mod preempt;
+pub(crate) mod preempt;
 mod priority;
 mod refused;
 mod report;
-pub mod select;
+pub(crate) mod select;
 mod takeover;
 
 #[cfg(test)]

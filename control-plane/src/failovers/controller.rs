@@ -71,8 +71,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue: Queue::new(NAME),
     });
     recorder.listen();
-    #[cfg(feature = "traces")]
-    super::traces::start(fleet, &recorder.records, tasks);
     let shutdown = tasks.shutdown().clone();
     tasks.spawn(
         "failover record watch",

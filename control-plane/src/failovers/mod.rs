@@ -14,8 +14,6 @@ mod ledger;
 mod measure;
 mod prune;
 mod signs;
-#[cfg(feature = "traces")]
-mod traces;
 
 pub use cause::bounded;
 pub use controller::start;

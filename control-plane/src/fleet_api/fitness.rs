@@ -6,7 +6,7 @@ use muster_shared::k8s::{Node, ReplicaSet, ResourceExt as _};
 
 /// Returns what makes an API unfit, if anything does. ReplicaSets may be templates; those that a
 /// Deployment controls are not.
-pub(crate) fn unfit(
+pub fn unfit(
     nodes: &[PartialObjectMeta<Node>],
     sets: &[PartialObjectMeta<ReplicaSet>],
 ) -> Option<String> {

@@ -39,9 +39,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::fitness::unfit;
-pub(crate) use self::objects::is_newer;
-pub(crate) use self::plan::CONTROL_PLANE;
+pub use self::fitness::unfit;
+pub use self::objects::is_newer;
+pub use self::plan::CONTROL_PLANE;
 use self::plan::Site;
 use self::secrets::{Keeper, Lives, Outcome};
 use crate::fleet::COMPONENT;

@@ -188,7 +188,7 @@ pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Res
 }
 
 /// Returns whether a version is newer than another. What is no version is older than all.
-pub(crate) fn is_newer(theirs: &str, ours: &str) -> bool {
+pub fn is_newer(theirs: &str, ours: &str) -> bool {
     let read = |text: &str| -> Option<Vec<u64>> {
         let numbers = text.split(['-', '+']).next()?.split('.');
         numbers.map(|it| it.parse().ok()).collect()

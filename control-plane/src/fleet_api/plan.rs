@@ -7,7 +7,7 @@ const ETCD_MEMBERS: usize = 3;
 /// Port of the fleet API's Service.
 pub(super) const PORT: u16 = 6443;
 /// User name of the control plane at the fleet API (charts/control-plane/access).
-pub(crate) const CONTROL_PLANE: &str = "system:muster:control-plane";
+pub const CONTROL_PLANE: &str = "system:muster:control-plane";
 /// Group of administrators at the fleet API, which is bound to cluster-admin. Unlike
 /// `system:masters` it can be taken its rights.
 pub(crate) const ADMINISTRATORS: &str = "muster:administrators";

@@ -3,7 +3,7 @@
 pub mod assess;
 pub(crate) mod controller;
 mod onward;
-pub mod plugin;
+pub(crate) mod plugin;
 mod reports;
 
 #[cfg(test)]

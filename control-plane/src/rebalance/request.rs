@@ -134,7 +134,7 @@ pub(super) async fn ask<B: BindingKind>(
 ///
 /// # Errors
 /// No allowed set of clusters takes the whole workload.
-pub(crate) fn moved(
+pub fn moved(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     snapshot: &Snapshot,

@@ -7,7 +7,7 @@ pub mod default_tolerations;
 pub mod policy;
 pub mod record;
 mod refusal;
-pub mod window;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod conformance;

@@ -221,9 +221,7 @@ async fn a_custom_resource_that_a_script_finds_unhealthy_moves_to_or_from_a_memb
             "--member-kubeconfig".to_owned(),
             kubeconfig(&member3.api.kubeconfig),
         ];
-        muster_control_plane::kubectl::answer(words)
-            .await
-            .context("joining")?;
+        muster_kubectl::answer(words).await.context("joining")?;
         let apis = [
             ("member2", &fleet.member("member2")?.api.watch_client),
             ("pushed", &member3.api.watch_client),

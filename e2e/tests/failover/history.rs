@@ -20,7 +20,7 @@ use super::{leaving, the_rest};
 async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
     let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
     let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "history"];
-    muster_control_plane::kubectl::answer(line.into_iter().chain(words.iter().copied())).await
+    muster_kubectl::answer(line.into_iter().chain(words.iter().copied())).await
 }
 
 /// The one record of the victim: on a busy machine others may have been slow for a moment.

@@ -110,7 +110,7 @@ async fn what_a_simulation_foretells_is_what_then_happens() {
         let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "simulate"];
         let asked = ["--lost", VICTIM, "-o", "json", "--"];
         let words = line.into_iter().chain(asked).chain(scenario::CONTROL_PLANE);
-        let told = muster_control_plane::kubectl::answer(words).await?;
+        let told = muster_kubectl::answer(words).await?;
         let told: Value = serde_json::from_str(&told).context("the forecast")?;
         let before = Picture::of(&fleet.observer.view);
         story.cut()?;

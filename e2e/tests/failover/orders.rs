@@ -21,7 +21,7 @@ async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
     let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
     line.extend(words);
-    match muster_control_plane::kubectl::answer(line).await {
+    match muster_kubectl::answer(line).await {
         Ok(text) => Ok(text),
         Err(error) => Ok(error.to_string()),
     }

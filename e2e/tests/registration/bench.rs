@@ -6,7 +6,6 @@ use futures::StreamExt as _;
 use kube::api::{PostParams, WatchEvent, WatchParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use muster_agent::settings::Settings as AgentSettings;
-use muster_control_plane::kubectl;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::test_bed::{PATIENCE, Scratch, Task, TestBed, until};
@@ -208,5 +207,5 @@ impl Bench {
 async fn muster(kubeconfig: &std::path::Path, words: &[&str]) -> anyhow::Result<String> {
     let file = kubeconfig.to_str().unwrap();
     let line = [&["kubectl-muster", "--kubeconfig", file], words].concat();
-    kubectl::answer(line).await
+    muster_kubectl::answer(line).await
 }

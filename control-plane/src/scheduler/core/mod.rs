@@ -18,7 +18,7 @@ pub mod fit_error;
 pub mod need;
 pub mod outcome;
 pub(in crate::scheduler) mod plugin;
-pub(crate) mod record;
+pub mod record;
 pub mod replacement;
 pub mod report;
 pub mod select;

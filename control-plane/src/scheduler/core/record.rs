@@ -11,9 +11,12 @@ const LONGEST_RECORD: usize = 128 * 1024;
 /// expects one sees that it is none.
 const DIGEST: &str = "\"placement too long for an annotation, sha256:";
 
-/// The placement as the annotation keeps it: its text, or, where that is too long, a digest of it,
-/// which tells whether it changed but not in which part.
-pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
+/// Returns the placement as the annotation keeps it: its text, or, where that is too long, a digest
+/// of it, which tells whether it changed but not in which part.
+///
+/// # Panics
+/// Never: a placement has text keys, which always serialise.
+pub fn record(spec: &ResourceBindingSpec) -> String {
     let text = serde_json::to_string(&spec.placement)
         .expect("a placement has text keys: invariant of its type");
     if text.len() <= LONGEST_RECORD {

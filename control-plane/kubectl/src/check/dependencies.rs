@@ -1,0 +1,46 @@
+//! Checks whether what workloads refer to is placed where they are, as the control plane tells.
+
+use muster_control_plane::binding::references;
+use muster_shared::check::{Category, Verdict, listed};
+use muster_shared::conditions;
+
+use super::facts::Facts;
+
+const NAME: &str = "dependencies";
+/// Workloads that the line names.
+const NAMED: usize = 3;
+const HINT: &str = "Set propagateDeps: true in their policies: what they refer to then goes where they go.\n\
+                    kubectl muster status tells what each lacks, and where.";
+
+pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
+    let mut category = Category::new("Dependencies of workloads");
+    let bindings = match &facts.bindings {
+        Ok(bindings) => bindings,
+        Err(refusal) => {
+            category.unknown(NAME, "bindings", refusal);
+            return category.into_verdicts();
+        }
+    };
+    let lacking = bindings.iter().filter(|it| {
+        let told = it.status.as_ref().map(|it| it.conditions.as_slice());
+        conditions::is_true(told.unwrap_or_default(), references::CONDITION)
+    });
+    let names: Vec<String> = lacking
+        .map(|it| {
+            let resource = &it.spec.resource;
+            let namespace = resource.namespace.as_deref().unwrap_or_default();
+            format!("{} {namespace}/{}", resource.kind, resource.name)
+        })
+        .collect();
+    if names.is_empty() {
+        category.ok(NAME, "no workload is known to lack what it refers to");
+    } else {
+        let told = match names.len() {
+            1 => "1 workload is placed where something that it refers to is not".to_owned(),
+            all => format!("{all} workloads are placed where something that they refer to is not"),
+        };
+        let message = format!("{told}: {}", listed(&names, NAMED));
+        category.warning(NAME, message, HINT);
+    }
+    category.into_verdicts()
+}

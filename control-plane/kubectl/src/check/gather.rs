@@ -1,0 +1,296 @@
+//! Reads the facts about a fleet. A request that fails costs what it would have told, and nothing
+//! else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::{StreamExt as _, stream};
+use jiff::SignedDuration;
+use kube::Config;
+use muster_control_plane::pause::Pause;
+use muster_control_plane::registration::token::{self, Entry};
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::check::{Answer, Asker, Refusal};
+use muster_shared::client::{self, Life};
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{ConfigMap, CustomResourceDefinition, Lease, ResourceExt, Secret};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use serde_json::{Value, json};
+
+use super::facts::{Admission, Facts, Leader};
+use super::rights::{self, Findings};
+use crate::running::Running;
+
+/// Definitions and members that are answers about at once.
+const AT_ONCE: usize = 8;
+/// Members whose agents' rights are answers for: each takes some requests.
+pub(super) const MOST_AGENTS: usize = 100;
+/// Pause between two looks at a lease that seems to have expired: a leader renews it every 2 s.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Reads everything. `flags` are those of the control plane that the command line has; without
+/// any, the settings are those that the leader publishes.
+///
+/// # Errors
+/// When the flags are refused.
+pub(super) async fn gather(
+    asker: &Asker,
+    config: &Config,
+    flags: &[String],
+) -> anyhow::Result<Facts> {
+    let given = Running::of(flags, None)?;
+    let version = asker.get("/version").await;
+    let clocks = asker.clocks().await;
+    let definitions = definitions(asker).await;
+    let served = served(asker).await;
+    let clusters: Answer<Vec<Cluster>> = asker
+        .list("/apis/cluster.karmada.io/v1alpha1/clusters", "")
+        .await;
+    let policy = |plural: &str| format!("/apis/policy.karmada.io/v1alpha1/{plural}");
+    let work = |plural: &str| format!("/apis/work.karmada.io/v1alpha2/{plural}");
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{CLUSTER_NAMESPACE}/leases");
+    let metadata = "/apis/apps/v1/replicasets?limit=20";
+    let fit: Answer<kube::core::ObjectList<_>> = asker.get(metadata).await;
+    let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
+    let mut facts = Facts {
+        settings: given.settings,
+        server: config
+            .cluster_url
+            .to_string()
+            .trim_end_matches('/')
+            .to_owned(),
+        verified: config.cluster_url.scheme_str() == Some("https") && !config.accept_invalid_certs,
+        now: calendar(),
+        credentials: client::credentials(config),
+        authority: authority(config),
+        version,
+        clocks,
+        nodes: nodes.map(|it| it.items),
+        replica_sets: fit.map(|it| it.items),
+        definitions,
+        served,
+        leader: Err(Refusal::Absent(String::new())),
+        control_plane: rights::ask(
+            asker,
+            &rights::accounts_of_control_plane(),
+            &rights::of_control_plane(),
+        )
+        .await,
+        agents: agents(asker, clusters.as_deref().unwrap_or_default()).await,
+        leases: asker.list(&leases, "").await,
+        pause: pause(asker).await,
+        tokens: tokens(asker).await,
+        push_tokens: push_tokens(asker, clusters.as_deref().unwrap_or_default()).await,
+        admission: admission(asker).await,
+        taint_policies: asker.list(&policy("clustertaintpolicies"), "").await,
+        policies: asker.list(&policy("propagationpolicies"), "").await,
+        cluster_policies: asker.list(&policy("clusterpropagationpolicies"), "").await,
+        bindings: asker.list(&work("resourcebindings"), "").await,
+        cluster_bindings: asker.list(&work("clusterresourcebindings"), "").await,
+        clusters,
+    };
+    facts.leader = leader(asker, &facts).await;
+    let lease = facts.leader.as_ref().ok().map(|it| &it.lease);
+    let running = Running::of(flags, lease)?;
+    (facts.settings, _) = running.with_failover()?;
+    Ok(facts)
+}
+
+async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
+    let name = muster_control_plane::pause::NAME;
+    let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{name}");
+    match asker.get::<ConfigMap>(&path).await {
+        Ok(record) => Ok(Some(Pause::of_fleet(&record))),
+        Err(Refusal::Absent(_)) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns the life of the authority that ends first.
+fn authority(config: &Config) -> Option<Life> {
+    let roots = config.root_cert.iter().flatten();
+    let lives = roots.filter_map(|der| {
+        let (_, read) = x509_parser::parse_x509_certificate(der).ok()?;
+        let at = |seconds| jiff::Timestamp::from_second(seconds).ok();
+        Some(Life {
+            begin: at(read.validity().not_before.timestamp()),
+            end: at(read.validity().not_after.timestamp())?,
+        })
+    });
+    lives.min_by_key(|it| it.end)
+}
+
+async fn definitions(asker: &Asker) -> BTreeMap<String, Answer<CustomResourceDefinition>> {
+    let kinds = muster_shared::api::crds();
+    let names: Vec<String> = kinds.iter().map(ResourceExt::name_any).collect();
+    let answers = stream::iter(names).map(|name| async move {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        (name, asker.get(&path).await)
+    });
+    answers.buffered(AT_ONCE).collect().await
+}
+
+async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
+    let kinds = muster_shared::api::crds();
+    let mut versions: Vec<String> = kinds
+        .iter()
+        .flat_map(|it| {
+            let versions = it.spec.versions.iter();
+            versions.map(|version| format!("{}/{}", it.spec.group, version.name))
+        })
+        .collect();
+    versions.sort();
+    versions.dedup();
+    let answers = stream::iter(versions).map(|version| async move {
+        let list: Answer<Value> = asker.get(&format!("/apis/{version}")).await;
+        let names = list.map(|list| {
+            let resources = list["resources"].as_array().into_iter().flatten();
+            let names = resources.filter_map(|it| it["name"].as_str().map(str::to_owned));
+            names.collect()
+        });
+        (version, names)
+    });
+    answers.buffered(AT_ONCE).collect().await
+}
+
+/// Reads the lease of the control plane. One that has expired by the clocks is looked at twice,
+/// because its time is another machine's.
+async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
+    let settings = &facts.settings;
+    let (namespace, name) = (
+        &settings.leader_elect_resource_namespace,
+        &settings.leader_elect_resource_name,
+    );
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let lease: Lease = asker.get(&path).await?;
+    if !expired(&lease, facts.fleet_time()) {
+        return Ok(Leader {
+            lease,
+            renewed: None,
+        });
+    }
+    tokio::time::sleep(LOOK_AGAIN).await;
+    let again: Lease = asker.get(&path).await?;
+    let renewed = again.metadata.resource_version != lease.metadata.resource_version;
+    Ok(Leader {
+        lease: again,
+        renewed: Some(renewed),
+    })
+}
+
+/// Returns whether a held lease has expired by a clock.
+fn expired(lease: &Lease, now: jiff::Timestamp) -> bool {
+    let Some(spec) = &lease.spec else {
+        return true;
+    };
+    let duration = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(0).into());
+    let renewed = spec.renew_time.as_ref().map(|it| it.0);
+    let holder = spec.holder_identity.as_deref().unwrap_or_default();
+    !holder.is_empty() && renewed.is_none_or(|it| now.duration_since(it) > duration)
+}
+
+async fn agents(asker: &Asker, clusters: &[Cluster]) -> BTreeMap<String, Findings> {
+    let pulled = clusters
+        .iter()
+        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
+    let names: Vec<String> = pulled
+        .map(ResourceExt::name_any)
+        .take(MOST_AGENTS)
+        .collect();
+    let answers = stream::iter(names).map(|name| async move {
+        let accounts = rights::accounts_of_agent(&name);
+        let findings = rights::ask(asker, &accounts, &rights::of_agent(&name)).await;
+        (name, findings)
+    });
+    answers.buffered(AT_ONCE).collect().await
+}
+
+async fn tokens(asker: &Asker) -> Answer<Vec<Entry>> {
+    let path = format!("/api/v1/namespaces/{}/secrets", token::NAMESPACE);
+    let of_tokens = format!("&fieldSelector=type%3D{}", token::SECRET_TYPE);
+    let secrets: Vec<Secret> = asker.list(&path, &of_tokens).await?;
+    Ok(secrets.iter().filter_map(Entry::read).collect())
+}
+
+async fn push_tokens(
+    asker: &Asker,
+    clusters: &[Cluster],
+) -> Answer<BTreeMap<String, Option<Life>>> {
+    let mut lives = BTreeMap::new();
+    for cluster in clusters {
+        let reference = cluster.spec.secret_ref.as_ref();
+        let Some(reference) = reference.filter(|_| cluster.spec.sync_mode == ClusterSyncMode::Push)
+        else {
+            continue;
+        };
+        let path = format!(
+            "/api/v1/namespaces/{}/secrets/{}",
+            reference.namespace, reference.name
+        );
+        let secret: Secret = asker.get(&path).await?;
+        let data = secret.data.unwrap_or_default();
+        let token = data
+            .get("token")
+            .and_then(|it| std::str::from_utf8(&it.0).ok());
+        lives.insert(cluster.name_any(), token.and_then(Life::of_token));
+    }
+    Ok(lives)
+}
+
+/// Reads how admission is configured, and tries it with a policy that is refused: its taint key is
+/// none. Nothing is stored.
+async fn admission(asker: &Asker) -> Answer<Admission> {
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/muster";
+    let configuration = asker.get(path).await?;
+    let taint = json!({"key": "not a key", "effect": "NoSchedule"});
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "muster-check"},
+        "spec": {"taints": [taint]},
+    });
+    let path = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies?dryRun=All";
+    Ok(Admission {
+        configuration,
+        trial: asker.post(path, &policy).await,
+    })
+}
+
+/// Returns the life of the first certificate of a bundle in base64.
+pub(super) fn bundle(text: &str) -> Option<Life> {
+    Life::of_certificate(&STANDARD.decode(text).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_held_expires_by_the_clock_and_a_free_one_does_not() {
+        let now = "2030-01-01T00:01:00Z".parse().unwrap();
+        for (spec, expected) in [
+            (
+                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:50.000000Z"}),
+                false,
+            ),
+            (
+                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:40.000000Z"}),
+                true,
+            ),
+            (
+                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T01:00:00.000000Z"}),
+                false,
+            ),
+            (
+                json!({"leaseDurationSeconds": 1, "renewTime": "2030-01-01T00:00:00.000000Z"}),
+                false,
+            ),
+            (json!({"holderIdentity": "a"}), true),
+        ] {
+            let lease = serde_json::from_value(json!({"spec": spec})).unwrap();
+            assert_eq!(expired(&lease, now), expected, "{spec}");
+        }
+    }
+}

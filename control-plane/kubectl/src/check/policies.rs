@@ -1,0 +1,291 @@
+//! Checks of the policies: which select nothing, name what is not there, or move nothing.
+
+use std::collections::BTreeSet;
+
+use muster_control_plane::detector::audit::{clusters_of, written};
+use muster_control_plane::eviction::fleet_view::evicts;
+use muster_control_plane::fleet::scope::Scope;
+use muster_control_plane::settings::FAILOVER;
+use muster_control_plane::taint::policy::faults;
+use muster_control_plane::taint::record::{ANNOTATION, Record};
+use muster_shared::api::binding::Binding;
+use muster_shared::api::policy::PropagationSpec;
+use muster_shared::check::{Answer, Category, Refusal, Verdict, listed};
+use muster_shared::k8s::ResourceExt as _;
+use muster_shared::names::annotation::{
+    CLUSTER_PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
+};
+use muster_shared::names::condition::READY;
+use muster_shared::names::taint::DRAIN;
+use muster_shared::self_report::LeaderReport;
+use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
+
+use super::facts::Facts;
+use crate::evicting::evicting;
+
+/// Names that one line lists.
+const MOST: usize = 5;
+/// Policies of which each fault has a line.
+const MOST_TOLD: usize = 20;
+
+/// A propagation policy of either kind.
+struct Policy<'a> {
+    /// Kind, namespace and name.
+    title: String,
+    namespace: Option<&'a str>,
+    /// As bindings name it.
+    key: (Option<String>, String),
+    spec: &'a PropagationSpec,
+}
+
+pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
+    let mut category = Category::new("Policies");
+    match policies(facts) {
+        Err(refusal) => category.unknown("policies", "the policies", &refusal),
+        Ok(policies) if policies.is_empty() => {
+            category.skipped("policies", "there is no PropagationPolicy");
+        }
+        Ok(policies) => {
+            select_nothing(&mut category, facts, &policies);
+            without_effect(&mut category, facts, &policies);
+        }
+    }
+    match &facts.taint_policies {
+        Err(refusal) => category.unknown("taint-policies", "the ClusterTaintPolicies", refusal),
+        Ok(_) => taint_policies(&mut category, facts),
+    }
+    taints(&mut category, facts);
+    category.into_verdicts()
+}
+
+fn policies(facts: &Facts) -> Answer<Vec<Policy<'_>>> {
+    let namespaced = facts.policies.as_ref().map_err(Clone::clone)?.iter();
+    let namespaced = namespaced.filter(|it| it.metadata.deletion_timestamp.is_none());
+    let wide = facts
+        .cluster_policies
+        .as_ref()
+        .map_err(Clone::clone)?
+        .iter();
+    let wide = wide.filter(|it| it.metadata.deletion_timestamp.is_none());
+    let namespaced = namespaced.map(|it| {
+        let (namespace, name) = (it.namespace().unwrap_or_default(), it.name_any());
+        Policy {
+            title: format!("PropagationPolicy {namespace}/{name}"),
+            namespace: it.metadata.namespace.as_deref(),
+            key: (Some(namespace), name),
+            spec: &it.spec,
+        }
+    });
+    let wide = wide.map(|it| Policy {
+        title: format!("ClusterPropagationPolicy {}", it.name_any()),
+        namespace: None,
+        key: (None, it.name_any()),
+        spec: &it.spec,
+    });
+    Ok(namespaced.chain(wide).collect())
+}
+
+/// Returns the policies by which something is placed, as bindings name them.
+fn used(facts: &Facts) -> Result<BTreeSet<(Option<String>, String)>, &Refusal> {
+    fn of(binding: &impl Binding) -> Option<(Option<String>, String)> {
+        let annotations = binding.annotations();
+        let text = |key| {
+            annotations
+                .get(key)
+                .filter(|it: &&String| !it.is_empty())
+                .cloned()
+        };
+        match text(PROPAGATION_POLICY_NAME) {
+            Some(name) => Some((text(PROPAGATION_POLICY_NAMESPACE), name)),
+            None => Some((None, text(CLUSTER_PROPAGATION_POLICY_NAME)?)),
+        }
+    }
+    let namespaced = facts.bindings.as_ref()?.iter().filter_map(of);
+    let wide = facts.cluster_bindings.as_ref()?.iter().filter_map(of);
+    Ok(namespaced.chain(wide).collect())
+}
+
+fn select_nothing(category: &mut Category, facts: &Facts, policies: &[Policy<'_>]) {
+    let used = match used(facts) {
+        Ok(used) => used,
+        Err(refusal) => return category.unknown("policies", "the bindings", refusal),
+    };
+    let idle = policies.iter().filter(|it| !used.contains(&it.key));
+    let idle: Vec<String> = idle.map(|it| it.title.clone()).collect();
+    if idle.is_empty() {
+        let number = policies.len();
+        category.ok("policies", format!("each of {number} places something"));
+    } else {
+        category.warning(
+            "policies",
+            format!(
+                "select nothing, or nothing that no other policy has: {}",
+                listed(&idle, MOST)
+            ),
+            "kubectl describe the policy: events say which selector finds nothing.",
+        );
+    }
+}
+
+fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>]) {
+    let mut told = 0;
+    for policy in policies {
+        let mut notes: Vec<String> = written(policy.spec, policy.namespace, &Scope::default())
+            .into_iter()
+            .map(|finding| finding.note)
+            .collect();
+        if let Ok(names) = facts.cluster_names() {
+            let unknown = clusters_of(&policy.spec.placement).filter(|it| !names.contains(it));
+            let unknown: BTreeSet<String> = unknown.map(str::to_owned).collect();
+            let unknown: Vec<String> = unknown.into_iter().collect();
+            if !unknown.is_empty() {
+                notes.push(format!(
+                    "spec.placement names clusters that are not in the fleet: {}",
+                    listed(&unknown, MOST)
+                ));
+            }
+        }
+        for note in notes {
+            told += 1;
+            if told <= MOST_TOLD {
+                let message = format!("{}: {note}", policy.title);
+                let hint = "That part of the policy has no effect: correct it or take it out.";
+                category.warning("policy-parts", message, hint);
+            }
+        }
+    }
+    if told > MOST_TOLD {
+        category.skipped(
+            "policy-parts",
+            format!("{} more of these", told - MOST_TOLD),
+        );
+    }
+}
+
+fn taint_policies(category: &mut Category, facts: &Facts) {
+    let policies = facts.taint_policies.as_deref().unwrap_or_default();
+    let leader = facts
+        .leader
+        .as_ref()
+        .ok()
+        .and_then(|it| LeaderReport::of(&it.lease));
+    let failover = leader.and_then(|it| it.feature_gates.get(FAILOVER.name).copied());
+    let some_evict = policies
+        .iter()
+        .any(|it| evicting(&it.spec).next().is_some());
+    let name = "taint-policies";
+    match (some_evict, failover) {
+        (false, Some(true)) => category.warning(
+            name,
+            "Failover is on, and no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads",
+            "Add one, as in .github/manual/failover.md (\"Switch failover on\").",
+        ),
+        (true, Some(false)) => category.warning(
+            name,
+            "ClusterTaintPolicies add taints that evict, and Failover is off: nothing moves",
+            "Set featureGates.Failover=true of charts/control-plane, or leave it as it is on purpose.",
+        ),
+        (true, _) => category.ok(name, "taints that evict are added to failed clusters"),
+        (false, _) => category.skipped(name, "no ClusterTaintPolicy adds a taint that evicts"),
+    }
+    let prefers = policies
+        .iter()
+        .any(|it| evicting(&it.spec).any(|(_, effect)| effect == PREFER_NO_EXECUTE));
+    let strict = policies
+        .iter()
+        .any(|it| evicting(&it.spec).any(|(_, effect)| effect == NO_EXECUTE));
+    let propagation = policies_of_failover(facts);
+    if let (true, false, Some(false)) = (prefers, strict, propagation) {
+        category.warning(
+            "failover-policies",
+            "taints are PreferNoExecute, and no PropagationPolicy has spec.failover.cluster: they move nothing",
+            "Add spec.failover.cluster to the policies of what is to move.",
+        );
+    }
+    for policy in policies {
+        let title = policy.name_any();
+        let hint = "That part of the policy has no effect: kubectl describe clustertaintpolicy says so, too.";
+        for fault in faults(&policy.spec, facts.settings.condition_taints) {
+            category.warning(
+                "taint-policy-parts",
+                format!("ClusterTaintPolicy {title}: {fault}"),
+                hint,
+            );
+        }
+        let known = conditions(facts);
+        let asked = [
+            &policy.spec.add_on_conditions,
+            &policy.spec.match_conditions,
+        ];
+        for asked in asked.into_iter().flatten() {
+            if !known.is_empty() && !known.contains(asked.condition_type.as_str()) {
+                let message = format!(
+                    "ClusterTaintPolicy {title}: no cluster has a condition {:?}",
+                    asked.condition_type
+                );
+                category.warning("taint-policy-parts", message, hint);
+            }
+        }
+    }
+}
+
+/// Returns whether any policy asks for failover of clusters; `None` if there is none, or they are
+/// not known.
+fn policies_of_failover(facts: &Facts) -> Option<bool> {
+    let policies = policies(facts).ok().filter(|it| !it.is_empty())?;
+    let asks = |it: &Policy<'_>| {
+        it.spec
+            .failover
+            .as_ref()
+            .is_some_and(|it| it.cluster.is_some())
+    };
+    Some(policies.iter().any(asks))
+}
+
+/// Returns the types of conditions that clusters have.
+fn conditions(facts: &Facts) -> BTreeSet<&str> {
+    let clusters = facts.clusters.as_deref().unwrap_or_default().iter();
+    let conditions = clusters
+        .filter_map(|it| it.status.as_ref())
+        .flat_map(|it| &it.conditions);
+    let mut found: BTreeSet<&str> = conditions.map(|it| it.type_.as_str()).collect();
+    if !found.is_empty() {
+        found.insert(READY);
+    }
+    found
+}
+
+/// Checks for taints that evict and that no policy set: nothing takes them off.
+fn taints(category: &mut Category, facts: &Facts) {
+    let mut found = false;
+    for cluster in facts.clusters.as_deref().unwrap_or_default() {
+        let record = cluster.annotations().get(ANNOTATION).map(String::as_str);
+        let record = Record::read(record).unwrap_or_default();
+        for taint in cluster.spec.taints.iter().filter(|it| evicts(it)) {
+            let owned = record.owned(&taint.key, &taint.effect);
+            if owned.is_some_and(|it| !it.is_free()) {
+                continue;
+            }
+            found = true;
+            let name = cluster.name_any();
+            let order = if taint.key == DRAIN {
+                format!("Somebody drains it. To end that: kubectl muster undrain {name}")
+            } else {
+                format!(
+                    "It stays until somebody takes it off: kubectl muster taint {name} KEY:EFFECT-"
+                )
+            };
+            category.warning(
+                "taints",
+                format!(
+                    "{name} has the taint {}, which no policy set",
+                    describe(taint)
+                ),
+                order,
+            );
+        }
+    }
+    if !found && facts.clusters.is_ok() {
+        category.ok("taints", "every taint that evicts is a policy's");
+    }
+}

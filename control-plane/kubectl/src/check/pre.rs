@@ -1,0 +1,285 @@
+//! Checks before an installation: of the host cluster, and of an API that is to become the fleet
+//! API.
+
+use jiff::Timestamp;
+use kube::Config;
+use muster_control_plane::fleet_api::unfit;
+use muster_shared::check::common::{clock, life, reach};
+use muster_shared::check::{Answer, Asker, Category, Clocks, Verdict, listed};
+use muster_shared::client::{self, Life};
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Deployment, ResourceExt as _, VersionInfo};
+use serde_json::Value;
+
+use super::fleet_api::OLDEST;
+use super::rights::{self, Right, missing};
+
+/// Names that one line lists.
+const MOST: usize = 5;
+/// Annotation of the storage class that claims without a class get.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// What is known before an installation.
+struct Facts {
+    server: String,
+    now: Timestamp,
+    credentials: Option<Life>,
+    version: Answer<VersionInfo>,
+    clocks: Answer<Clocks>,
+    lacking: Answer<Vec<Right>>,
+}
+
+async fn facts(asker: &Asker, config: &Config, rights: &[Right]) -> Facts {
+    Facts {
+        server: config
+            .cluster_url
+            .to_string()
+            .trim_end_matches('/')
+            .to_owned(),
+        now: calendar(),
+        credentials: client::credentials(config),
+        version: asker.get("/version").await,
+        clocks: asker.clocks().await,
+        lacking: rights::ask_own(asker, rights).await,
+    }
+}
+
+/// Checks a cluster that is to be the host of the control plane and of a bundled fleet API.
+pub(super) async fn host(asker: &Asker, config: &Config, namespace: &str) -> Vec<Verdict> {
+    let facts = facts(asker, config, &rights_at_host(namespace)).await;
+    let classes: Answer<Vec<Value>> = asker
+        .list("/apis/storage.k8s.io/v1/storageclasses", "")
+        .await;
+    let parts = "&labelSelector=app.kubernetes.io%2Fpart-of%3Dmuster";
+    let there: Answer<Vec<Deployment>> = asker.list("/apis/apps/v1/deployments", parts).await;
+    let mut category = Category::new("Host cluster");
+    if !common(&mut category, &facts, "the host cluster") {
+        return category.into_verdicts();
+    }
+    storage(&mut category, &classes);
+    installed(&mut category, &there, namespace);
+    category.into_verdicts()
+}
+
+fn rights_at_host(namespace: &str) -> Vec<Right> {
+    let mut rights = vec![
+        Right::new("create", "", "namespaces"),
+        Right::new("create", "scheduling.k8s.io", "priorityclasses"),
+    ];
+    for (group, resource) in [
+        ("apps", "deployments"),
+        ("apps", "statefulsets"),
+        ("batch", "cronjobs"),
+        ("", "services"),
+        ("", "secrets"),
+        ("", "configmaps"),
+        ("", "serviceaccounts"),
+        ("policy", "poddisruptionbudgets"),
+        ("rbac.authorization.k8s.io", "roles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+    ] {
+        rights.push(Right::new("create", group, resource).within(namespace, ""));
+    }
+    rights
+}
+
+/// Checks an API that is to be the fleet API.
+pub(super) async fn fleet(asker: &Asker, config: &Config) -> Vec<Verdict> {
+    let rights: Vec<Right> = [
+        ("", "namespaces"),
+        ("", "serviceaccounts"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies",
+        ),
+    ]
+    .map(|(group, resource)| Right::new("create", group, resource))
+    .to_vec();
+    let facts = facts(asker, config, &rights).await;
+    let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
+    let sets: Answer<kube::core::ObjectList<_>> =
+        asker.get("/apis/apps/v1/replicasets?limit=20").await;
+    let clusters: Answer<Value> = asker.get("/apis/cluster.karmada.io/v1alpha1").await;
+    let mut category = Category::new("Fleet API");
+    if !common(&mut category, &facts, "the fleet API") {
+        return category.into_verdicts();
+    }
+    match (nodes, sets) {
+        (Ok(nodes), Ok(sets)) => match unfit(&nodes.items, &sets.items) {
+            None => category.ok("dedicated", "no nodes and no controllers of workloads are there"),
+            Some(why) => category.error(
+                "dedicated",
+                format!("{why}, so templates would be started in the fleet API itself"),
+                "Use an API server of its own: charts/control-plane brings one along (fleetApi.mode=bundled).",
+            ),
+        },
+        (Err(refusal), _) | (_, Err(refusal)) => {
+            category.unknown("dedicated", "nodes and ReplicaSets", &refusal);
+        }
+    }
+    match clusters {
+        Ok(_) => category.ok(
+            "kinds",
+            "kinds of karmada.io are served already: of Karmada, which keep, or of an earlier version, which are upgraded",
+        ),
+        Err(refusal) if refusal.is_absent() => {
+            category.ok("kinds", "no kinds of karmada.io are in the way");
+        }
+        Err(refusal) => category.unknown("kinds", "the kinds of karmada.io", &refusal),
+    }
+    category.into_verdicts()
+}
+
+/// Checks what every API needs. Returns whether it answers.
+fn common(category: &mut Category, facts: &Facts, whose: &str) -> bool {
+    if !reach(category, &facts.server, &facts.version, OLDEST) {
+        return false;
+    }
+    clock(category, whose, &facts.clocks);
+    let hint = "Ask who gave you the kubeconfig for another.";
+    life(
+        category,
+        "own-credentials",
+        "your credentials",
+        facts.credentials,
+        facts.now,
+        hint,
+    );
+    match &facts.lacking {
+        Ok(lacking) if lacking.is_empty() => {
+            category.ok("own-rights", "you may create what an installation creates");
+        }
+        Ok(lacking) => category.error(
+            "own-rights",
+            format!("you may not {}", missing(lacking)),
+            "Install with the kubeconfig of an administrator.",
+        ),
+        Err(refusal) => category.unknown("own-rights", "your rights", refusal),
+    }
+    true
+}
+
+fn storage(category: &mut Category, classes: &Answer<Vec<Value>>) {
+    let name = "storage-class";
+    let classes = match classes {
+        Ok(classes) => classes,
+        Err(refusal) => return category.unknown(name, "the storage classes", refusal),
+    };
+    let title = |it: &Value| {
+        it["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let default = classes
+        .iter()
+        .find(|it| it["metadata"]["annotations"][DEFAULT_CLASS] == "true");
+    if let Some(class) = default {
+        let message = format!("volumes of etcd are of class {}", title(class));
+        return category.ok(name, message);
+    }
+    let names: Vec<String> = classes.iter().map(title).collect();
+    let there = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        listed(&names, MOST)
+    };
+    category.warning(
+        name,
+        format!("no storage class is the default, and etcd needs a volume; there are: {there}"),
+        "Set fleetApi.etcd.storage.className and fleetApi.etcd.snapshots.className, or use fleetApi.mode=external.",
+    );
+}
+
+fn installed(category: &mut Category, there: &Answer<Vec<Deployment>>, namespace: &str) {
+    let name = "not-installed";
+    let there = match there {
+        Ok(there) => there,
+        Err(refusal) => return category.unknown(name, "other installations", refusal),
+    };
+    let of_control_plane = there.iter().filter(|it| {
+        let labels = it.labels();
+        labels
+            .get("app.kubernetes.io/name")
+            .is_some_and(|it| it == "muster-control-plane")
+    });
+    let places = of_control_plane
+        .map(|it| format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any()));
+    let places: Vec<String> = places.collect();
+    if places.is_empty() {
+        category.ok(name, "no control plane is installed yet");
+    } else if places
+        .iter()
+        .any(|it| it.starts_with(&format!("{namespace}/")))
+    {
+        let message = format!("a control plane is installed: {}", listed(&places, MOST));
+        category.warning(
+            name,
+            message,
+            "helm upgrade it, and run the check without --pre.",
+        );
+    } else {
+        category.warning(
+            name,
+            format!(
+                "a control plane is installed in another namespace: {}",
+                listed(&places, MOST)
+            ),
+            "Two in one cluster work with releases of different names, each with its own fleet.",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::check::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(check: impl FnOnce(&mut Category)) -> Status {
+        let mut category = Category::new("x");
+        check(&mut category);
+        category.into_verdicts()[0].status
+    }
+
+    #[test]
+    fn etcd_needs_a_default_storage_class() {
+        let class = |default: &str| json!({"metadata": {"name": "a", "annotations": {DEFAULT_CLASS: default}}});
+        for (classes, expected) in [
+            (vec![], Status::Warning),
+            (vec![class("false")], Status::Warning),
+            (vec![class("false"), class("true")], Status::Ok),
+        ] {
+            assert_eq!(status(|it| storage(it, &Ok(classes))), expected);
+        }
+    }
+
+    #[test]
+    fn a_second_installation_is_told() {
+        let deployment = |namespace: &str, chart: &str| {
+            let labels = json!({"app.kubernetes.io/name": chart});
+            serde_json::from_value(
+                json!({"metadata": {"name": "a", "namespace": namespace, "labels": labels}}),
+            )
+            .unwrap()
+        };
+        for (there, expected) in [
+            (vec![], Status::Ok),
+            (vec![deployment("a", "muster-agent")], Status::Ok),
+            (
+                vec![deployment("a", "muster-control-plane")],
+                Status::Warning,
+            ),
+            (
+                vec![deployment("b", "muster-control-plane")],
+                Status::Warning,
+            ),
+        ] {
+            assert_eq!(status(|it| installed(it, &Ok(there), "a")), expected);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Checks whether the fleet has room for the loss of any one cluster, with the forecast of
+//! `kubectl muster simulate`. Nothing is written.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::scheduler::core::Options;
+use muster_shared::check::{Category, MOST, Verdict, listed};
+use muster_shared::conditions::TRUE;
+use muster_shared::k8s::ResourceExt as _;
+use muster_shared::names::condition::READY;
+
+use super::facts::Facts;
+use crate::forecast::{Disaster, Fleet, Forecast, forecast};
+
+/// Workloads that one line names.
+const NAMED: usize = 3;
+const HINT: &str = "kubectl muster simulate --drain CLUSTER shows where each would go, and kubectl muster explain binding NAME -n NAMESPACE why not.\n\
+                    Add capacity or clusters, or allow more clusters in the placement.";
+
+pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
+    let mut category = Category::new("Room for the loss of a cluster");
+    let (clusters, bindings, wide) =
+        match (&facts.clusters, &facts.bindings, &facts.cluster_bindings) {
+            (Ok(clusters), Ok(bindings), Ok(wide)) => (clusters, bindings, wide),
+            (Err(refusal), ..) | (_, Err(refusal), _) | (.., Err(refusal)) => {
+                category.unknown("room", "clusters and bindings", refusal);
+                return category.into_verdicts();
+            }
+        };
+    if clusters.len() < 2 {
+        let message = "there is no other cluster to take over";
+        category.skipped("room", message);
+        return category.into_verdicts();
+    }
+    let namespaced = bindings.iter().cloned();
+    let namespaced = namespaced.map(|it| AnyBinding::from(Arc::new(it)));
+    let of_clusters = wide.iter().cloned();
+    let of_clusters = of_clusters.map(|it| AnyBinding::from(Arc::new(it)));
+    let fleet = Fleet {
+        clusters: clusters.clone(),
+        bindings: namespaced.chain(of_clusters).collect(),
+        // A drain asks every workload to leave, whatever its policy says of failed clusters: the
+        // question is whether there is room.
+        policies: Vec::new(),
+        needs: Ok(HashMap::new()),
+    };
+    let rules = Options::of(&facts.settings);
+    for cluster in clusters {
+        let name = cluster.name_any();
+        if cluster.condition(READY).is_none_or(|it| it.status != TRUE) {
+            category.skipped("room", format!("{name} is lost already"));
+            continue;
+        }
+        let disaster = Disaster {
+            drained: BTreeSet::from([name.clone()]),
+            ..Disaster::default()
+        };
+        let forecast = forecast(&fleet, &disaster, &facts.settings, &rules, facts.now);
+        judge(&mut category, &name, &fleet.bindings, &forecast);
+    }
+    if bindings.len() >= MOST {
+        category.skipped("room", format!("of further bindings than {MOST}"));
+    }
+    category.into_verdicts()
+}
+
+fn judge(category: &mut Category, cluster: &str, bindings: &[AnyBinding], forecast: &Forecast) {
+    let has_it = |it: &&AnyBinding| {
+        it.spec().target(cluster).is_some() && it.meta().deletion_timestamp.is_none()
+    };
+    let workloads = bindings.iter().filter(has_it).count();
+    if workloads == 0 {
+        category.ok("room", format!("{cluster} has no workloads"));
+        return;
+    }
+    if !forecast.stranded.is_empty() {
+        let named = forecast.stranded.iter().map(|it| {
+            let namespace = it.workload.namespace.as_ref();
+            let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
+            format!("{place}{} ({})", it.workload.name, it.reason)
+        });
+        let named: Vec<String> = named.collect();
+        let message = format!(
+            "without {cluster}, {} of its {workloads} workloads have no other place: {}",
+            named.len(),
+            listed(&named, NAMED)
+        );
+        category.warning("room", message, HINT);
+        return;
+    }
+    let stay = match forecast.stays.len() {
+        0 => String::new(),
+        number => format!(" ({number} tolerate every taint, or are finished, and stay there)"),
+    };
+    let message = format!("without {cluster}, its {workloads} workloads fit elsewhere{stay}");
+    category.ok("room", message);
+}

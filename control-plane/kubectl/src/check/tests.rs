@@ -1,0 +1,878 @@
+//! Each check with each state that it tells apart.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_control_plane::pause::Pause;
+use muster_control_plane::settings::Settings;
+use muster_shared::check::{Clocks, Refusal, Status};
+use muster_shared::client::Life;
+use muster_shared::conditions;
+use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt as _, VersionInfo};
+use muster_shared::names::annotation;
+use muster_shared::self_report::{AgentReport, LeaderReport};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::facts::{Admission, Facts, Leader};
+use super::fleet_api::OWN;
+use super::{NAMES, judge, known, rights};
+use crate::running::Running;
+
+const NOW: &str = "2030-01-01T00:00:00Z";
+const RENEWED: &str = "2029-12-31T23:59:55.000000Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn until(end: &str) -> Life {
+    Life {
+        begin: None,
+        end: at(end),
+    }
+}
+
+fn leader(version: &str, failover: bool, renewed: Option<bool>) -> Leader {
+    let report = LeaderReport {
+        identity: "host_1".to_owned(),
+        version: version.to_owned(),
+        feature_gates: BTreeMap::from([("Failover".to_owned(), failover)]),
+        flags: None,
+        credentials: Some(until("2030-03-01T00:00:00Z")),
+    };
+    let lease = read(json!({
+        "metadata": {"annotations": {annotation::LEADER: report.write()}},
+        "spec": {"holderIdentity": "host_1", "renewTime": RENEWED, "leaseDurationSeconds": 15},
+    }));
+    Leader { lease, renewed }
+}
+
+fn lease(cluster: &str, version: &str, credentials: Option<Life>, renewed: &str) -> Lease {
+    let report = AgentReport {
+        version: version.to_owned(),
+        credentials,
+    };
+    read(json!({
+        "metadata": {"name": cluster, "annotations": {annotation::FENCES: renewed, annotation::AGENT: report.write()}},
+        "spec": {"holderIdentity": cluster, "renewTime": renewed, "leaseDurationSeconds": 40},
+    }))
+}
+
+fn cluster(name: &str, ready: &str, cpu: &str) -> Value {
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "words", "lastTransitionTime": NOW});
+    json!({
+        "metadata": {"name": name},
+        "spec": {"syncMode": "Pull", "id": name},
+        "status": {
+            "kubernetesVersion": "v1.35.0",
+            "conditions": [condition("Ready", ready), condition("CompleteAPIEnablements", "True")],
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+            "resourceSummary": {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "100"}},
+        },
+    })
+}
+
+fn binding(name: &str, replicas: i32, placement: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "default", "annotations": {
+            annotation::PROPAGATION_POLICY_NAMESPACE: "default", annotation::PROPAGATION_POLICY_NAME: "web",
+        }},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+            "replicas": replicas, "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
+            "clusters": [{"name": "m1", "replicas": replicas}], "placement": placement,
+        },
+    })
+}
+
+/// Placement in one cluster with room.
+fn anywhere() -> Value {
+    json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}})
+}
+
+fn policy(name: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+        "placement": {}, "failover": {"cluster": {}},
+    });
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+fn taint_policy(effect: &str, condition: &str) -> Value {
+    json!({"metadata": {"name": "failed"}, "spec": {
+        "matchConditions": [{"conditionType": condition, "operator": "In", "statusValues": ["False"]}],
+        "taintsToAdd": [{"key": "example.com/failed", "effect": effect}],
+    }})
+}
+
+/// Settings of the control plane with flags.
+fn settings(flags: &[&str]) -> Settings {
+    let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+    let running = Running::of(&flags, None).unwrap();
+    running.with_failover().unwrap().0
+}
+
+/// A fleet of two clusters in which nothing is amiss.
+fn sound() -> Facts {
+    let definitions: Vec<CustomResourceDefinition> = muster_shared::api::crds();
+    let mut served: BTreeMap<String, Result<Vec<String>, Refusal>> = BTreeMap::new();
+    for definition in &definitions {
+        for version in &definition.spec.versions {
+            let group = format!("{}/{}", definition.spec.group, version.name);
+            let names = served.entry(group).or_insert_with(|| Ok(Vec::new()));
+            names
+                .as_mut()
+                .unwrap()
+                .push(definition.spec.names.plural.clone());
+        }
+    }
+    Facts {
+        settings: settings(&[]),
+        server: "https://fleet".to_owned(),
+        verified: true,
+        now: at(NOW),
+        credentials: Some(until("2031-01-01T00:00:00Z")),
+        authority: Some(until("2040-01-01T00:00:00Z")),
+        version: Ok(VersionInfo {
+            git_version: "v1.35.0".to_owned(),
+            ..VersionInfo::default()
+        }),
+        clocks: Ok(Clocks {
+            server: at(NOW),
+            before: at(NOW),
+            after: at(NOW),
+        }),
+        nodes: Ok(Vec::new()),
+        replica_sets: Ok(Vec::new()),
+        definitions: definitions.into_iter().map(|it| (it.name_any(), Ok(it))).collect(),
+        served,
+        leader: Ok(leader(OWN, true, None)),
+        control_plane: Ok(vec![("c".to_owned(), Vec::new())]),
+        agents: ["m1", "m2"].map(|it| (it.to_owned(), Ok(vec![("a".to_owned(), Vec::new())]))).into(),
+        clusters: Ok(vec![read(cluster("m1", "True", "8")), read(cluster("m2", "True", "8"))]),
+        leases: Ok(["m1", "m2"].map(|it| lease(it, OWN, Some(until("2030-06-01T00:00:00Z")), RENEWED)).into()),
+        tokens: Ok(Vec::new()),
+        push_tokens: Ok(BTreeMap::new()),
+        admission: Ok(Admission {
+            configuration: super::facts::Configuration::default(),
+            trial: Err(Refusal::Forbidden("admission webhook \"policies.muster.io\" denied the request: no key (403 Forbidden)".to_owned())),
+        }),
+        pause: Ok(None),
+        taint_policies: Ok(vec![read(taint_policy("NoExecute", "Ready"))]),
+        policies: Ok(vec![read(policy("web", &json!({})))]),
+        cluster_policies: Ok(Vec::new()),
+        bindings: Ok(vec![read(binding("web", 2, &anywhere()))]),
+        cluster_bindings: Ok(Vec::new()),
+    }
+}
+
+#[test]
+fn in_a_sound_fleet_everything_is_green() {
+    let verdicts = judge(&sound());
+    let bad: Vec<_> = verdicts
+        .iter()
+        .filter(|it| it.status != Status::Ok)
+        .collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(verdicts.len() > 20, "{}", verdicts.len());
+    let room = verdicts.iter().find(|it| it.name == "room").unwrap();
+    assert_eq!(room.message, "without m1, its 1 workloads fit elsewhere");
+}
+
+type Break = fn(&mut Facts);
+
+/// Breaks a sound fleet and finds the line about it.
+fn told(break_it: Break, name: &str, status: Status, words: &str) {
+    let mut facts = sound();
+    break_it(&mut facts);
+    let verdicts = judge(&facts);
+    // Each of them can be left out.
+    let unlisted = verdicts.iter().find(|it| !NAMES.contains(&it.name));
+    assert!(unlisted.is_none(), "{unlisted:?}");
+    let found = verdicts
+        .iter()
+        .find(|it| it.name == name && it.status == status && it.message.contains(words));
+    let found = found.unwrap_or_else(|| panic!("{name} {status:?} {words}: {verdicts:#?}"));
+    let is_bad = status >= Status::Warning && !found.message.starts_with("cannot be checked");
+    assert!(!is_bad || found.hint.is_some(), "{found:?}");
+}
+
+fn forbidden() -> Refusal {
+    Refusal::Forbidden("no".to_owned())
+}
+
+fn absent() -> Refusal {
+    Refusal::Absent("not found".to_owned())
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // one fault a paragraph
+fn what_is_wrong_with_the_fleet_api_is_told() {
+    use Status::{Error, Ok as Well, Warning};
+    let cases: [(Break, &str, Status, &str); 11] = [
+        (
+            |it| it.version = Err(Refusal::Failed("refused".to_owned())),
+            "answers",
+            Error,
+            "https://fleet: refused",
+        ),
+        (
+            |it| it.version.as_mut().unwrap().git_version = "v1.29.0".to_owned(),
+            "version",
+            Error,
+            "older than 1.30",
+        ),
+        (
+            |it| it.verified = false,
+            "verified",
+            Warning,
+            "not verified",
+        ),
+        (
+            |it| it.clocks.as_mut().unwrap().server = at("2030-01-01T01:00:00Z"),
+            "clock",
+            Error,
+            "3600 s ahead",
+        ),
+        (
+            |it| it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]),
+            "dedicated",
+            Error,
+            "it has nodes",
+        ),
+        (
+            |it| it.nodes = Err(forbidden()),
+            "dedicated",
+            Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| {
+                _ = it
+                    .served
+                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()));
+            },
+            "served",
+            Error,
+            "works.work.karmada.io",
+        ),
+        (
+            |it| {
+                _ = it
+                    .served
+                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()));
+            },
+            "served",
+            Warning,
+            "cannot be checked",
+        ),
+        // Karmada serves Clusters without a definition.
+        (
+            |it| {
+                _ = it
+                    .definitions
+                    .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
+            },
+            "definitions",
+            Well,
+            "every field",
+        ),
+        (
+            |it| {
+                let found = it
+                    .definitions
+                    .get_mut("clustertaintpolicies.policy.karmada.io")
+                    .unwrap()
+                    .as_mut()
+                    .unwrap();
+                let schema = found.spec.versions[0]
+                    .schema
+                    .as_mut()
+                    .unwrap()
+                    .open_api_v3_schema
+                    .as_mut()
+                    .unwrap();
+                let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+                spec.properties.as_mut().unwrap().remove("taintsToAdd");
+            },
+            "definitions",
+            Warning,
+            "clustertaintpolicies.policy.karmada.io has no spec.taintsToAdd",
+        ),
+        (
+            |it| {
+                let found = it
+                    .definitions
+                    .get_mut("works.work.karmada.io")
+                    .unwrap()
+                    .as_mut()
+                    .unwrap();
+                found
+                    .annotations_mut()
+                    .insert(annotation::VERSION.to_owned(), "99.0.0".to_owned());
+            },
+            "definitions",
+            Warning,
+            "version 99.0.0, newer",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        told(break_it, name, status, words);
+    }
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // one fault a paragraph
+fn what_is_wrong_with_the_control_plane_is_told() {
+    use Status::{Error, Skipped, Warning};
+    fn admission(facts: &mut Facts) -> &mut Admission {
+        facts.admission.as_mut().unwrap()
+    }
+    let cases: [(Break, &str, Status, &str); 18] = [
+        (
+            |it| it.leader = Err(absent()),
+            "leader",
+            Error,
+            "has ever led",
+        ),
+        (
+            |it| it.leader = Err(forbidden()),
+            "leader",
+            Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| it.leader = Ok(leader(OWN, true, Some(false))),
+            "leader",
+            Error,
+            "has not renewed its lease since 2029-12-31T23:59:55Z",
+        ),
+        (
+            |it| it.leader = Ok(leader(OWN, true, Some(true))),
+            "leader-clock",
+            Warning,
+            "too old",
+        ),
+        (
+            |it| {
+                it.leader
+                    .as_mut()
+                    .unwrap()
+                    .lease
+                    .spec
+                    .as_mut()
+                    .unwrap()
+                    .holder_identity = None;
+            },
+            "leader",
+            Error,
+            "none leads",
+        ),
+        (
+            |it| it.leader = Ok(leader("0.0.1", true, None)),
+            "control-plane-version",
+            Warning,
+            "older than this program",
+        ),
+        (
+            |it| it.leader = Ok(leader("99.0.0", true, None)),
+            "control-plane-version",
+            Warning,
+            "newer than this program",
+        ),
+        (
+            |it| it.leader.as_mut().unwrap().lease.metadata.annotations = None,
+            "gates",
+            Skipped,
+            "no leader says",
+        ),
+        (
+            |it| it.leader = Ok(leader(OWN, false, None)),
+            "gates",
+            Warning,
+            "Failover is off",
+        ),
+        (
+            |it| {
+                it.control_plane = Ok(vec![(
+                    "c".to_owned(),
+                    rights::of_control_plane()[..1].to_vec(),
+                )]);
+            },
+            "control-plane-rights",
+            Error,
+            "list clusters",
+        ),
+        (
+            |it| it.admission = Err(absent()),
+            "admission",
+            Skipped,
+            "webhook.enabled",
+        ),
+        (
+            |it| admission(it).trial = Ok(json!({})),
+            "admission",
+            Warning,
+            "was taken",
+        ),
+        (
+            |it| {
+                admission(it).trial = Err(Refusal::Failed(
+                    "failed calling webhook \"policies.muster.io\": refused (500 InternalError)"
+                        .to_owned(),
+                ));
+            },
+            "admission",
+            Error,
+            "policies pass unchecked: failed calling webhook",
+        ),
+        (
+            |it| it.credentials = Some(until("2029-12-31T00:00:00Z")),
+            "own-credentials",
+            Error,
+            "expired 24 h ago",
+        ),
+        (
+            |it| it.authority = Some(until("2030-01-05T00:00:00Z")),
+            "authority",
+            Warning,
+            "4 days left",
+        ),
+        (
+            |it| {
+                it.push_tokens = Ok(BTreeMap::from([(
+                    "m3".to_owned(),
+                    Some(until("2029-12-31T23:00:00Z")),
+                )]));
+            },
+            "push-tokens",
+            Error,
+            "the token for m3: expired 60 min ago",
+        ),
+        (
+            |it| {
+                it.tokens = Ok(vec![muster_control_plane::registration::token::Entry {
+                    token: "abcdef.0123456789abcdef".parse().unwrap(),
+                    description: String::new(),
+                    expiration: Some(at("2029-01-01T00:00:00Z")),
+                    usages: Vec::new(),
+                    groups: Vec::new(),
+                }]);
+            },
+            "join-tokens",
+            Warning,
+            "have expired: abcdef",
+        ),
+        (
+            |it| it.tokens = Err(forbidden()),
+            "join-tokens",
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        told(break_it, name, status, words);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_members_is_told() {
+    use Status::{Error, Skipped, Warning};
+    fn clusters(facts: &mut Facts) -> &mut Vec<muster_shared::api::cluster::Cluster> {
+        facts.clusters.as_mut().unwrap()
+    }
+    fn leases(facts: &mut Facts) -> &mut Vec<Lease> {
+        facts.leases.as_mut().unwrap()
+    }
+    let cases: [(Break, &str, Status, &str); 11] = [
+        (
+            |it| clusters(it).clear(),
+            "clusters",
+            Warning,
+            "no cluster has joined",
+        ),
+        (
+            |it| clusters(it)[0] = read(cluster("m1", "Unknown", "8")),
+            "ready",
+            Error,
+            "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
+        ),
+        (
+            |it| clusters(it)[0].status = None,
+            "ready",
+            Error,
+            "m1 has never reported",
+        ),
+        (
+            |it| {
+                clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
+                    Some("v1.31.0".to_owned());
+            },
+            "kubernetes-versions",
+            Warning,
+            "m1 v1.31.0, m2 v1.35.0",
+        ),
+        (
+            |it| leases(it)[0] = lease("m1", "0.0.1", None, RENEWED),
+            "agent-versions",
+            Warning,
+            "m1 (0.0.1)",
+        ),
+        (
+            |it| leases(it).clear(),
+            "agent-versions",
+            Skipped,
+            "no agent says",
+        ),
+        (
+            |it| leases(it)[0] = lease("m1", OWN, Some(until("2030-01-03T00:00:00Z")), RENEWED),
+            "agent-credentials",
+            Warning,
+            "m1 2 days left",
+        ),
+        (
+            |it| leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z"),
+            "agent-clocks",
+            Warning,
+            "the agent of m1 is 120 s ahead",
+        ),
+        (
+            |it| leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z"),
+            "agent-clocks",
+            Error,
+            "the agent of m1 is 3560 s behind",
+        ),
+        (
+            |it| it.leases = Err(forbidden()),
+            "agents",
+            Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| {
+                _ = it.agents.insert(
+                    "m1".to_owned(),
+                    Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
+                );
+            },
+            "agent-rights",
+            Error,
+            "the agent of m1 (\"a\") may not patch clusters/status",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        told(break_it, name, status, words);
+    }
+}
+
+#[test]
+fn nobody_is_told_to_apply_all_definitions_to_the_api_of_karmada() {
+    let mut facts = sound();
+    for name in [
+        "clusters.cluster.karmada.io",
+        "failovers.failover.muster.io",
+    ] {
+        facts.definitions.insert(name.to_owned(), Err(absent()));
+    }
+    facts
+        .served
+        .insert("failover.muster.io/v1alpha1".to_owned(), Err(absent()));
+    let verdicts = judge(&facts);
+    let served = verdicts.iter().find(|it| it.name == "served").unwrap();
+    let hint = served.hint.as_deref().unwrap();
+    assert!(hint.contains("Do NOT apply all"), "{served:?}");
+    assert!(hint.contains("failovers.failover.muster.io"), "{served:?}");
+}
+
+#[test]
+fn policies_without_effect_are_told() {
+    use Status::{Skipped, Warning};
+    let cases: [(Break, &str, Status, &str); 12] = [
+        (
+            |it| it.policies = Ok(Vec::new()),
+            "policies",
+            Skipped,
+            "no PropagationPolicy",
+        ),
+        (
+            |it| {
+                it.policies
+                    .as_mut()
+                    .unwrap()
+                    .push(read(policy("idle", &json!({}))));
+            },
+            "policies",
+            Warning,
+            "PropagationPolicy default/idle",
+        ),
+        (
+            |it| it.bindings = Err(forbidden()),
+            "policies",
+            Warning,
+            "cannot be checked",
+        ),
+        (
+            |it| {
+                it.policies = Ok(vec![read(policy(
+                    "web",
+                    &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
+                ))]);
+            },
+            "policy-parts",
+            Warning,
+            "is Deployment of apps/v1 meant?",
+        ),
+        (
+            |it| {
+                it.policies = Ok(vec![read(policy(
+                    "web",
+                    &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
+                ))]);
+            },
+            "policy-parts",
+            Warning,
+            "not in the fleet: nosuch",
+        ),
+        (
+            |it| it.taint_policies = Ok(Vec::new()),
+            "taint-policies",
+            Warning,
+            "a failed cluster keeps its workloads",
+        ),
+        (
+            |it| it.leader = Ok(leader(OWN, false, None)),
+            "taint-policies",
+            Warning,
+            "Failover is off: nothing moves",
+        ),
+        (
+            |it| it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]),
+            "taint-policy-parts",
+            Warning,
+            "no cluster has a condition \"Redy\"",
+        ),
+        (
+            |it| it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]),
+            "taint-policies",
+            Warning,
+            "no ClusterTaintPolicy adds",
+        ),
+        (
+            |it| {
+                it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
+                it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
+            },
+            "failover-policies",
+            Warning,
+            "they move nothing",
+        ),
+        (
+            |it| {
+                it.clusters.as_mut().unwrap()[0].spec.taints =
+                    read(json!([{"key": "mine", "effect": "NoExecute"}]));
+            },
+            "taints",
+            Warning,
+            "m1 has the taint mine:NoExecute, which no policy set",
+        ),
+        (
+            |it| it.taint_policies = Err(forbidden()),
+            "taint-policies",
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        told(break_it, name, status, words);
+    }
+}
+
+#[test]
+fn a_policy_may_put_the_taints_of_the_state_on_if_the_control_plane_leaves_them_to_policies() {
+    for (flags, is_fault) in [(&[][..], true), (&["--condition-taints=false"], false)] {
+        let mut facts = sound();
+        facts.settings = settings(flags);
+        let mut policy = taint_policy("NoSchedule", "Ready");
+        policy["spec"]["taintsToAdd"][0]["key"] = json!("cluster.karmada.io/not-ready");
+        facts.taint_policies = Ok(vec![read(policy)]);
+        let mut verdicts = judge(&facts).into_iter();
+        let told = verdicts.any(|it| it.name == "taint-policy-parts");
+        assert_eq!(told, is_fault, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_taint_that_a_policy_set_is_as_it_should_be() {
+    let mut facts = sound();
+    let cluster = &mut facts.clusters.as_mut().unwrap()[0];
+    cluster.spec.taints = read(json!([{"key": "example.com/failed", "effect": "NoExecute"}]));
+    let record = json!({"taints": [{"key": "example.com/failed", "effect": "NoExecute", "heldBy": ["failed"]}]});
+    cluster.annotations_mut().insert(
+        muster_control_plane::taint::record::ANNOTATION.to_owned(),
+        record.to_string(),
+    );
+    let verdicts = judge(&facts);
+    let taints: Vec<_> = verdicts.iter().filter(|it| it.name == "taints").collect();
+    assert!(
+        taints.len() == 1 && taints[0].status == Status::Ok,
+        "{taints:?}"
+    );
+}
+
+#[test]
+fn clusters_without_which_workloads_have_no_place_are_told() {
+    use Status::{Skipped, Warning};
+    let cases: [(Break, &str, Status, &str); 6] = [
+        (
+            |it| it.clusters.as_mut().unwrap().truncate(1),
+            "room",
+            Skipped,
+            "no other cluster",
+        ),
+        (
+            |it| {
+                it.bindings = Ok(vec![read(binding(
+                    "web",
+                    2,
+                    &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
+                ))]);
+            },
+            "room",
+            Warning,
+            "without m1, 1 of its 1 workloads have no other place: default/web (",
+        ),
+        (
+            |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
+            "room",
+            Warning,
+            "without m1, 1 of its 1 workloads have no other place",
+        ),
+        // Each of them fits alone.
+        (
+            |it| {
+                it.bindings = Ok(["a", "b", "c"]
+                    .map(|name| read(binding(name, 3, &anywhere())))
+                    .into());
+            },
+            "room",
+            Warning,
+            "without m1, 1 of its 3 workloads have no other place: default/c (",
+        ),
+        (
+            |it| it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8")),
+            "room",
+            Skipped,
+            "m1 is lost already",
+        ),
+        (
+            |it| it.cluster_bindings = Err(forbidden()),
+            "room",
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, name, status, words) in cases {
+        told(break_it, name, status, words);
+    }
+}
+
+#[test]
+fn one_replica_without_an_election_is_no_error() {
+    let mut facts = sound();
+    facts.leader = Err(Refusal::Absent("leases".to_owned()));
+    let of = |facts: &Facts| {
+        let verdicts = judge(facts);
+        let leader = verdicts.into_iter().find(|it| it.name == "leader");
+        leader.unwrap().status
+    };
+    assert_eq!(of(&facts), Status::Error);
+    facts.settings = settings(&["--leader-elect=false"]);
+    assert_eq!(of(&facts), Status::Skipped);
+}
+
+#[test]
+fn a_pause_is_told_with_what_ends_it() {
+    use Status::{Ok as Well, Warning};
+    let cases: [(Break, Status, &str); 5] = [
+        (|_| {}, Well, "movement is not paused"),
+        (
+            |it| {
+                it.pause = Ok(Some(Pause {
+                    by: "ann".to_owned(),
+                    since: Some(at(NOW)),
+                    ..Pause::default()
+                }));
+            },
+            Warning,
+            "all movement is paused by ann since 2030-01-01T00:00:00Z",
+        ),
+        (
+            |it| {
+                it.pause = Ok(Some(Pause {
+                    until: Some(at("2029-12-31T00:00:00Z")),
+                    ..Pause::default()
+                }));
+            },
+            Well,
+            "movement is not paused",
+        ),
+        (
+            |it| {
+                let cluster = &mut it.clusters.as_mut().unwrap()[0];
+                let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
+                cluster.annotations_mut().extend([pause]);
+            },
+            Warning,
+            "movement out of m1 is paused until somebody resumes it: disks",
+        ),
+        (
+            |it| it.pause = Err(forbidden()),
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, status, words) in cases {
+        told(break_it, "pauses", status, words);
+    }
+}
+
+#[test]
+fn workloads_that_lack_what_they_refer_to_are_a_warning() {
+    use Status::{Ok as Well, Warning};
+    let lack: Break = |it| {
+        let now = at(NOW);
+        let kind = muster_control_plane::binding::references::CONDITION;
+        let lacks = conditions::new(kind, conditions::TRUE, "R", "it lacks a Secret", now);
+        for binding in it.bindings.as_mut().unwrap() {
+            let status = binding.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, lacks.clone());
+        }
+    };
+    let cases: [(Break, Status, &str); 3] = [
+        (|_| {}, Well, "no workload is known to lack"),
+        (lack, Warning, "1 workload is placed where something"),
+        (
+            |it| it.bindings = Err(forbidden()),
+            Warning,
+            "cannot be checked",
+        ),
+    ];
+    for (break_it, status, words) in cases {
+        told(break_it, "dependencies", status, words);
+    }
+}
+
+#[test]
+fn a_check_that_there_is_not_cannot_be_left_out() {
+    known("room").unwrap();
+    let told = known("roms").unwrap_err();
+    assert!(told.contains("is it room?"), "{told}");
+}

@@ -1,0 +1,286 @@
+//! Shell completion by kubectl's own mechanism: kubectl runs `kubectl_complete-muster` with the
+//! words after `kubectl muster`, and reads one candidate a line and a directive (cobra's
+//! `__complete`).
+//!
+//! The program is that one, too, under that name: a link to it in the PATH is all it takes. Where
+//! an archive can hold no link, a script of that name puts the word `__complete` first.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{self, Head, Profile};
+use muster_shared::k8s::Client;
+
+/// Name under which kubectl looks for the program.
+const NAME: &str = "kubectl_complete-muster";
+/// First word by which a script of that name asks, as programs that use cobra have it.
+const WORD: &str = "__complete";
+/// Directive of cobra: nothing but the candidates is offered, no files.
+const NO_FILES: &str = ":4";
+
+/// What a word is completed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// These words, each with its help.
+    Words(Vec<(String, String)>),
+    /// Names of clusters; after the last comma of the word, if the argument takes several.
+    Clusters,
+    /// Bindings and templates of a namespace.
+    Workloads,
+}
+
+/// Commands whose arguments are clusters.
+const OF_CLUSTERS: [&str; 9] = [
+    "cordon",
+    "uncordon",
+    "taint",
+    "drain",
+    "undrain",
+    "pause",
+    "resume",
+    "unjoin",
+    "unregister",
+];
+/// Flags whose values are clusters.
+const CLUSTER_FLAGS: [&str; 3] = ["--lost", "--drain", "--cluster"];
+
+/// The words that the program was run to complete, if that is what it was run for.
+pub(super) fn asked(arguments: &[OsString]) -> Option<&[OsString]> {
+    let (program, words) = arguments.split_first()?;
+    if Path::new(program).file_stem() == Some(OsStr::new(NAME)) {
+        return Some(words);
+    }
+    let (first, words) = words.split_first()?;
+    (first == WORD).then_some(words)
+}
+
+/// Returns the candidates for the last word of a command line, as kubectl reads them.
+pub(super) async fn answer(root: &Command, words: &[OsString]) -> String {
+    let words: Vec<String> = words
+        .iter()
+        .map(|it| it.to_string_lossy().into_owned())
+        .collect();
+    let wanted = wanted(root, &words);
+    let last = words.last().map_or("", String::as_str);
+    let fleet = match wanted {
+        Wanted::Words(_) => None,
+        Wanted::Clusters | Wanted::Workloads => fleet(&words).await,
+    };
+    candidates(wanted, last, fleet).await
+}
+
+/// The fleet API of a command line, and its namespace. `None` if it cannot be reached by it.
+async fn fleet(words: &[String]) -> Option<(Client, String)> {
+    let given = |names: &[&str]| {
+        words.iter().enumerate().find_map(|(at, word)| {
+            if names.contains(&word.as_str()) {
+                return words.get(at + 1).cloned();
+            }
+            let (name, value) = word.split_once('=')?;
+            names.contains(&name).then(|| value.to_owned())
+        })
+    };
+    let kubeconfig = given(&["--kubeconfig"]).map(PathBuf::from);
+    let context = given(&["--context"]);
+    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await;
+    let config = config.ok()?;
+    let fleet = client::connect(&config, Profile::Write).ok()?;
+    let namespace = given(&["-n", "--namespace"]).unwrap_or(config.default_namespace);
+    Some((fleet, namespace))
+}
+
+/// What the last of these words is completed with.
+pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
+    let (last, before) = match words.split_last() {
+        Some((last, before)) => (last.as_str(), before),
+        None => ("", words),
+    };
+    let flag = last.split_once('=').map(|(flag, _)| flag);
+    let previous = before.last().map(String::as_str);
+    if let Some(flag) = flag.or(previous)
+        && CLUSTER_FLAGS.contains(&flag)
+    {
+        return Wanted::Clusters;
+    }
+    let mut command = root;
+    let mut path: Vec<&str> = Vec::new();
+    for word in before {
+        if let Some(next) = command.find_subcommand(word) {
+            command = next;
+            path.push(word);
+        }
+    }
+    if last.starts_with('-') {
+        return Wanted::Words(flags(root, command));
+    }
+    if let Some(values) = previous.and_then(|it| values(root, command, it)) {
+        return Wanted::Words(values);
+    }
+    let commands: Vec<(String, String)> = command
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set())
+        .map(|it| (it.get_name().to_owned(), help(it.get_about())))
+        .collect();
+    match path.first() {
+        _ if !commands.is_empty() => Wanted::Words(commands),
+        Some(first) if OF_CLUSTERS.contains(first) => Wanted::Clusters,
+        Some(&"get") if command.get_name() == "clusters" => Wanted::Clusters,
+        Some(first) if ["explain", "rebalance"].contains(first) => Wanted::Workloads,
+        _ => Wanted::Words(Vec::new()),
+    }
+}
+
+fn help(text: Option<&clap::builder::StyledStr>) -> String {
+    let text = text.map(ToString::to_string).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn flags(root: &Command, command: &Command) -> Vec<(String, String)> {
+    let all = command.get_arguments().chain(root.get_arguments());
+    let mut flags: Vec<(String, String)> = all
+        .filter(|it| !it.is_hide_set())
+        .filter_map(|it| Some((format!("--{}", it.get_long()?), help(it.get_help()))))
+        .collect();
+    flags.sort();
+    flags.dedup_by(|a, b| a.0 == b.0);
+    flags
+}
+
+/// The values of a flag that takes one of a few.
+fn values(root: &Command, command: &Command, flag: &str) -> Option<Vec<(String, String)>> {
+    let all = command.get_arguments().chain(root.get_arguments());
+    let is_it = |it: &&clap::Arg| {
+        let long = it.get_long().map(|it| format!("--{it}"));
+        let short = it.get_short().map(|it| format!("-{it}"));
+        long.as_deref() == Some(flag) || short.as_deref() == Some(flag)
+    };
+    let argument = all.into_iter().find(is_it)?;
+    let values = argument.get_possible_values();
+    let values = values
+        .iter()
+        .map(|it| (it.get_name().to_owned(), help(it.get_help())));
+    argument
+        .get_action()
+        .takes_values()
+        .then(|| values.collect())
+}
+
+/// The candidates for the last word, by the fleet. A fleet that does not answer has none.
+pub(super) async fn candidates(
+    wanted: Wanted,
+    last: &str,
+    fleet: Option<(Client, String)>,
+) -> String {
+    let words = match (wanted, fleet) {
+        (Wanted::Words(words), _) => words,
+        (Wanted::Clusters, Some((client, _))) => {
+            let api = Api::all(client);
+            let found = Head::<Cluster>::list(&api, &ListParams::default()).await;
+            let names = found.map(|it| it.items).unwrap_or_default();
+            let before = &last[..last.rfind([',', '=']).map_or(0, |at| at + 1)];
+            let names = names.iter().map(|it| format!("{before}{}", it.name_any()));
+            names.map(|it| (it, String::new())).collect()
+        }
+        (Wanted::Workloads, Some((client, namespace))) => {
+            let api: Api<ResourceBinding> = Api::namespaced(client, &namespace);
+            let found = api.list(&ListParams::default()).await;
+            let found = found.map(|it| it.items).unwrap_or_default();
+            let names = found.iter().map(|it| {
+                let resource = &it.spec.resource;
+                (
+                    format!("{}/{}", resource.kind.to_lowercase(), resource.name),
+                    String::new(),
+                )
+            });
+            names.collect()
+        }
+        (_, None) => Vec::new(),
+    };
+    print(&words, last)
+}
+
+fn print(words: &[(String, String)], last: &str) -> String {
+    let mut lines: Vec<String> = words
+        .iter()
+        .filter(|(word, _)| word.starts_with(last))
+        .map(|(word, help)| match help.as_str() {
+            "" => word.clone(),
+            help => format!("{word}\t{help}"),
+        })
+        .collect();
+    lines.push(NO_FILES.to_owned());
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::CommandLine;
+
+    fn wants(line: &str) -> Wanted {
+        let root = CommandLine::command();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        wanted(&root, &words)
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        match wants(line) {
+            Wanted::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_flags_values_clusters_and_workloads_are_offered_where_they_belong() {
+        assert!(words("").contains(&"status".to_owned()));
+        assert_eq!(words("get "), ["clusters", "workloads"]);
+        assert!(words("status --").contains(&"--watch".to_owned()));
+        assert!(words("status --").contains(&"--kubeconfig".to_owned()));
+        assert_eq!(words("status -o "), ["table", "json", "yaml"]);
+        for line in [
+            "drain ",
+            "drain m1 ",
+            "simulate --lost ",
+            "simulate --lost=m1,",
+            "cordon m",
+            "get clusters ",
+            "get cl m",
+        ] {
+            assert_eq!(wants(line), Wanted::Clusters, "{line}");
+        }
+        assert_eq!(wants("explain "), Wanted::Workloads);
+    }
+
+    #[test]
+    fn a_link_of_that_name_and_a_script_with_that_word_complete_and_nothing_else_does() {
+        for (line, expected) in [
+            ("kubectl_complete-muster get cl", Some("get cl")),
+            ("/a/b/kubectl_complete-muster", Some("")),
+            ("kubectl_complete-muster.exe drain m", Some("drain m")),
+            ("kubectl-muster __complete get cl", Some("get cl")),
+            ("kubectl-muster get __complete", None),
+            ("kubectl-muster", None),
+        ] {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let found = asked(&arguments).map(|it| it.join(OsStr::new(" ")));
+            assert_eq!(found, expected.map(OsString::from), "{line}");
+        }
+    }
+
+    #[test]
+    fn candidates_end_with_the_directive_of_cobra() {
+        let words = vec![
+            ("status".to_owned(), "The state".to_owned()),
+            ("simulate".to_owned(), String::new()),
+            ("drain".to_owned(), String::new()),
+        ];
+        assert_eq!(print(&words, "s"), "status\tThe state\nsimulate\n:4\n");
+    }
+}

@@ -1,0 +1,377 @@
+//! `kubectl muster explain`: the steps of the scheduler for one binding, as it would be decided
+//! now.
+
+mod failback;
+mod print;
+mod story;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Args;
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use muster_control_plane::eviction::explain::CONDITION;
+use muster_control_plane::eviction::judge::{Switches, placement};
+use muster_control_plane::fleet::availability::{Workload, can_hold};
+use muster_control_plane::fleet::binding::{BindingKey, BindingKind};
+use muster_control_plane::fleet::copy::Order;
+use muster_control_plane::fleet::standing::Standing;
+use muster_control_plane::graceful_eviction::assess::{Scene, counts_replicas, missing};
+use muster_control_plane::pause::Pause;
+use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
+use muster_control_plane::scheduler::core::need::need;
+use muster_control_plane::scheduler::core::record::record;
+use muster_control_plane::scheduler::core::{self, ClusterInfo, Snapshot};
+use muster_control_plane::settings::Settings;
+use muster_control_plane::settings::evict_plugin::EvictPlugins;
+use muster_control_plane::settings::grade_rule::GradeRule;
+use muster_shared::api::binding::{Binding, TargetCluster};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::clock::calendar;
+use muster_shared::conditions;
+use muster_shared::interpreter::{Interpreters, Operation};
+use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
+use muster_shared::names::DEFAULT_SCHEDULER;
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::settings::Words;
+use muster_shared::watch::Presence;
+use serde::Serialize;
+
+use super::output::Format;
+use super::running::Running;
+use super::subject::{self, Found, Subject};
+use super::{list, old_copies, view};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// A template as `deployment/web`, or a binding as `rb/web-deployment` (`crb` for a
+    /// cluster-scoped one).
+    #[arg(value_name = "KIND/NAME")]
+    what: String,
+    /// The name, if it does not follow the kind after a slash.
+    name: Option<String>,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Format,
+    /// The filters and scores in force, in place of those of the running control plane.
+    #[arg(long, value_name = "LIST")]
+    plugins: Option<Words>,
+    /// What a node of a grade is taken to hold, in place of the rule of the running control plane.
+    #[arg(long, value_name = "RULE")]
+    node_grades: Option<GradeRule>,
+}
+
+impl Options {
+    /// Returns what is asked about.
+    pub fn subject(&self) -> anyhow::Result<Subject> {
+        Subject::of(&self.what, self.name.as_deref())
+    }
+
+    /// Changes the settings of the running control plane as far as that is asked for.
+    fn change(&self, settings: &mut Settings) -> anyhow::Result<()> {
+        if let Some(plugins) = &self.plugins {
+            settings.plugins = plugins.clone();
+        }
+        settings.node_grades = self.node_grades.unwrap_or(settings.node_grades);
+        settings.check()?;
+        Ok(())
+    }
+}
+
+/// Explains an object, by the settings of the running control plane.
+pub(super) async fn carry_out(
+    client: Client,
+    namespace: &str,
+    options: &Options,
+) -> anyhow::Result<String> {
+    let subject = options.subject()?;
+    let mut settings = Running::read(&client, &[]).await?.settings;
+    options.change(&mut settings)?;
+    let rules = core::Options::of(&settings);
+    let answer = match subject::find(&client, namespace, &subject).await? {
+        Found::Namespaced(binding) => asked(client, &binding, &settings, &rules).await,
+        Found::ClusterWide(binding) => asked(client, &binding, &settings, &rules).await,
+    };
+    answer?.print(options.output)
+}
+
+async fn asked<B: BindingKind>(
+    client: Client,
+    binding: &B,
+    settings: &Settings,
+    rules: &core::Options,
+) -> anyhow::Result<Answer> {
+    let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
+    let clusters = clusters.map_err(anyhow::Error::msg)?;
+    // Whoever may not read it is told of all else.
+    let record = view::pause(&client).await.ok().flatten();
+    let now = calendar();
+    let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
+    let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
+        .next()
+        .map(|pause| pause.to_string());
+    let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
+    let old_copies = old_copies(&works(&client, binding).await, binding, &snapshot);
+    let answer = Answer::about(binding, &snapshot, rules);
+    let returns = failback::told(binding, &snapshot, settings, now);
+    let answer = Answer {
+        old_copies,
+        paused,
+        returns,
+        ..answer
+    };
+    Ok(answer.waiting(binding, &snapshot, settings, now))
+}
+
+/// The Works of a binding; none if they may not be read.
+async fn works<B: BindingKind>(client: &Client, binding: &B) -> Vec<ObjectMeta> {
+    let Some(id) = binding.permanent_id() else {
+        return Vec::new();
+    };
+    let works: Api<Work> = Api::all(client.clone());
+    let own = ListParams::default().labels(&format!("{}={id}", B::ID_LABEL));
+    let works = works.list_metadata(&own).await;
+    let works = works.map(|it| it.items).unwrap_or_default();
+    works.into_iter().map(|it| it.metadata).collect()
+}
+
+/// Where old copies of a workload may still run, in words.
+fn old_copies<B: Binding>(works: &[ObjectMeta], binding: &B, snapshot: &Snapshot) -> Vec<String> {
+    let clusters = old_copies::of_one(works, &BindingKey::of(binding), binding.spec());
+    let told = clusters.into_iter().map(|name| {
+        let cluster = snapshot.get(name).map(ClusterInfo::cluster);
+        let state = old_copies::state_of(cluster).unwrap_or("being removed");
+        format!("not confirmed gone in {name} ({state}), where it may still run")
+    });
+    told.collect()
+}
+
+/// Where a binding is, and where it would go.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+    /// Kind and name of what is placed.
+    workload: String,
+    /// Absent for what is not counted in replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i32>,
+    clusters: Vec<TargetCluster>,
+    /// Clusters that it is placed on and that cannot hold it now, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable: Vec<Unavailable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leaving: Vec<Leaving>,
+    /// Clusters that it has left, where its old copy may still run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    old_copies: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+    /// The policy that places it, or what it follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placed_by: Option<String>,
+    /// The moves that it remembers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<String>,
+    /// What would have to change for it to run where it cannot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    would_help: Vec<String>,
+    /// The pause that keeps it where it is, whatever is said below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
+    /// What its return to clusters that it left waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    returns: Vec<String>,
+    /// Why nobody here schedules it, whatever is said below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_back: Option<String>,
+    /// Why the scheduler would schedule it now; absent when it is where it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need: Option<String>,
+    /// Whether scheduling it now would change nothing.
+    settled: bool,
+    /// What would come of it, for each affinity group that would be tried. Empty without a
+    /// placement.
+    attempts: Vec<Explanation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unavailable {
+    cluster: String,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Leaving {
+    cluster: String,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Time>,
+    /// What has to happen before the copy there is removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits_for: Vec<String>,
+}
+
+impl Answer {
+    fn about<B: Binding>(binding: &B, snapshot: &Snapshot, rules: &core::Options) -> Self {
+        let (spec, status) = (binding.spec(), binding.status());
+        let annotations = binding.annotations();
+        let applied = annotations.get(APPLIED_PLACEMENT).map(String::as_str);
+        let leaving = spec.graceful_eviction_tasks.iter().map(|task| Leaving {
+            cluster: task.from_cluster.clone(),
+            reason: task.reason.clone(),
+            replicas: task.replicas,
+            since: task.creation_timestamp.clone(),
+            waits_for: Vec::new(),
+        });
+        let placement = placement(spec, applied);
+        let workload = Workload::of(spec, placement.as_deref());
+        let unavailable = spec.clusters.iter().filter_map(|target| {
+            let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
+            let reason = can_hold(cluster, &workload).err()?;
+            Some(Unavailable {
+                cluster: target.name.clone(),
+                reason: reason.to_string(),
+            })
+        });
+        let attempts = explain(spec, status, snapshot, rules);
+        let placed_by = story::placed_by(binding);
+        Self {
+            kind: B::kind(&()).into_owned(),
+            namespace: binding.namespace(),
+            name: binding.name_any(),
+            workload: format!("{} {}", spec.resource.kind, spec.resource.name),
+            replicas: spec.is_workload().then_some(spec.replicas),
+            clusters: spec.clusters.clone(),
+            unavailable: unavailable.collect(),
+            leaving: leaving.collect(),
+            old_copies: Vec::new(),
+            conditions: status.conditions.clone(),
+            moves: story::moves(binding),
+            would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
+            placed_by,
+            paused: None,
+            returns: Vec::new(),
+            held_back: held_back(binding),
+            need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
+            settled: attempts
+                .last()
+                .is_some_and(|used| comes_to(used, &spec.clusters)),
+            attempts,
+        }
+    }
+
+    /// The answer with what each graceful task waits for.
+    fn waiting<B: Binding>(
+        mut self,
+        binding: &B,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Self {
+        let (spec, status) = (binding.spec(), binding.status());
+        let applied = binding.annotations().get(APPLIED_PLACEMENT);
+        let placement = placement(spec, applied.map(String::as_str));
+        let switches = Switches::of(settings);
+        let known = Workload::of(spec, placement.as_deref());
+        let workload = Workload {
+            leaves_no_execute: switches.failover && switches.no_execute,
+            leaves_prefer_no_execute: switches.failover && known.leaves_prefer_no_execute,
+            ..known
+        };
+        let standing = |name: &str| match snapshot.get(name) {
+            Some(it) => {
+                let cluster = Arc::new(it.cluster().clone());
+                Standing::of(&Presence::There(cluster), &workload)
+            }
+            None => Standing::Gone,
+        };
+        // Works are not read for this: the binding tells whether they were applied.
+        let order = |cluster: &str| {
+            let mut reports = status.aggregated_status.iter();
+            match reports.find(|it| it.cluster_name == cluster) {
+                Some(report) if report.applied => Order::Applied,
+                Some(_) => Order::Refused,
+                None => Order::Absent,
+            }
+        };
+        let resource = &spec.resource;
+        // The kinds of Kubernetes and what is shipped: customizations of users are not asked.
+        let has_rule = Interpreters::of(&[]).has(
+            &resource.api_version,
+            &resource.kind,
+            Operation::InterpretHealth,
+        );
+        let scene = Scene {
+            clusters: &spec.clusters,
+            reports: &status.aggregated_status,
+            order: &order,
+            scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+            cluster: &standing,
+            plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
+            members_scale: &|| false,
+            has_rule,
+            counts_replicas: counts_replicas(spec, &status.aggregated_status),
+            restores: !settings.schedules(spec.scheduler_name.as_deref()),
+            timeout: None,
+        };
+        for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
+            leaving.waits_for = missing(task, &scene, now);
+            if let Some(paused) = &self.paused {
+                leaving.waits_for.push(paused.clone());
+            }
+        }
+        self
+    }
+
+    fn has_to_leave(&self) -> bool {
+        conditions::is_true(&self.conditions, CONDITION)
+    }
+
+    /// The answer as text.
+    pub fn print(&self, format: Format) -> anyhow::Result<String> {
+        format.print(|| self, self)
+    }
+}
+
+/// Whether the group is used, and gives what the clusters have already.
+fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
+    let given = used.clusters.iter().filter_map(|line| match &line.fate {
+        Fate::Fits(fit) => Some((line.name.as_str(), fit.given?)),
+        _ => None,
+    });
+    let has = clusters
+        .iter()
+        .map(|target| (target.name.as_str(), i64::from(target.replicas)));
+    used.failure.is_none() && given.collect::<BTreeMap<_, _>>() == has.collect()
+}
+
+/// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane,
+/// so that another one than the usual is told and not judged.
+fn held_back<B: Binding>(binding: &B) -> Option<String> {
+    let spec = binding.spec();
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
+    if binding.meta().deletion_timestamp.is_some() {
+        Some("it is being deleted".to_owned())
+    } else if spec.scheduling_suspended() {
+        Some("spec.suspension.scheduling is true".to_owned())
+    } else if scheduler.is_empty() || scheduler == DEFAULT_SCHEDULER {
+        None
+    } else {
+        Some(format!(
+            "its scheduler is {scheduler:?}, unless that is this control plane's --scheduler-name"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

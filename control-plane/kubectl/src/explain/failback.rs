@@ -1,0 +1,110 @@
+//! Says what the return of a workload to the clusters that it left waits for.
+
+use jiff::Timestamp;
+use muster_control_plane::rebalance::failback::decide::{Home, Rule, Verdict, homes, is_due};
+use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
+use muster_control_plane::settings::{FAILOVER, Settings};
+use muster_shared::api::binding::Binding;
+use muster_shared::watch::Presence;
+
+/// One sentence for each cluster that the workload left because of a taint.
+pub(super) fn told<B: Binding>(
+    binding: &B,
+    snapshot: &Snapshot,
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<String> {
+    let spec = binding.spec();
+    let rule = Rule::of(spec, settings);
+    let tell = |(name, left): (String, Timestamp)| {
+        let Some(rule) = &rule else {
+            return (spec.target(&name).is_none()).then(|| {
+                format!(
+                    "it left {name} at {left}, and returns if asked to: kubectl muster rebalance"
+                )
+            });
+        };
+        if !settings.gate(&FAILOVER) {
+            let why = "nothing moves by itself: the feature gate Failover is off";
+            return Some(format!("it left {name} at {left}, and {why}"));
+        }
+        let home = Home {
+            name: &name,
+            left,
+            cluster: snapshot.get(&name).map(ClusterInfo::cluster),
+            is_gone: matches!(snapshot.presence(&name), Presence::Gone),
+        };
+        match is_due(spec, rule, &home, now) {
+            Verdict::Over => None,
+            Verdict::Due { since } => Some(format!(
+                "it returns to {name}, healthy since {since}, when a new placement brings it there and the eviction rate allows"
+            )),
+            Verdict::NotBefore(Some(time), why) => {
+                Some(format!("it returns to {name} not before {time}: {why}"))
+            }
+            Verdict::NotBefore(None, why) => Some(format!("it does not return to {name}: {why}")),
+        }
+    };
+    homes(binding).into_iter().filter_map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{cluster, snapshot};
+
+    #[test]
+    fn a_workload_that_left_a_cluster_says_what_its_return_waits_for() {
+        let tell = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
+            let binding: ResourceBinding = serde_json::from_value(json!({
+                "metadata": {"name": "web", "annotations": {
+                    "failover.muster.io/homes": r#"{"m1":"2026-01-01T00:00:00Z"}"#,
+                }},
+                "spec": {
+                    "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                    "clusters": [{"name": "m2"}],
+                    "failover": {"cluster": {"failback": failback}},
+                },
+            }))
+            .unwrap();
+            let mut home = cluster("m1", "10");
+            home["status"]["conditions"] = json!([{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                "lastTransitionTime": "2026-01-01T00:10:00Z",
+            }]);
+            home["metadata"]["annotations"] =
+                json!({"failover.muster.io/healthy-since": "2026-01-01T00:10:05Z"});
+            change(&mut home);
+            let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+            let settings = Settings::of_flags(&flags).unwrap();
+            let now = "2026-01-01T00:15:00Z".parse().unwrap();
+            told(&binding, &snapshot(&[home]), &settings, now).join("\n")
+        };
+        let on = &["--feature-gates=Failover=true"][..];
+        let fails = |home: &mut Value| home["status"]["conditions"][0]["status"] = json!("Unknown");
+        let asked = |seconds: i32| json!({"mode": "WhenHealthy", "afterSeconds": seconds});
+        for (failback, flags, change, expected) in [
+            (
+                Value::Null,
+                on,
+                (|_| ()) as fn(&mut Value),
+                "returns if asked to",
+            ),
+            (asked(1), &[], |_| (), "the feature gate Failover is off"),
+            (asked(1), on, |_| (), "healthy since 2026-01-01T00:10:05Z"),
+            (asked(600), on, |_| (), "not before 2026-01-01T00:20:05Z"),
+            (
+                asked(1),
+                on,
+                fails,
+                "does not return to m1: the cluster is not healthy: Ready is Unknown",
+            ),
+        ] {
+            let told = tell(failback, flags, change);
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The answer as text.
+
+use std::fmt;
+
+use muster_shared::k8s::Condition;
+
+use super::{Answer, Leaving, Unavailable};
+
+impl fmt::Display for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.cluster, self.reason)?;
+        if let Some(replicas) = self.replicas {
+            write!(f, ", {replicas} replicas")?;
+        }
+        if let Some(since) = &self.since {
+            write!(f, ", since {}", since.0)?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.namespace.iter().map(|it| format!("{it}/"));
+        let name: String = namespace.chain([self.name.clone()]).collect();
+        write!(f, "{} {name}: {}", self.kind, self.workload)?;
+        match self.replicas {
+            Some(replicas) => writeln!(f, ", {replicas} replicas")?,
+            None => writeln!(f)?,
+        }
+        let each = self.clusters.iter().map(|it| match self.replicas {
+            Some(_) => format!("{} ({})", it.name, it.replicas),
+            None => it.name.clone(),
+        });
+        let each: Vec<String> = each.collect();
+        let placed = if each.is_empty() {
+            "no cluster".to_owned()
+        } else {
+            each.join(", ")
+        };
+        if let Some(placed_by) = &self.placed_by {
+            writeln!(f, "Placed by: {placed_by}")?;
+        }
+        writeln!(f, "Placed on: {placed}")?;
+        for Unavailable { cluster, reason } in &self.unavailable {
+            writeln!(f, "Not available: {cluster} {reason}")?;
+        }
+        for leaving in &self.leaving {
+            writeln!(f, "Leaving: {leaving}")?;
+            for waits_for in &leaving.waits_for {
+                writeln!(f, "  its copy there waits: {waits_for}")?;
+            }
+        }
+        for old in &self.old_copies {
+            writeln!(f, "Old copy: {old}")?;
+        }
+        for condition in &self.conditions {
+            let Condition {
+                type_,
+                status,
+                reason,
+                message,
+                last_transition_time,
+                ..
+            } = condition;
+            let since = last_transition_time.0;
+            writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
+        }
+        for moved in &self.moves {
+            writeln!(f, "Moved: {moved}")?;
+        }
+        if let Some(paused) = &self.paused {
+            writeln!(f, "Stays where it is: {paused}")?;
+        }
+        for remedy in &self.would_help {
+            writeln!(f, "Would help: {remedy}")?;
+        }
+        for returns in &self.returns {
+            writeln!(f, "Failback: {returns}")?;
+        }
+        if let Some(held_back) = &self.held_back {
+            writeln!(f, "Not scheduled here: {held_back}")?;
+        }
+        if self.attempts.is_empty() {
+            return writeln!(
+                f,
+                "\nIt has no placement: no policy has been applied to it yet."
+            );
+        }
+        match &self.need {
+            _ if self.has_to_leave() => writeln!(
+                f,
+                "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
+            )?,
+            None if !self.unavailable.is_empty() => writeln!(
+                f,
+                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
+            )?,
+            Some(_) if self.settled && !self.unavailable.is_empty() => writeln!(
+                f,
+                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
+            )?,
+            None => writeln!(
+                f,
+                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
+            )?,
+            Some(_) if self.settled => writeln!(
+                f,
+                "It is where it should be: a new schedule would change nothing."
+            )?,
+            Some(need) => writeln!(f, "To be scheduled: {need}")?,
+        }
+        for attempt in &self.attempts {
+            let group = &attempt.group;
+            if !group.is_empty() {
+                write!(f, "\nAffinity group {group}:")?;
+            }
+            write!(f, "\n{attempt}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! What a schedule does not tell: which policy places a workload, where it was before, and what
+//! would have to change for it to run where it cannot now.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use muster_control_plane::application_failover::explain::CONDITION as APPLICATION;
+use muster_control_plane::application_failover::history::{self, History};
+use muster_control_plane::binding::references;
+use muster_control_plane::eviction::explain::CONDITION as EVICTION;
+use muster_control_plane::eviction::record::Record;
+use muster_control_plane::fleet::claim::Claim;
+use muster_control_plane::scheduler::core::Plugin;
+use muster_control_plane::scheduler::core::explain::{Explanation, Fate};
+use muster_shared::api::binding::Binding;
+use muster_shared::check::listed;
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, ResourceExt as _};
+
+/// Clusters that a line names at most.
+const MOST_NAMED: usize = 5;
+
+/// The policy that places a workload, or the workloads that it follows.
+pub(super) fn placed_by<B: Binding>(binding: &B) -> Option<String> {
+    let claim = Claim::on(binding.meta()).map(|claim| claim.policy.to_string());
+    claim.or_else(|| {
+        let needed = binding.spec().required_by.iter().map(|by| {
+            let place = by.namespace.as_deref().filter(|it| !it.is_empty());
+            let place = place.map_or_else(String::new, |it| format!("{it}/"));
+            format!("{place}{}", by.name)
+        });
+        let needed: Vec<String> = needed.collect();
+        (!needed.is_empty()).then(|| format!("the binding that needs it: {}", needed.join(", ")))
+    })
+}
+
+/// The moves that a binding remembers, and whether it has returned since.
+pub(super) fn moves<B: Binding>(binding: &B) -> Vec<String> {
+    let by_taint = Record::read(Some(binding.annotations()))
+        .map(|record| (record.at, record.from, record.to, record.mode, record.cause));
+    let history = binding.annotations().get(history::ANNOTATION);
+    let history = history.map(|text| History::read(Some(text)));
+    let by_failure = history.and_then(|history| {
+        let last = history.last?;
+        let cause = format!(
+            "the application had been unhealthy there since {:.0}",
+            last.since
+        );
+        Some((history.last_move?, last.from, last.to, last.mode, cause))
+    });
+    let mut moves: Vec<_> = by_taint.into_iter().chain(by_failure).collect();
+    moves.sort();
+    let told = moves.into_iter().map(|(at, from, to, mode, cause)| {
+        let mut text = format!("{at:.0}: left {from}, then placed on {to} ({mode}): {cause}");
+        if binding.spec().target(&from).is_some() {
+            let _ = write!(text, ". It has returned to {from} since");
+        }
+        text
+    });
+    told.collect()
+}
+
+/// What would have to change, if the workload has to leave and cannot, or has no place.
+pub(super) fn remedies(
+    policy: Option<&str>,
+    told: &[Condition],
+    attempts: &[Explanation],
+) -> Vec<String> {
+    let pending = |kind: &str| {
+        let condition = conditions::get(told, kind)?;
+        (condition.status == conditions::TRUE).then_some(condition.reason.as_str())
+    };
+    // What keeps a workload although a taint would move it is told as not pending.
+    let kept = conditions::get(told, EVICTION).map(|it| it.reason.as_str());
+    let lacks = pending(references::CONDITION);
+    let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];
+    let policy = policy.unwrap_or("its policy");
+    let mut remedies: Vec<String> = Vec::new();
+    for reason in reasons.into_iter().flatten() {
+        let remedy = match reason {
+            "FailoverOff" => "switch failover on: helm upgrade ... --reset-then-reuse-values --set featureGates.Failover=true; or empty the cluster now: kubectl muster drain CLUSTER".to_owned(),
+            "NoExecuteEvictionOff" => "start the control plane with --enable-no-execute-taint-eviction=true".to_owned(),
+            "FailoverNotRequested" => format!("set spec.failover.cluster in {policy}, without which a taint of effect PreferNoExecute moves nothing"),
+            "StoppedByThreshold" => "bring clusters back: nothing moves while more of them have failed than --unhealthy-cluster-threshold allows".to_owned(),
+            "WaitingForRate" => "nothing: it is in the queue, which --resource-eviction-rate empties".to_owned(),
+            "MovedLately" => "mend the application: it has failed wherever it was, and is moved less and less often".to_owned(),
+            "Paused" => "end the pause: kubectl muster resume".to_owned(),
+            "NotFenced" => "see to it that its old copy is stopped when its cluster is cut off: an agent that fences, or another purge mode than Directly".to_owned(),
+            "GracefulEvictionDisabled" => "switch the feature gate GracefulEviction on, or choose another purge mode".to_owned(),
+            references::NOT_PLACED => format!("set propagateDeps: true in {policy}: what the workload refers to then goes where it goes"),
+            "StateNotPreserved" => format!("correct the rules of statePreservation in {policy}: the condition says which one finds nothing"),
+            _ => continue,
+        };
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    let is_stranded = [pending(EVICTION), pending(APPLICATION)].contains(&Some("NowhereToGo"));
+    let fails = attempts.iter().all(|attempt| attempt.failure.is_some());
+    if is_stranded || (fails && !attempts.is_empty()) {
+        remedies.extend(openings(attempts));
+    }
+    remedies
+}
+
+/// What would let clusters take the workload, by what refuses it there.
+fn openings(attempts: &[Explanation]) -> Vec<String> {
+    let mut clusters: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let lines = attempts.iter().flat_map(|attempt| &attempt.clusters);
+    for line in lines {
+        let refused_by: Vec<&str> = match &line.fate {
+            Fate::Refused { by } => by.iter().map(|it| it.filter).collect(),
+            Fate::Fits(fit) if fit.closed => fit.closed_by.iter().map(|it| it.filter).collect(),
+            Fate::Fits(fit) if fit.capacity == Some(0) => vec![ROOM],
+            Fate::Deleting | Fate::Fits(_) => continue,
+        };
+        for filter in refused_by {
+            let names = clusters.entry(filter).or_default();
+            if !names.contains(&line.name) {
+                names.push(line.name.clone());
+            }
+        }
+    }
+    let told = clusters.into_iter().map(|(filter, names)| {
+        let what = REMEDIES.iter().find(|(name, _)| *name == filter);
+        let what = what.map_or("mend what the table says", |(_, what)| what);
+        format!("{}: {what}", listed(&names, MOST_NAMED))
+    });
+    told.collect()
+}
+
+/// Stands for a filter where a cluster has no room.
+const ROOM: &str = "room";
+
+/// What opens a cluster, by the filter that refuses the workload there.
+const REMEDIES: [(&str, &str); 6] = [
+    (
+        Plugin::TaintToleration.name(),
+        "end what put the taint there, or tolerate it in placement.clusterTolerations",
+    ),
+    (
+        Plugin::ClusterAffinity.name(),
+        "allow the cluster in placement.clusterAffinity",
+    ),
+    (
+        Plugin::ApiEnablement.name(),
+        "install the kind in the member, or see why its agent does not report it",
+    ),
+    (
+        Plugin::SpreadConstraint.name(),
+        "give the cluster the field that placement.spreadConstraints spreads by",
+    ),
+    (
+        Plugin::ClusterEviction.name(),
+        "wait: the workload is leaving it just now",
+    ),
+    (ROOM, "make room for one replica more, or ask for less"),
+];
+
+#[cfg(test)]
+mod tests {
+    use muster_control_plane::scheduler::core::explain::{ClusterLine, Refusal};
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding(annotations: &Value, more: &Value) -> ResourceBinding {
+        let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}});
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "c", "namespace": "shop", "annotations": annotations,
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "u"},
+            },
+            "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_workload_is_placed_by_its_policy_or_by_what_needs_it() {
+        let claimed = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        let needed = json!({"requiredBy": [{"namespace": "shop", "name": "web-deployment"}]});
+        for (annotations, more, expected) in [
+            (&claimed, &json!({}), Some("PropagationPolicy shop/web")),
+            (
+                &json!({}),
+                &needed,
+                Some("the binding that needs it: shop/web-deployment"),
+            ),
+            (&json!({}), &json!({}), None),
+        ] {
+            let found = placed_by(&binding(annotations, more));
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn moves_are_told_in_their_order_and_so_is_a_return() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let by_taint = Record::new("m1", "m2", "Gracefully", "taint x:NoExecute", at(20));
+        let by_failure = r#"{"moves": 1, "lastMove": "1970-01-01T00:00:10Z", "last":
+            {"from": "m3", "since": "1970-01-01T00:00:05Z", "to": "m1", "mode": "Directly"}}"#;
+        let annotations = json!({
+            muster_shared::names::annotation::LAST_EVICTION: by_taint.write(),
+            history::ANNOTATION: by_failure,
+        });
+        let placed = json!({"clusters": [{"name": "m1"}]});
+        assert_eq!(
+            moves(&binding(&annotations, &placed)),
+            [
+                "1970-01-01T00:00:10Z: left m3, then placed on m1 (Directly): the application had \
+                 been unhealthy there since 1970-01-01T00:00:05Z",
+                "1970-01-01T00:00:20Z: left m1, then placed on m2 (Gracefully): taint x:NoExecute. \
+                 It has returned to m1 since",
+            ]
+        );
+        assert_eq!(moves(&binding(&json!({}), &placed)), [""; 0]);
+    }
+
+    #[test]
+    fn what_would_have_to_change_follows_from_the_reason_and_from_what_refuses() {
+        let condition = |kind: &str, status: &str, reason: &str| -> Condition {
+            conditions::new(kind, status, reason, "", jiff::Timestamp::UNIX_EPOCH)
+        };
+        let refused = |name: &str, by: &[&'static str]| ClusterLine {
+            name: name.to_owned(),
+            fate: Fate::Refused {
+                by: by
+                    .iter()
+                    .map(|filter| Refusal {
+                        filter,
+                        reason: String::new(),
+                    })
+                    .collect(),
+            },
+        };
+        let attempt = Explanation {
+            group: String::new(),
+            clusters: vec![
+                refused("m1", &["TaintToleration"]),
+                refused("m2", &["TaintToleration", "ClusterAffinity"]),
+            ],
+            failure: None,
+        };
+        let attempts = [attempt];
+        for (kind, status, reason, parts) in [
+            (
+                EVICTION,
+                "True",
+                "NowhereToGo",
+                vec!["m2: allow", "m1, m2: end what"],
+            ),
+            (
+                APPLICATION,
+                "True",
+                "NowhereToGo",
+                vec!["m2: allow", "m1, m2: end what"],
+            ),
+            (EVICTION, "False", "FailoverOff", vec!["switch failover on"]),
+            (
+                EVICTION,
+                "False",
+                "FailoverNotRequested",
+                vec!["spec.failover.cluster in PropagationPolicy a/b"],
+            ),
+            (
+                EVICTION,
+                "True",
+                "StoppedByThreshold",
+                vec!["bring clusters back"],
+            ),
+            (EVICTION, "True", "Paused", vec!["kubectl muster resume"]),
+            (EVICTION, "False", "Evicted", vec![]),
+            (
+                references::CONDITION,
+                "True",
+                references::NOT_PLACED,
+                vec!["set propagateDeps: true in PropagationPolicy a/b"],
+            ),
+            (references::CONDITION, "False", references::PLACED, vec![]),
+            ("Scheduled", "True", "Success", vec![]),
+        ] {
+            let told = [condition(kind, status, reason)];
+            let found = remedies(Some("PropagationPolicy a/b"), &told, &attempts);
+            assert_eq!(found.len(), parts.len(), "{reason}: {found:?}");
+            for (found, part) in found.iter().zip(parts) {
+                assert!(found.contains(part), "{reason}: {found:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{cluster, snapshot};
+use crate::old_copies::tests::work;
+
+/// A workload in the middle of a failover, over clusters of every fate.
+fn scene() -> (ResourceBinding, Snapshot) {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": { "name": "web-deployment", "namespace": "shop" },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
+            "replicas": 6,
+            "replicaRequirements": { "resourceRequest": { "cpu": "1" } },
+            "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m5", "replicas": 1 }],
+            "gracefulEvictionTasks": [{
+                "fromCluster": "m4", "reason": "TaintUntolerated", "producer": "TaintManager", "replicas": 3,
+                "creationTimestamp": "2024-01-01T00:02:00Z",
+            }],
+            "suspension": { "scheduling": true },
+            "placement": {
+                "clusterAffinity": { "exclude": ["m3"] },
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+                },
+            },
+        },
+        "status": { "conditions": [{
+            "type": "Scheduled", "status": "True", "reason": "Success", "message": "Binding has been scheduled successfully.",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }] },
+    }))
+    .unwrap();
+    let mut clusters = ["m1", "m2", "m3", "m4", "m5", "m6"].map(|name| cluster(name, "10"));
+    clusters[3]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoExecute" }]);
+    clusters[3]["status"]["apiEnablements"] = json!([]);
+    clusters[4]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
+    clusters[5]["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    (binding, snapshot(&clusters))
+}
+
+fn answer() -> Answer {
+    let (binding, snapshot) = scene();
+    Answer::about(&binding, &snapshot, &core::Options::default())
+}
+
+#[test]
+fn what_an_old_copy_waits_for_is_told_beside_it() {
+    let (binding, snapshot) = scene();
+    let now = "2024-01-01T00:03:00Z".parse().unwrap();
+    let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
+    let text = answer.to_string();
+    for part in [
+        "Leaving: m4 (TaintUntolerated",
+        "\n  its copy there waits: m1 has not reported its copy yet\n",
+        "\n  its copy there waits: m5 has not reported its copy yet\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn people_get_a_table_of_all_clusters() {
+    let expected = "\
+ResourceBinding shop/web-deployment: Deployment web, 6 replicas
+Placed on: m1 (2), m5 (1)
+Leaving: m4 (TaintUntolerated, 3 replicas, since 2024-01-01T00:02:00Z)
+Scheduled=True since 2024-01-01T00:00:00Z: Success Binding has been scheduled successfully.
+Not scheduled here: spec.suspension.scheduling is true
+To be scheduled: its placement is not the one that was applied last
+
+CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
+m1       yes   100    10        2      5
+m2       yes   0      10        -      -      not needed
+m3       no    -      -         -      -      ClusterAffinity: cluster(s) did not match the placement cluster affinity constraint
+m4       no    -      -         -      -      APIEnablement: cluster(s) did not have the API resource; \
+TaintToleration: cluster(s) had untolerated taint {x:NoExecute}; ClusterEviction: cluster(s) is in the process of eviction
+m5       yes   100    0         1      1      keeps what it holds, admits no more: cluster(s) had untolerated taint {x:NoSchedule}
+m6       no    -      -         -      -      is being deleted
+";
+    assert_eq!(answer().print(Format::Table).unwrap(), expected);
+}
+
+#[test]
+fn programs_get_the_same_as_json_and_yaml() {
+    let json: Value = serde_json::from_str(&answer().print(Format::Json).unwrap()).unwrap();
+    assert_eq!(json["kind"], "ResourceBinding");
+    assert_eq!(json["clusters"][0], json!({ "name": "m1", "replicas": 2 }));
+    let clusters = &json["attempts"][0]["clusters"];
+    assert_eq!(
+        clusters[0],
+        json!({
+            "name": "m1", "fate": "fits", "score": 100, "tier": 0, "capacity": 10, "holds": 2,
+            "closed": false, "selected": true, "given": 5,
+        })
+    );
+    assert_eq!(
+        clusters[2],
+        json!({ "name": "m3", "fate": "refused", "by": [{
+            "filter": "ClusterAffinity",
+            "reason": "cluster(s) did not match the placement cluster affinity constraint",
+        }] })
+    );
+    assert_eq!(clusters[5], json!({ "name": "m6", "fate": "deleting" }));
+    let yaml: Value = serde_saphyr::from_str(&answer().print(Format::Yaml).unwrap()).unwrap();
+    assert_eq!(yaml, json);
+}
+
+#[test]
+fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
+    let clusters = [cluster("m1", "10"), cluster("m2", "10")];
+    let snapshot = snapshot(&clusters);
+    for (targets, expected) in [
+        (
+            json!([{ "name": "m2", "replicas": 2 }, { "name": "m1", "replicas": 2 }]),
+            "It is where it should be: a new schedule would change nothing.",
+        ),
+        (
+            json!([{ "name": "m1", "replicas": 2 }]),
+            "To be scheduled: it is not divided, so each change may concern it",
+        ),
+    ] {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
+            "spec": {
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "replicas": 2, "clusters": targets, "placement": {},
+            },
+        }))
+        .unwrap();
+        let answer = Answer::about(&binding, &snapshot, &core::Options::default());
+        assert!(answer.to_string().contains(expected), "{answer}");
+    }
+}
+
+#[test]
+fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
+    let mut clusters = ["m1", "m2"].map(|name| cluster(name, "10"));
+    clusters[0]["status"]["conditions"][0]["status"] = json!("Unknown");
+    clusters[1]["spec"]["taints"] = json!([{ "key": "down", "effect": "NoExecute" }]);
+    let snapshot = snapshot(&clusters);
+    let pending = json!({
+        "type": "EvictionPending", "status": "True", "reason": "NowhereToGo", "message": "has to leave m2",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    });
+    for (conditions, expected) in [
+        (
+            json!([]),
+            "Nothing moves it off the clusters that are not available",
+        ),
+        (json!([pending]), "It has to leave a cluster"),
+    ] {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
+            "spec": {
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "replicas": 2, "placement": {},
+                "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m2", "replicas": 2 }],
+            },
+            "status": { "conditions": conditions },
+        }))
+        .unwrap();
+        let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
+        for line in [
+            "Not available: m1 has Ready=Unknown",
+            "Not available: m2 has taint down:NoExecute, which is not tolerated",
+            expected,
+        ] {
+            assert!(text.contains(line), "{line:?} in:\n{text}");
+        }
+        assert!(!text.contains("where it should be"), "{text}");
+    }
+}
+
+#[test]
+fn an_old_copy_in_a_cluster_that_is_silent_may_still_run() {
+    let (mut binding, _) = scene();
+    binding.metadata.namespace = Some("default".to_owned());
+    let mut silent = cluster("m7", "10");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    let clusters = [silent, cluster("m8", "10")];
+    // It is placed on m1, and leaves m4 at its leisure.
+    let works = ["m1", "m4", "m7", "m8", "m9"].map(|it| work("web-deployment", it));
+    let old_copies = old_copies(&works, &binding, &snapshot(&clusters));
+    let answer = Answer {
+        old_copies,
+        ..answer()
+    };
+    let text = answer.to_string();
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|it| it.starts_with("Old copy: "))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "Old copy: not confirmed gone in m7 (silent), where it may still run",
+            "Old copy: not confirmed gone in m8 (being removed), where it may still run",
+            "Old copy: not confirmed gone in m9 (not in the fleet), where it may still run",
+        ]
+    );
+}

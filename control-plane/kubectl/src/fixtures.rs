@@ -1,0 +1,30 @@
+//! Clusters for the tests of commands that ask the scheduler.
+
+use std::sync::Arc;
+
+use muster_control_plane::scheduler::core::Snapshot;
+use serde_json::{Value, json};
+
+/// Makes a ready cluster that serves Deployments, with so many cores and plenty of pods free.
+pub(crate) fn cluster(name: &str, cores: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": {},
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "apiEnablements": [
+                { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
+            ],
+            "resourceSummary": { "allocatable": { "cpu": cores, "pods": "1000" } },
+        },
+    })
+}
+
+/// Makes the scheduler's picture of clusters.
+pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
+    let decoded = |it: &Value| Arc::new(serde_json::from_value(it.clone()).unwrap());
+    Snapshot::new(clusters.iter().map(decoded))
+}

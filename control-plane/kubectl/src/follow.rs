@@ -1,0 +1,272 @@
+//! Shows how something goes that moves workloads, until it has ended.
+
+mod missing;
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use kube::Config;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::{Api, Resource};
+use muster_shared::watch::{Followed, Informer, Selection};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::missing::Missing;
+use super::output::{INTERRUPTED, TIMED_OUT};
+use super::standstill::Standing;
+
+/// Pause between two lines.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pause after which is looked again although nothing has changed: pauses end by themselves.
+const LOOK: Duration = Duration::from_secs(10);
+/// Time within which the fleet has to be listed.
+const LISTED: Duration = Duration::from_mins(1);
+
+/// How a command waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// For how long at most.
+    pub patience: Option<Duration>,
+    /// Whether the progress is shown on a terminal.
+    pub is_terminal: bool,
+}
+
+impl Waiting {
+    /// Returns how a command waits for a time; 0 is for ever.
+    pub fn of(timeout: Duration) -> Self {
+        Self {
+            patience: (timeout > Duration::ZERO).then_some(timeout),
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+}
+
+/// What ended the waiting before the progress did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// The time is up.
+    TimedOut,
+    /// Ctrl-C, or nobody reads any more.
+    Interrupted,
+}
+
+impl Stopped {
+    /// Returns the exit code of a command whose waiting was stopped.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::TimedOut => TIMED_OUT,
+            Self::Interrupted => INTERRUPTED,
+        }
+    }
+}
+
+/// The state of the fleet at one moment.
+pub(super) struct Snapshot<'a, K> {
+    /// The objects by which the command goes.
+    pub objects: &'a Informer<K>,
+    /// All bindings of both scopes.
+    pub bindings: Vec<AnyBinding>,
+    /// Which bindings have been deleted. One that is neither listed nor deleted may be there.
+    pub deleted: Deleted<'a>,
+    /// Time since the fleet was listed.
+    pub waited: Duration,
+    /// What keeps workloads from moving.
+    pub standing: &'a Standing,
+}
+
+/// Whether a binding that is not listed has been deleted.
+pub(super) type Deleted<'a> = &'a dyn Fn(&BindingKey) -> bool;
+
+/// How far something has come.
+pub(super) struct Look<P, E> {
+    /// The progress itself.
+    pub progress: P,
+    /// The progress in one line.
+    pub line: String,
+    /// Reasons why nothing moves now.
+    pub nothing_moves: Vec<String>,
+    /// How it ended, if it has.
+    pub end: Option<E>,
+}
+
+/// Follows objects of one kind and all bindings, and shows what `look` finds in them after each
+/// change, until that has ended or the waiting has been stopped. Returns the last progress, and how
+/// it ended.
+pub(super) async fn follow<K, P, E>(
+    config: &Config,
+    waiting: Waiting,
+    mut look: impl FnMut(Snapshot<'_, K>) -> Look<P, E>,
+) -> anyhow::Result<(P, Result<E, Stopped>)>
+where
+    K: Followed + Resource<DynamicType = ()>,
+{
+    let Waiting {
+        patience,
+        is_terminal,
+    } = waiting;
+    let client = client::connect(config, Profile::Watch)?;
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    let changed = Arc::new(Notify::new());
+    let objects: Informer<K> = watch(Api::all(client.clone()), &changed, &stop);
+    let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
+    let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
+    let standing = client::connect(config, Profile::Write)?;
+    let asking = standing.clone();
+    let mut standing = Standing::follow(standing, &changed, &stop);
+    let listed = async {
+        objects.synced().await;
+        bindings.synced().await;
+        others.synced().await;
+    };
+    if timeout(LISTED, listed).await.is_err() {
+        let why = [objects.trouble(), bindings.trouble(), others.trouble()];
+        let why = why.into_iter().flatten().next();
+        bail!(
+            "the fleet cannot be listed: {}",
+            why.unwrap_or_else(|| "no answer".to_owned())
+        );
+    }
+    // The first look.
+    let _ = standing.changed().await;
+    let missing = Missing::default();
+    let deleted = |key: &BindingKey| match &key.namespace {
+        Some(namespace) => missing.is_deleted(key, &bindings.presence(Some(namespace), &key.name)),
+        None => missing.is_deleted(key, &others.presence(None, &key.name)),
+    };
+    let begun = Instant::now();
+    let deadline = patience.map(|patience| begun + patience);
+    let mut shown = Shown::new(is_terminal);
+    let interrupted = interruption();
+    loop {
+        let namespaced = bindings.list().into_iter().map(AnyBinding::from);
+        let others = others.list().into_iter().map(AnyBinding::from);
+        let Look {
+            progress,
+            line,
+            nothing_moves,
+            end,
+        } = look(Snapshot {
+            objects: &objects,
+            bindings: namespaced.chain(others).collect(),
+            deleted: &deleted,
+            waited: begun.elapsed(),
+            standing: &standing.borrow(),
+        });
+        let is_read = shown.show(&line, &nothing_moves, end.is_some());
+        if let Some(end) = end {
+            return Ok((progress, Ok(end)));
+        }
+        if !is_read {
+            return Ok((progress, Err(Stopped::Interrupted)));
+        }
+        let patience = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = Instant::now() + PAUSE;
+        let news = async {
+            let _ = timeout(LOOK, changed.notified()).await;
+            sleep_until(next).await;
+        };
+        // Asked while it is waited, so that an API that does not answer holds nothing up.
+        let look = async {
+            let asked = async {
+                if missing.ask(&asking).await {
+                    changed.notify_one();
+                }
+            };
+            tokio::join!(news, asked);
+        };
+        let stopped = tokio::select! {
+            () = look => continue,
+            () = patience => Stopped::TimedOut,
+            () = interrupted.notified() => Stopped::Interrupted,
+        };
+        if is_terminal {
+            eprintln!();
+        }
+        return Ok((progress, Err(stopped)));
+    }
+}
+
+/// Notified by Ctrl-C, whenever that is pressed: once a program has listened for it, it is told of
+/// it and does not end by itself.
+fn interruption() -> Arc<Notify> {
+    let interrupted = Arc::new(Notify::new());
+    let told = Arc::clone(&interrupted);
+    muster_shared::clock::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            told.notify_one();
+        }
+    });
+    interrupted
+}
+
+/// Follows the objects of an API until the token is cancelled, and notifies of each change.
+fn watch<K: Followed>(api: Api<K>, changed: &Arc<Notify>, stop: &CancellationToken) -> Informer<K> {
+    let informer = Informer::new(api, Selection::everything());
+    let changed = Arc::clone(changed);
+    informer.on_change(move |_| changed.notify_one());
+    muster_shared::clock::spawn(informer.clone().run(stop.clone()));
+    informer
+}
+
+/// What was shown of a progress.
+#[derive(Debug)]
+struct Shown {
+    is_terminal: bool,
+    line: Option<String>,
+    nothing_moves: Vec<String>,
+}
+
+impl Shown {
+    /// Nothing so far.
+    fn new(is_terminal: bool) -> Self {
+        Self {
+            is_terminal,
+            line: None,
+            nothing_moves: Vec::new(),
+        }
+    }
+
+    /// Prints what has changed: reasons why nothing moves, and the line of progress, which on a
+    /// terminal takes the place of the last one. Returns whether somebody may still read it.
+    fn show(&mut self, line: &str, nothing_moves: &[String], is_last: bool) -> bool {
+        let mut text = String::new();
+        let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
+        if self.nothing_moves != nothing_moves {
+            for reason in nothing_moves {
+                let _ = writeln!(text, "{clear}Nothing moves: {reason}");
+            }
+            if nothing_moves.is_empty() {
+                let _ = writeln!(text, "{clear}Movement goes on");
+            }
+            nothing_moves.clone_into(&mut self.nothing_moves);
+            self.line = None;
+        }
+        if self.line.as_deref() != Some(line) || (is_last && self.is_terminal) {
+            let end = if is_last || !self.is_terminal {
+                "\n"
+            } else {
+                ""
+            };
+            let _ = write!(text, "{clear}{line}{end}");
+            self.line = Some(line.to_owned());
+        }
+        let mut out = std::io::stderr();
+        // A terminal that is gone must not end the command; a reader that has left does.
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        !written.is_err_and(|it| it.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}

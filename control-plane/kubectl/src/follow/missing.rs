@@ -1,0 +1,137 @@
+//! Bindings that are not listed any more, and that nobody saw being deleted.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::Client;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::k8s::Api;
+use muster_shared::watch::{Doubt, Presence};
+
+/// Bindings that the API is asked for between two looks.
+const ASKED: usize = 16;
+
+/// Whether they are gone.
+#[derive(Debug, Default)]
+pub(super) struct Missing(Mutex<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    is_gone: HashMap<BindingKey, bool>,
+    /// Those of which it is not known, the one first that was not asked for the longest.
+    turns: VecDeque<BindingKey>,
+}
+
+impl Missing {
+    /// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
+    /// been there since the command began, or the API said so.
+    pub(super) fn is_deleted<B>(&self, key: &BindingKey, presence: &Presence<Arc<B>>) -> bool {
+        match presence {
+            Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
+            Presence::Unknown(Doubt::Vanished) => {
+                let mut asked = self.lock();
+                if let Some(is_gone) = asked.is_gone.get(key) {
+                    return *is_gone;
+                }
+                asked.is_gone.insert(key.clone(), false);
+                asked.turns.push_back(key.clone());
+                false
+            }
+            Presence::There(_) => {
+                self.lock().is_gone.remove(key);
+                false
+            }
+            Presence::Unknown(_) => false,
+        }
+    }
+
+    /// Asks the API for a few of those of which it is not known; tells whether one is gone.
+    pub(super) async fn ask(&self, client: &Client) -> bool {
+        let asked = self.unknown().into_iter().map(|key| async move {
+            let found = if let Some(namespace) = &key.namespace {
+                let api = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
+                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
+            } else {
+                let api = Api::<ClusterResourceBinding>::all(client.clone());
+                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
+            };
+            let is_gone = matches!(found, Ok(false));
+            if is_gone {
+                self.lock().is_gone.insert(key, true);
+            }
+            is_gone
+        });
+        let gone = futures::future::join_all(asked).await;
+        gone.contains(&true)
+    }
+
+    /// The next ones to ask for. They have their next turn after all others.
+    fn unknown(&self) -> Vec<BindingKey> {
+        let mut asked = self.lock();
+        let Asked { is_gone, turns } = &mut *asked;
+        turns.retain(|key| is_gone.get(key) == Some(&false));
+        let next: Vec<_> = turns.iter().take(ASKED).cloned().collect();
+        turns.rotate_left(next.len());
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(name: usize) -> BindingKey {
+        BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: format!("w{name:02}"),
+        }
+    }
+
+    /// An API that has all bindings but the last.
+    fn api(last: usize) -> Client {
+        let absent = format!("/{}", key(last).name);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (code, answer) = if request.uri().path().ends_with(&absent) {
+                (
+                    404,
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
+                )
+            } else {
+                (200, json!({"metadata": {"name": "x"}}))
+            };
+            let body = Body::from(answer.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn each_binding_that_vanished_is_asked_for_in_its_turn_while_it_is_not_there() {
+        let missing = Missing::default();
+        let vanished = Presence::<Arc<()>>::Unknown(Doubt::Vanished);
+        let look = || {
+            let keys = (0..=2 * ASKED).map(key);
+            keys.filter(|it| missing.is_deleted(it, &vanished)).count()
+        };
+        assert_eq!(look(), 0);
+        let api = api(2 * ASKED);
+        for (asks, is_news) in [(1, false), (2, false), (3, true), (4, false)] {
+            assert_eq!(missing.ask(&api).await, is_news, "{asks}");
+            assert_eq!(look(), usize::from(asks >= 3), "{asks}");
+        }
+        assert!(missing.is_deleted(&key(2 * ASKED), &vanished));
+        for number in 0..2 * ASKED {
+            missing.is_deleted(&key(number), &Presence::There(Arc::new(())));
+        }
+        assert!(missing.unknown().is_empty(), "they are there again");
+    }
+}

@@ -1,0 +1,370 @@
+//! What would move, be stranded and stay if clusters were lost or drained. Pure: the fleet in, the
+//! forecast out, by the very functions that judge and plan evictions.
+//!
+//! What moves is taken off the room that its new clusters report, so that later workloads find it
+//! occupied. Counts of nodes by grade are left as they are reported.
+
+mod disaster;
+mod room;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::explain::has_completed;
+use muster_control_plane::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
+use muster_control_plane::eviction::plan::{Departure, plan, suspended};
+use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::eviction::reason::EvictionReason;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::scheduler::core::{Options, Snapshot};
+use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+
+use self::disaster::{Coming, Struck};
+use self::room::Rooms;
+pub(super) use self::room::{Room, SHOWN};
+use super::dependencies::{After, Needs, Partings, parted};
+use super::pace::Pace;
+
+/// The fleet as it is.
+pub struct Fleet {
+    /// All clusters.
+    pub clusters: Vec<Cluster>,
+    /// All bindings of both kinds.
+    pub bindings: Vec<AnyBinding>,
+    /// All taint policies.
+    pub policies: Vec<ClusterTaintPolicy>,
+    /// What workloads refer to that do not take it along.
+    pub needs: Needs,
+}
+
+/// What happens to it.
+#[derive(Clone, Debug, Default)]
+pub struct Disaster {
+    /// Clusters that fall silent for good.
+    pub lost: BTreeSet<String>,
+    /// Clusters that are drained.
+    pub drained: BTreeSet<String>,
+}
+
+/// What a workload is called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// Namespace; `None` for a resource without one.
+    pub namespace: Option<String>,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+}
+
+/// A workload that would move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// The workload.
+    pub workload: Subject,
+    /// The cluster it leaves.
+    pub from: String,
+    /// Clusters that gain replicas, or gain it whole.
+    pub to: Vec<TargetCluster>,
+    /// Time from the disaster until its turn at the present pace.
+    pub after: SignedDuration,
+    /// What becomes of the old copy.
+    pub purge_mode: PurgeMode,
+}
+
+/// A workload that would not move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Left {
+    /// The workload.
+    pub workload: Subject,
+    /// The cluster it is in.
+    pub cluster: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What would come of it.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// The taints that would come, by cluster.
+    pub coming: BTreeMap<String, Vec<Coming>>,
+    /// The pace.
+    pub pace: Pace,
+    /// What would move, in this order.
+    pub moves: Vec<Move>,
+    /// What would have to leave and could not.
+    pub stranded: Vec<Left>,
+    /// What would stay on a lost or drained cluster because nothing moves it.
+    pub stays: Vec<Left>,
+    /// Workloads that would be parted from what they refer to.
+    pub partings: Partings,
+    /// The room of the clusters that are left.
+    pub room: Vec<Room>,
+}
+
+/// Forecasts a disaster that happens at `now`.
+pub fn forecast(
+    fleet: &Fleet,
+    disaster: &Disaster,
+    settings: &Settings,
+    options: &Options,
+    now: Timestamp,
+) -> Forecast {
+    let policies: Vec<&ClusterTaintPolicy> = fleet.policies.iter().collect();
+    let struck: BTreeMap<String, Struck> = fleet
+        .clusters
+        .iter()
+        .filter_map(|cluster| {
+            let name = cluster.name_any();
+            let struck = if disaster.lost.contains(&name) {
+                disaster::lose(cluster, &policies, settings, now)
+            } else if disaster.drained.contains(&name) {
+                disaster::drain(cluster, now)
+            } else {
+                return None;
+            };
+            Some((name, struck))
+        })
+        .collect();
+    let after = |cluster: &Cluster| match struck.get(&cluster.name_any()) {
+        Some(struck) => struck.cluster.clone(),
+        None => cluster.clone(),
+    };
+    let clusters: Vec<Cluster> = fleet.clusters.iter().map(after).collect();
+    let pace = Pace::of(&clusters, &Rates::of(settings));
+    let mut course = Course {
+        settings,
+        options,
+        now,
+        pace,
+        snapshot: Snapshot::new(clusters.iter().cloned().map(Arc::new)),
+        rooms: Rooms::of(clusters),
+        next_turn: now,
+        moves: Vec::new(),
+        stranded: Vec::new(),
+        stays: Vec::new(),
+    };
+    let after = course.run(&fleet.bindings, &struck, disaster);
+    let left = |cluster: &str| !struck.contains_key(cluster);
+    Forecast {
+        room: course.rooms.compared(left),
+        coming: struck
+            .iter()
+            .map(|(name, struck)| (name.clone(), struck.coming.clone()))
+            .collect(),
+        pace,
+        moves: course.moves,
+        stranded: course.stranded,
+        stays: course.stays,
+        partings: parted(&fleet.bindings, &fleet.needs, &after),
+    }
+}
+
+/// A workload that has to leave.
+struct Leaver<'a> {
+    binding: &'a AnyBinding,
+    key: BindingKey,
+    cluster: String,
+    due: Timestamp,
+    cause: Cause,
+}
+
+/// The evictions as they follow each other.
+struct Course<'a> {
+    settings: &'a Settings,
+    options: &'a Options,
+    now: Timestamp,
+    pace: Pace,
+    snapshot: Snapshot,
+    rooms: Rooms,
+    next_turn: Timestamp,
+    moves: Vec<Move>,
+    stranded: Vec<Left>,
+    stays: Vec<Left>,
+}
+
+impl Course<'_> {
+    /// Moves what has to leave; returns where that is afterwards.
+    fn run(
+        &mut self,
+        bindings: &[AnyBinding],
+        struck: &BTreeMap<String, Struck>,
+        disaster: &Disaster,
+    ) -> After {
+        let mut leavers = Vec::new();
+        for binding in bindings {
+            if binding.meta().deletion_timestamp.is_some() {
+                continue;
+            }
+            for target in &binding.spec().clusters {
+                if let Some(struck) = struck.get(&target.name) {
+                    let by_hand = disaster.drained.contains(&target.name);
+                    leavers.extend(self.judge(binding, target, struck, by_hand));
+                }
+            }
+        }
+        leavers.sort_by(|a, b| {
+            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(it.binding.priority()));
+            (rank(a), &a.key, &a.cluster).cmp(&(rank(b), &b.key, &b.cluster))
+        });
+        // A workload that leaves two clusters is planned the second time as it is after the first.
+        let mut changed: BTreeMap<BindingKey, ResourceBindingSpec> = BTreeMap::new();
+        for leaver in leavers {
+            let spec = changed
+                .remove(&leaver.key)
+                .unwrap_or_else(|| leaver.binding.spec().clone());
+            let spec = self.move_away(&leaver, spec);
+            changed.insert(leaver.key, spec);
+        }
+        let clusters = |spec: ResourceBindingSpec| spec.clusters.into_iter().map(|it| it.name);
+        let changed = changed.into_iter();
+        changed
+            .map(|(key, spec)| (key, clusters(spec).collect()))
+            .collect()
+    }
+
+    fn judge<'b>(
+        &mut self,
+        binding: &'b AnyBinding,
+        target: &TargetCluster,
+        struck: &Struck,
+        by_hand: bool,
+    ) -> Option<Leaver<'b>> {
+        let spec = binding.spec();
+        let mut switches = Switches::of(self.settings);
+        if by_hand {
+            // A drain is an order, whatever the gate says.
+            (switches.failover, switches.no_execute) = (true, true);
+        }
+        let stay = |why: String| Left {
+            workload: name(spec),
+            cluster: target.name.clone(),
+            reason: why,
+        };
+        if has_completed(binding, &target.name) {
+            self.stays.push(stay(Stay::Completed.to_string()));
+            return None;
+        }
+        let placement = binding.placement();
+        if placement.is_none() && !spec.required_by.is_empty() {
+            // It follows what needs it.
+            return None;
+        }
+        // It leaves for the taint that is the first to make it, not before that has come.
+        let mut stays = None;
+        let mut first: Option<(Timestamp, Cause)> = None;
+        for (moment, taints) in &struck.stages {
+            match judge(taints, spec, placement.as_deref(), &switches, *moment) {
+                Judgement::Stay(why) => stays = Some(why),
+                Judgement::Leave { due, cause } => {
+                    let due = due.max(*moment);
+                    if first.as_ref().is_none_or(|(first, _)| due < *first) {
+                        first = Some((due, cause));
+                    }
+                }
+            }
+        }
+        let Some((due, cause)) = first else {
+            let why = stays.map(|why| why.to_string()).unwrap_or_default();
+            self.stays.push(stay(why));
+            return None;
+        };
+        Some(Leaver {
+            key: binding.key(),
+            binding,
+            cluster: target.name.clone(),
+            due,
+            cause,
+        })
+    }
+
+    /// Moves a workload; its spec afterwards.
+    fn move_away(&mut self, leaver: &Leaver<'_>, spec: ResourceBindingSpec) -> ResourceBindingSpec {
+        let left = |reason: String| Left {
+            workload: name(&spec),
+            cluster: leaver.cluster.clone(),
+            reason,
+        };
+        if self.pace.band == Band::Stopped || self.pace.per_second <= 0.0 {
+            let FleetHealth { total, failed } = self.pace.health;
+            self.stranded.push(left(format!(
+                "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
+            )));
+            return spec;
+        }
+        let switches = Switches::of(self.settings);
+        let purge_mode = judge::purge_mode(&spec, &switches, &leaver.cause);
+        let status: &ResourceBindingStatus = leaver.binding.status();
+        let departure = Departure {
+            spec: &spec,
+            status,
+            cluster: &leaver.cluster,
+            reason: EvictionReason::Taint(&leaver.cause),
+            purge_mode: &purge_mode,
+            preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
+            ours: true,
+            // What the Works of the clusters tell is not read here.
+            obstacle: &|name| suspended(&spec, name),
+        };
+        let planned = plan(&departure, &self.snapshot, self.options, leaver.due);
+        let plan = match planned {
+            Ok(plan) => plan,
+            Err(nowhere) => {
+                self.stranded.push(left(nowhere.to_string()));
+                return spec;
+            }
+        };
+        // The same write that the plan makes, but for the time.
+        let Ok((mut after, _)) = departure.leave(leaver.due) else {
+            return spec;
+        };
+        let turn = leaver.due.max(self.next_turn);
+        let pause = SignedDuration::try_from_secs_f64(1.0 / self.pace.per_second)
+            .unwrap_or(SignedDuration::MAX);
+        self.next_turn = turn.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        let gains = gains(&spec, &plan.clusters);
+        for gain in &gains {
+            if let Some(cluster) = self.rooms.occupy(&spec, gain) {
+                self.snapshot.put(cluster);
+            }
+        }
+        self.moves.push(Move {
+            workload: name(&spec),
+            from: leaver.cluster.clone(),
+            to: gains,
+            after: turn.duration_since(self.now),
+            purge_mode,
+        });
+        after.clusters = plan.clusters;
+        after
+    }
+}
+
+/// Clusters that have more than before, each with what it gains. A resource without replicas counts
+/// none.
+fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<TargetCluster> {
+    let more = |target: &TargetCluster| {
+        let had = spec.target(&target.name);
+        let more = target.replicas - had.map_or(0, |had| had.replicas);
+        (had.is_none() || more > 0).then(|| TargetCluster {
+            replicas: more.max(0),
+            ..target.clone()
+        })
+    };
+    clusters.iter().filter_map(more).collect()
+}
+
+fn name(spec: &ResourceBindingSpec) -> Subject {
+    Subject {
+        namespace: spec.resource.namespace.clone(),
+        kind: spec.resource.kind.clone(),
+        name: spec.resource.name.clone(),
+    }
+}

@@ -1,0 +1,199 @@
+//! What the control plane would make of clusters that are lost or drained: their conditions and
+//! taints, and when they would come.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use muster_control_plane::settings::Settings;
+use muster_control_plane::taint::condition_taints;
+use muster_control_plane::taint::decide::{Outcome, Scene, decide};
+use muster_control_plane::taint::record::{ANNOTATION, Record};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::condition::READY;
+use muster_shared::selectors::matches_affinity;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, put_on};
+
+/// Looks at a cluster until nothing more is due. Each look ends a window at least, and a cluster
+/// has few of them.
+const LOOKS: usize = 64;
+/// Key of the taint of a drain.
+pub const DRAIN: &str = muster_shared::names::taint::DRAIN;
+
+/// A taint that a cluster would get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coming {
+    /// The taint.
+    pub taint: Taint,
+    /// Time from the loss, or from the command to drain.
+    pub after: SignedDuration,
+}
+
+/// A cluster after the disaster, with all taints that would ever come.
+#[derive(Clone, Debug)]
+pub struct Struck {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The taints that it did not have before.
+    pub coming: Vec<Coming>,
+    /// The taints that it has from a moment on, each time that one comes.
+    pub stages: Vec<(Timestamp, Vec<Taint>)>,
+}
+
+/// A cluster that falls silent at `now` and stays so.
+pub fn lose(
+    cluster: &Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
+    now: Timestamp,
+) -> Struck {
+    let mut lost = cluster.clone();
+    let noticed = plus(now, settings.cluster_monitor_grace_period.into());
+    let silent = conditions::new(
+        READY,
+        conditions::UNKNOWN,
+        "ClusterStatusUnknown",
+        "the cluster is lost, in this simulation",
+        noticed,
+    );
+    let status = lost.status.get_or_insert_default();
+    if conditions::status(&status.conditions, READY) != Some(conditions::UNKNOWN) {
+        conditions::set(&mut status.conditions, silent);
+    }
+    let mut moment = noticed;
+    for _ in 0..LOOKS {
+        let by_condition = mark(&mut lost, settings, moment);
+        let by_policy = follow(&mut lost, policies, settings, moment);
+        let next = [by_condition, by_policy].into_iter().flatten().min();
+        match next.filter(|next| *next > moment) {
+            Some(next) => moment = next,
+            None => break,
+        }
+    }
+    struck(cluster, lost, now)
+}
+
+/// A cluster that is drained from `now` on.
+pub fn drain(cluster: &Cluster, now: Timestamp) -> Struck {
+    let mut drained = cluster.clone();
+    for effect in [NO_SCHEDULE, NO_EXECUTE] {
+        let taint = Taint {
+            key: DRAIN.to_owned(),
+            effect: effect.to_owned(),
+            ..Taint::default()
+        };
+        put_on(&mut drained.spec.taints, taint, now);
+    }
+    struck(cluster, drained, now)
+}
+
+/// Puts the taints on that follow from the condition; the time of the next one.
+fn mark(cluster: &mut Cluster, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+    let status = cluster.status.as_ref();
+    let ready = status.and_then(|status| conditions::get(&status.conditions, READY));
+    let record = Record::read(annotation(cluster));
+    let owned = |taint: &Taint| {
+        record
+            .as_ref()
+            .is_some_and(|record| record.answers_for(taint))
+    };
+    let wanted = condition_taints::wanted(
+        &cluster.spec.taints,
+        ready,
+        false,
+        condition_taints::Rules::of(settings),
+        owned,
+        now,
+    );
+    let again = wanted.again;
+    if let Some(taints) = wanted.taints {
+        cluster.spec.taints = taints;
+    }
+    again
+}
+
+/// Puts the taints on that the policies ask for; the time at which the next window ends.
+fn follow(
+    cluster: &mut Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let Outcome {
+        taints,
+        record,
+        again,
+        ..
+    } = decide(
+        &Scene {
+            cluster,
+            record: Record::read(annotation(cluster)),
+            policies,
+            selects: &|affinity| matches_affinity(affinity, cluster),
+            is_gone: &|_| false,
+            is_refused: &|_| false,
+            first_look: false,
+            reserves: settings.condition_taints,
+        },
+        now,
+    );
+    if let Some(taints) = taints {
+        cluster.spec.taints = taints;
+    }
+    if let Some(record) = record {
+        cluster
+            .annotations_mut()
+            .insert(ANNOTATION.to_owned(), record.write());
+    }
+    again
+}
+
+fn annotation(cluster: &Cluster) -> Option<&str> {
+    cluster.annotations().get(ANNOTATION).map(String::as_str)
+}
+
+fn struck(before: &Cluster, after: Cluster, now: Timestamp) -> Struck {
+    let is_new = |taint: &&Taint| {
+        let mut old = before.spec.taints.iter();
+        !old.any(|old| (&old.key, &old.effect) == (&taint.key, &taint.effect))
+    };
+    let coming = after.spec.taints.iter().filter(is_new).map(|taint| Coming {
+        taint: taint.clone(),
+        after: taint
+            .time_added
+            .as_ref()
+            .map_or(SignedDuration::ZERO, |added| added.0.duration_since(now)),
+    });
+    let coming: Vec<Coming> = coming.collect();
+    Struck {
+        stages: stages(&after.spec.taints, &coming, now),
+        coming,
+        cluster: after,
+    }
+}
+
+/// The taints of a cluster at `now`, and each time that one comes.
+fn stages(taints: &[Taint], coming: &[Coming], now: Timestamp) -> Vec<(Timestamp, Vec<Taint>)> {
+    let moments = coming.iter().map(|it| it.after.max(SignedDuration::ZERO));
+    let moments: BTreeSet<SignedDuration> = moments.chain([SignedDuration::ZERO]).collect();
+    let is_there = |taint: &Taint, moment: SignedDuration| {
+        let mut coming = coming.iter();
+        coming
+            .find(|it| (&it.taint.key, &it.taint.effect) == (&taint.key, &taint.effect))
+            .is_none_or(|it| it.after <= moment)
+    };
+    let stage = |moment: SignedDuration| {
+        let there = taints.iter().filter(|it| is_there(it, moment)).cloned();
+        let at = now.saturating_add(moment).unwrap_or(Timestamp::MAX);
+        (at, there.collect())
+    };
+    moments.into_iter().map(stage).collect()
+}
+
+fn plus(now: Timestamp, time: std::time::Duration) -> Timestamp {
+    let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+    now.saturating_add(time).unwrap_or(Timestamp::MAX)
+}

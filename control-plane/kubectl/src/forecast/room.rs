@@ -1,0 +1,120 @@
+//! Room of clusters, from which a forecast takes what moves there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::cluster::{Cluster, ResourceSummary};
+use muster_shared::quantity::Quantity;
+
+/// Resources whose room is shown.
+pub const SHOWN: [&str; 3] = ["cpu", "memory", "pods"];
+
+/// What is free of a resource in a cluster, before and after.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Room {
+    /// The cluster.
+    pub cluster: String,
+    /// Free before and after, by resource.
+    pub free: BTreeMap<&'static str, (Quantity, Quantity)>,
+}
+
+/// Clusters, and what is free in each.
+pub(super) struct Rooms {
+    clusters: BTreeMap<String, Cluster>,
+    before: BTreeMap<String, Free>,
+    free: BTreeMap<String, Free>,
+}
+
+impl Rooms {
+    pub fn of(clusters: Vec<Cluster>) -> Self {
+        let free = free(&clusters);
+        let clusters = clusters.into_iter().map(|it| (it.name_any(), it));
+        Self {
+            clusters: clusters.collect(),
+            before: free.clone(),
+            free,
+        }
+    }
+
+    /// Compares what is free in some clusters with what was free before.
+    pub fn compared(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Room> {
+        let clusters = self.free.iter().filter(|(name, _)| is_meant(name));
+        let room = clusters.map(|(name, after)| Room {
+            cluster: name.clone(),
+            free: SHOWN
+                .into_iter()
+                .filter_map(|resource| {
+                    let before = *self.before[name].get(resource)?;
+                    Some((resource, (before, after[resource])))
+                })
+                .collect(),
+        });
+        room.collect()
+    }
+
+    /// Takes the room of new replicas off a cluster; returns the cluster as it is then.
+    pub fn occupy(
+        &mut self,
+        spec: &ResourceBindingSpec,
+        gain: &TargetCluster,
+    ) -> Option<Arc<Cluster>> {
+        let cluster = self.clusters.get_mut(&gain.name)?;
+        let free = self.free.get_mut(&gain.name)?;
+        let status = cluster.status.as_mut()?;
+        let summary = status.resource_summary.as_mut()?;
+        let requests = spec.replica_requirements.iter();
+        let requests = requests.flat_map(|needs| &needs.resource_request);
+        let each = requests.filter_map(|(name, wire)| {
+            let amount = Quantity::from_wire(wire).ok()?;
+            Some((name.as_str(), amount))
+        });
+        let pod = spec
+            .is_workload()
+            .then_some(("pods", Quantity::units(1, Quantity::ZERO.format())));
+        for (name, amount) in each.chain(pod) {
+            let more = Quantity::from_nano(
+                amount.nano().saturating_mul(gain.replicas.into()),
+                amount.format(),
+            );
+            if let Some(free) = free.get_mut(name) {
+                *free -= more;
+            }
+            let wire = summary.allocated.entry(name.to_owned()).or_default();
+            let used = Quantity::from_wire(wire).unwrap_or_default() + more;
+            *wire = used.to_wire();
+        }
+        Some(Arc::new(cluster.clone()))
+    }
+}
+
+type Free = BTreeMap<String, Quantity>;
+
+/// Returns what is free of each resource, by cluster.
+fn free(clusters: &[Cluster]) -> BTreeMap<String, Free> {
+    let unused = |summary: &ResourceSummary| -> Free {
+        let read = |amounts: &BTreeMap<String, muster_shared::k8s::Quantity>, name: &str| {
+            let wire = amounts.get(name);
+            wire.and_then(|wire| Quantity::from_wire(wire).ok())
+                .unwrap_or_default()
+        };
+        let names = summary.allocatable.keys();
+        names
+            .map(|name| {
+                let used = read(&summary.allocated, name) + read(&summary.allocating, name);
+                (name.clone(), read(&summary.allocatable, name) - used)
+            })
+            .collect()
+    };
+    clusters
+        .iter()
+        .map(|cluster| {
+            let summary = cluster
+                .status
+                .as_ref()
+                .and_then(|it| it.resource_summary.as_ref());
+            (cluster.name_any(), summary.map(unused).unwrap_or_default())
+        })
+        .collect()
+}

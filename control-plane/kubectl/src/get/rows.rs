@@ -1,0 +1,338 @@
+//! A cluster and a workload as a line. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use muster_control_plane::binding::references;
+use muster_control_plane::binding::render::Scope;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::explain;
+use muster_control_plane::pause::Pause;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::{Lease, ObjectMeta, ResourceExt as _};
+use muster_shared::names::condition;
+use muster_shared::self_report::AgentReport;
+use serde::Serialize;
+
+use crate::old_copies::{OldCopies, old_copies};
+use crate::rows::Named;
+use crate::table::{Table, ago};
+use crate::view::Member;
+
+/// A cluster.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClusterRow {
+    #[serde(flatten)]
+    member: Member,
+    /// Whether movement out of it is paused, by itself or with the fleet.
+    paused: bool,
+    ready_nodes: Option<i32>,
+    nodes: Option<i32>,
+    /// Workloads placed there; `null` if they could not be read.
+    workloads: Option<usize>,
+    /// Copies of workloads that are not placed there any more and that are not confirmed gone;
+    /// `null` if that could not be read.
+    old_copies: Option<usize>,
+    sync_mode: String,
+    region: Option<String>,
+    kubernetes: Option<String>,
+    /// Version of Muster's agent.
+    agent: Option<String>,
+}
+
+impl ClusterRow {
+    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so. `is_paused`:
+    /// all movement is paused.
+    pub fn of(
+        cluster: &Cluster,
+        lease: Option<&Lease>,
+        (is_unheard, is_paused): (bool, bool),
+        counts: &Counts,
+        now: Timestamp,
+    ) -> Self {
+        let status = cluster.status.as_ref();
+        let nodes = status.and_then(|it| it.node_summary);
+        let version = status.and_then(|it| it.kubernetes_version.clone());
+        let name = cluster.name_any();
+        Self {
+            member: Member::of(cluster, lease, is_unheard),
+            paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
+            ready_nodes: nodes.map(|it| it.ready_num),
+            nodes: nodes.map(|it| it.total_num),
+            workloads: in_cluster(counts.placed.as_ref(), &name),
+            old_copies: in_cluster(counts.old.as_ref(), &name),
+            sync_mode: format!("{:?}", cluster.spec.sync_mode),
+            region: cluster.spec.region.clone(),
+            kubernetes: version.filter(|it: &String| !it.is_empty()),
+            agent: lease.and_then(AgentReport::of).map(|it| it.version),
+        }
+    }
+}
+
+impl Named for ClusterRow {
+    fn name(&self) -> String {
+        format!("cluster.cluster.karmada.io/{}", self.member.name)
+    }
+}
+
+/// Numbers by cluster; `None` if they could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Workloads that are placed there.
+    placed: Option<BTreeMap<String, usize>>,
+    /// Copies of other workloads that are not confirmed gone.
+    old: Option<BTreeMap<String, usize>>,
+}
+
+impl Counts {
+    /// Counts bindings and Works, as far as they could be read.
+    pub fn of(bindings: Option<&[AnyBinding]>, works: Option<&[ObjectMeta]>) -> Self {
+        let placed = |it: &[AnyBinding]| {
+            let targets = it.iter().flat_map(|it| Scope::of(it.spec()).targets);
+            count(targets.map(|it| it.name))
+        };
+        let old = |(bindings, works): (&[AnyBinding], &[ObjectMeta])| {
+            count(old_copies(works, bindings).into_values().flatten())
+        };
+        Self {
+            placed: bindings.map(placed),
+            old: bindings.zip(works).map(old),
+        }
+    }
+}
+
+fn count(clusters: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for cluster in clusters {
+        *counts.entry(cluster).or_default() += 1;
+    }
+    counts
+}
+
+fn in_cluster(counts: Option<&BTreeMap<String, usize>>, name: &str) -> Option<usize> {
+    counts.map(|it| it.get(name).copied().unwrap_or(0))
+}
+
+/// The table, with the pause of the fleet, and what its marks mean.
+pub(super) fn clusters(
+    rows: &[ClusterRow],
+    pause: Option<&Pause>,
+    wide: bool,
+    now: Timestamp,
+) -> String {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let mut table = Table::new([
+        "NAME",
+        "READY",
+        "REASON",
+        "SINCE",
+        "HEARD",
+        "NODES",
+        "WORKLOADS",
+        "OLD COPIES",
+        "MODE",
+        "REGION",
+        "KUBERNETES",
+        "AGENT",
+        "TAINTS",
+    ]);
+    let wide_only: &[&str] = if wide {
+        &[]
+    } else {
+        &["MODE", "REGION", "KUBERNETES", "AGENT"]
+    };
+    for row in rows {
+        let member = &row.member;
+        let ready = if row.paused {
+            format!("{},Paused", member.ready)
+        } else {
+            member.ready.clone()
+        };
+        let nodes = row.ready_nodes.zip(row.nodes);
+        let mark = if member.ready == conditions::TRUE {
+            ""
+        } else {
+            "?"
+        };
+        let taints = Some(member.taints.join(",")).filter(|it| !it.is_empty());
+        table.row([
+            member.name.clone(),
+            ready,
+            member.concern.as_ref().unwrap_or(&member.reason).clone(),
+            ago(member.since, now),
+            ago(member.last_heard, now),
+            or_none(nodes.map(|(ready, all)| format!("{ready}/{all}{mark}"))),
+            or_none(row.workloads.map(|it| it.to_string())),
+            or_none(row.old_copies.map(|it| it.to_string())),
+            row.sync_mode.clone(),
+            or_none(row.region.clone()),
+            or_none(row.kubernetes.clone()),
+            or_none(row.agent.clone()),
+            or_none(taints),
+        ]);
+    }
+    let mut text = table.without(wide_only);
+    if let Some(pause) = pause {
+        let _ = write!(text, "\nPAUSED: {pause}\n");
+    }
+    if rows
+        .iter()
+        .any(|it| it.member.ready != conditions::TRUE && it.nodes.is_some())
+    {
+        text.push_str("\n?: as the cluster reported last, which is not ready now.\n");
+    }
+    text
+}
+
+/// A workload.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkloadRow {
+    namespace: Option<String>,
+    kind: String,
+    name: String,
+    clusters: Vec<String>,
+    /// Clusters whose copies are being replaced, or are not confirmed gone.
+    leaving: Vec<String>,
+    /// Those of them that are silent: nothing is heard of the copies there.
+    not_heard: Vec<String>,
+    /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
+    /// eviction.
+    state: String,
+    since: Option<Timestamp>,
+    message: String,
+    binding: String,
+}
+
+/// What is left of workloads in clusters where they are not placed any more.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Copies that are not confirmed gone.
+    pub copies: OldCopies,
+    /// Clusters that are silent.
+    pub not_heard: BTreeSet<String>,
+}
+
+impl WorkloadRow {
+    pub fn of(binding: &AnyBinding, left: &Left) -> Self {
+        let (spec, status) = (binding.spec(), binding.status());
+        let holds = |kind: &str, wanted: &str| {
+            conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
+        };
+        let pending = holds(explain::CONDITION, conditions::TRUE);
+        let unplaced = holds(condition::SCHEDULED, conditions::FALSE);
+        let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
+        let lacks = holds(references::CONDITION, conditions::TRUE);
+        // What follows others is placed where they are.
+        let targets = Scope::of(spec).targets;
+        let old = left.copies.get(&binding.key()).into_iter().flatten();
+        let mut leaving: Vec<String> = spec
+            .graceful_eviction_tasks
+            .iter()
+            .map(|it| it.from_cluster.clone())
+            .collect();
+        for cluster in old {
+            if !leaving.contains(cluster) {
+                leaving.push(cluster.clone());
+            }
+        }
+        let not_heard = leaving.iter().filter(|it| left.not_heard.contains(*it));
+        let not_heard: Vec<String> = not_heard.cloned().collect();
+        let task = spec.graceful_eviction_tasks.first();
+        let created = task.and_then(|it| it.creation_timestamp.as_ref());
+        let (state, told) = match (pending, unplaced, unknown) {
+            (Some(pending), ..) => (pending.reason.clone(), Some(pending)),
+            (_, Some(unplaced), _) => ("Unplaced".to_owned(), Some(unplaced)),
+            _ if task.is_some() => ("Moving".to_owned(), None),
+            (_, _, Some(unknown)) => ("Unknown".to_owned(), Some(unknown)),
+            _ if targets.is_empty() => ("Unplaced".to_owned(), None),
+            _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
+            _ => ("Placed".to_owned(), None),
+        };
+        let since = told.map(|it| it.last_transition_time.0);
+        let each = |name: &str, replicas: i32| match replicas {
+            0 => name.to_owned(),
+            _ => format!("{name}({replicas})"),
+        };
+        let resource = &spec.resource;
+        Self {
+            namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+            kind: resource.kind.clone(),
+            name: resource.name.clone(),
+            clusters: targets
+                .iter()
+                .map(|it| {
+                    each(
+                        &it.name,
+                        spec.target(&it.name).map_or(0, |own| own.replicas),
+                    )
+                })
+                .collect(),
+            leaving,
+            not_heard,
+            state,
+            since: since.or_else(|| created.map(|it| it.0)),
+            message: told.map(|it| it.message.clone()).unwrap_or_default(),
+            binding: binding.key().to_string(),
+        }
+    }
+
+    /// The clusters that it leaves, as the table tells them.
+    fn leaving(&self) -> Vec<String> {
+        let told = self.leaving.iter().map(|it| {
+            if self.not_heard.contains(it) {
+                format!("{it} (not heard)")
+            } else {
+                it.clone()
+            }
+        });
+        told.collect()
+    }
+
+    /// Whether it is on a cluster or leaves it.
+    pub fn concerns(&self, cluster: &str) -> bool {
+        let placed = self.clusters.iter().filter_map(|it| it.split('(').next());
+        let leaving = self.leaving.iter().map(String::as_str);
+        placed.chain(leaving).any(|it| it == cluster)
+    }
+}
+
+impl Named for WorkloadRow {
+    fn name(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+pub(super) fn workloads(rows: &[WorkloadRow], wide: bool, now: Timestamp) -> String {
+    let mut table = Table::new([
+        "NAMESPACE",
+        "WORKLOAD",
+        "CLUSTERS",
+        "LEAVING",
+        "STATE",
+        "SINCE",
+        "WHY",
+    ]);
+    let list = |names: &[String]| match names {
+        [] => "-".to_owned(),
+        names => names.join(","),
+    };
+    for row in rows {
+        table.row([
+            row.namespace.clone().unwrap_or_else(|| "-".to_owned()),
+            row.name(),
+            list(&row.clusters),
+            list(&row.leaving()),
+            row.state.clone(),
+            ago(row.since, now),
+            row.message.clone(),
+        ]);
+    }
+    table.without(if wide { &[] } else { &["WHY"] })
+}
+
+#[cfg(test)]
+mod tests;

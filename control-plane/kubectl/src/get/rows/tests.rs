@@ -1,0 +1,223 @@
+use std::sync::Arc;
+
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::old_copies::tests::work;
+
+const NOW: &str = "2026-01-01T00:10:00Z";
+
+fn binding(conditions: &Value, leaving: Option<&str>) -> AnyBinding {
+    let tasks: Vec<Value> = leaving
+        .iter()
+        .map(|from| {
+            json!({
+                "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
+                "creationTimestamp": "2026-01-01T00:09:00Z",
+            })
+        })
+        .collect();
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "web-deployment", "namespace": "shop"},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
+            "clusters": [{"name": "m1", "replicas": 2}], "gracefulEvictionTasks": tasks,
+        },
+        "status": {"conditions": conditions},
+    }))
+    .unwrap();
+    AnyBinding::from(Arc::new(binding))
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    json!([{
+        "type": kind, "status": status, "reason": reason, "message": "because",
+        "lastTransitionTime": "2026-01-01T00:05:00Z",
+    }])
+}
+
+#[test]
+fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
+    for (conditions, leaving, state, since) in [
+        (json!([]), None, "Placed", "-"),
+        (json!([]), Some("m2"), "Moving", "60s"),
+        (
+            condition("EvictionPending", "True", "NowhereToGo"),
+            Some("m2"),
+            "NowhereToGo",
+            "5m0s",
+        ),
+        (
+            condition("EvictionPending", "False", "Evicted"),
+            None,
+            "Placed",
+            "-",
+        ),
+        (
+            condition("Scheduled", "False", "NoClusterFit"),
+            None,
+            "Unplaced",
+            "5m0s",
+        ),
+        (
+            condition("DependenciesMissing", "True", "DependenciesNotPlaced"),
+            None,
+            "DependenciesMissing",
+            "5m0s",
+        ),
+        (
+            condition("FullyApplied", "Unknown", "ClustersNotHeard"),
+            None,
+            "Unknown",
+            "5m0s",
+        ),
+    ] {
+        let row = WorkloadRow::of(&binding(&conditions, leaving), &Left::default());
+        assert_eq!(row.state, state, "{conditions}");
+        assert_eq!(ago(row.since, NOW.parse().unwrap()), since, "{conditions}");
+        assert!(row.concerns("m1") && !row.concerns("m"));
+        assert_eq!(row.concerns("m2"), leaving.is_some());
+    }
+}
+
+#[test]
+fn a_workload_is_a_line_and_with_wide_its_reason_too() {
+    let rows = [WorkloadRow::of(
+        &binding(&condition("EvictionPending", "True", "NowhereToGo"), None),
+        &Left::default(),
+    )];
+    assert_eq!(
+        workloads(&rows, true, NOW.parse().unwrap()),
+        "NAMESPACE   WORKLOAD         CLUSTERS   LEAVING   STATE         SINCE   WHY\n\
+         shop        deployment/web   m1(2)      -         NowhereToGo   5m0s    because\n"
+    );
+}
+
+#[test]
+fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_silent_says_so() {
+    let moved = binding(&json!([]), Some("m3"));
+    let left = Left {
+        copies: old_copies(
+            &["m1", "m4", "m5"].map(|it| work("web-deployment", it)),
+            &[],
+        ),
+        not_heard: BTreeSet::from(["m3".to_owned(), "m4".to_owned()]),
+    };
+    let key = left.copies.keys().next().unwrap().clone();
+    let copies = BTreeMap::from([(moved.key(), left.copies[&key].clone())]);
+    let row = WorkloadRow::of(&moved, &Left { copies, ..left });
+    assert_eq!(
+        row.leaving(),
+        ["m3 (not heard)", "m1", "m4 (not heard)", "m5"]
+    );
+    assert_eq!(row.leaving, ["m3", "m1", "m4", "m5"]);
+    assert!(row.concerns("m4"));
+}
+
+#[test]
+fn what_follows_a_workload_is_placed_where_that_is() {
+    let follows: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "settings-configmap", "namespace": "shop"},
+        "spec": {
+            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
+            "requiredBy": [{"name": "web-deployment", "namespace": "shop", "clusters": [{"name": "m2"}]}],
+        },
+    }))
+    .unwrap();
+    let follows = AnyBinding::from(Arc::new(follows));
+    let row = WorkloadRow::of(&follows, &Left::default());
+    assert_eq!(
+        (&*row.clusters, &*row.state),
+        (&["m2".to_owned()][..], "Placed")
+    );
+    let counts = Counts::of(Some(&[follows]), None);
+    assert_eq!(counts.placed, Some(BTreeMap::from([("m2".to_owned(), 1)])));
+}
+
+#[test]
+fn a_cluster_that_is_silent_says_since_when_and_how_many_workloads_it_has() {
+    let cluster: Cluster = serde_json::from_value(json!({
+        "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull", "taints": [{"key": "a", "effect": "NoExecute"}]},
+        "status": {
+            "kubernetesVersion": "v1.36.0", "nodeSummary": {"totalNum": 3, "readyNum": 2},
+            "conditions": condition("Ready", "Unknown", "ClusterStatusUnknown"),
+        },
+    }))
+    .unwrap();
+    let lease: Lease =
+        serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
+            .unwrap();
+    let works = ["web-deployment", "api-deployment"].map(|it| work(it, "m1"));
+    let counts = Counts::of(Some(&[binding(&json!([]), None)]), Some(&works));
+    let now: Timestamp = NOW.parse().unwrap();
+    let row = ClusterRow::of(&cluster, Some(&lease), (false, false), &counts, now);
+    let rows = [row];
+    assert_eq!(
+        clusters(&rows, None, false, now),
+        "NAME   READY     REASON                 SINCE   HEARD   NODES   WORKLOADS   OLD COPIES   TAINTS\n\
+         m1     Unknown   ClusterStatusUnknown   5m0s    5m40s   2/3?    1           2            a:NoExecute\n\n\
+         ?: as the cluster reported last, which is not ready now.\n"
+    );
+    let wide = clusters(&rows, None, true, now);
+    assert!(
+        wide.contains("Pull   -        v1.36.0      -       a:NoExecute"),
+        "{wide}"
+    );
+}
+
+#[test]
+fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
+    let cluster: Cluster = serde_json::from_value(json!({
+        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+        "status": {"conditions": condition("Ready", "True", "ClusterReady")},
+    }))
+    .unwrap();
+    for (is_unheard, expected) in [
+        (true, ("Unknown", "SilentAndNotJudged", false)),
+        (false, ("True", "ClusterReady", true)),
+    ] {
+        let now = NOW.parse().unwrap();
+        let row = ClusterRow::of(&cluster, None, (is_unheard, false), &Counts::default(), now);
+        let member = row.member;
+        let found = (&*member.ready, &*member.reason, member.since.is_some());
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_pause_of_the_fleet_marks_each_cluster_and_one_that_is_over_marks_none() {
+    let now: Timestamp = NOW.parse().unwrap();
+    let row = |pause: &str, is_paused| {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause}},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": condition("Ready", "True", "ClusterReady")},
+        }))
+        .unwrap();
+        ClusterRow::of(&cluster, None, (false, is_paused), &Counts::default(), now)
+    };
+    let over = r#"{"until": "2026-01-01T00:09:00Z"}"#;
+    for (pause, is_paused, expected) in [
+        ("disks", false, true),
+        (over, false, false),
+        (over, true, true),
+    ] {
+        assert_eq!(
+            row(pause, is_paused).paused,
+            expected,
+            "{pause} {is_paused}"
+        );
+    }
+    let pause = Pause {
+        by: "ann".to_owned(),
+        ..Pause::default()
+    };
+    let text = clusters(&[row(over, true)], Some(&pause), false, now);
+    assert!(text.contains("m1     True,Paused"), "{text}");
+    assert!(
+        text.ends_with("\nPAUSED: all movement is paused by ann until somebody resumes it\n"),
+        "{text}"
+    );
+}

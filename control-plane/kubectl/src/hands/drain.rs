@@ -1,0 +1,193 @@
+//! `kubectl muster drain` and `undrain`.
+
+use clap::{Args, ValueEnum};
+use kube::Config;
+use muster_control_plane::eviction::drain;
+use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::scheduler::core;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, ResourceExt as _};
+use muster_shared::names::annotation::DRAIN_RATE;
+use muster_shared::names::taint::DRAIN;
+use muster_shared::settings::Duration;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
+
+use super::follow::follow;
+use super::order::{self, Before, Order, once};
+use super::preview::{Preview, preview};
+use super::progress::End;
+use crate::follow::Waiting;
+use crate::output::{Reply, STRANDED};
+use crate::request::find_cluster;
+use crate::running::Running;
+use crate::standstill::Standing;
+use crate::{dependencies, list};
+
+/// Word for the rate of the fleet alone.
+const FLEET: &str = "fleet";
+
+/// Output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// JSON document.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Names of the Clusters.
+    #[arg(required = true, value_name = "CLUSTER")]
+    clusters: Vec<String>,
+    /// Evictions per second from each of the clusters at most, such as 0.2. The rate of the fleet
+    /// holds in any case; `fleet` takes an own rate away again. Without the option the rate of a
+    /// drain that is under way stays.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<String>,
+    /// Say what would leave, stay, and have nowhere to go, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Show the progress until nothing is left that can leave.
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// For how long to wait; 0 for ever.
+    #[arg(long, requires = "wait", default_value = "0s", value_name = "DURATION")]
+    timeout: Duration,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+fn rate(text: &str) -> Result<String, String> {
+    if text != FLEET {
+        drain::parse(text).map_err(|_| {
+            format!("{text:?} is not a rate: write evictions per second, such as 0.2, or {FLEET}")
+        })?;
+    }
+    Ok(text.to_owned())
+}
+
+/// The order to empty a cluster; without a rate that of an earlier order stays.
+pub(super) fn order(rate: Option<&String>) -> Order {
+    let annotations = rate.map(|rate| (DRAIN_RATE, (rate != FLEET).then(|| rate.clone())));
+    Order {
+        done: "is being drained",
+        already: "was being drained already",
+        add: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
+        annotations: annotations.into_iter().collect(),
+        before: Some(Before::KeepAway),
+        ..Order::default()
+    }
+}
+
+/// The end of that order.
+pub(super) fn undrain() -> Order {
+    Order {
+        done: "is not drained any more: nothing moves back by itself",
+        already: "was not drained",
+        remove: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
+        annotations: vec![(DRAIN_RATE, None)],
+        before: Some(Before::Hold),
+        ..Order::default()
+    }
+}
+
+pub(super) async fn carry_out(
+    client: &Client,
+    config: &Config,
+    options: &Options,
+) -> anyhow::Result<Reply> {
+    let names = &once(&options.clusters);
+    let mut is_resumed = false;
+    for name in names {
+        let cluster = find_cluster(client, name).await?;
+        is_resumed |= cluster.spec.taints.iter().any(is_drain);
+    }
+    let preview = look(client, names).await?;
+    let told = match options.output {
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
+        Format::Text => preview.table(),
+    };
+    let is_stranded = preview.is_stranded();
+    if options.dry_run {
+        return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
+    }
+    // Told first: a person who reads it may still end the order.
+    if options.wait {
+        eprint!("{}", preview.table());
+    }
+    let given = order::give(client, names, &order(options.rate.as_ref())).await?;
+    if !options.wait {
+        let more = format!(
+            "{given}It goes on until kubectl muster undrain {0}; kubectl muster drain {0} --wait shows the progress\n",
+            names.join(" ")
+        );
+        let text = match options.output {
+            Format::Json => told,
+            Format::Text => told + &more,
+        };
+        return Ok(Reply::with(text, is_stranded.then_some(STRANDED)));
+    }
+    eprint!("{given}");
+    let waiting = Waiting::of(*options.timeout);
+    let (last, how) = follow(config, names, waiting, is_resumed).await?;
+    let code = match how {
+        Ok(End::Done) => last.is_stranded().then_some(STRANDED),
+        Err(stopped) => Some(stopped.code()),
+        Ok(End::Undrained) => anyhow::bail!(
+            "{} is not drained any more: somebody ended the drain",
+            names.join(" ")
+        ),
+        Ok(End::Removed) => anyhow::bail!(
+            "a cluster was removed from the fleet while it was drained, and is not seen any more:\n{}",
+            last.report(names, how)
+        ),
+    };
+    let text = match options.output {
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&last)?),
+        Format::Text => last.report(names, how),
+    };
+    Ok(Reply::with(text, code))
+}
+
+async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
+    let clusters = list::all::<Cluster>(Api::all(client.clone()));
+    let clusters = clusters.await.map_err(anyhow::Error::msg)?;
+    let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
+    let needs = dependencies::read(client, &bindings).await;
+    let running = Running::read(client, &[]).await?;
+    let rules = (
+        &Rates::of(&running.settings),
+        &core::Options::of(&running.settings),
+    );
+    let now = calendar();
+    let left = clusters.iter().filter(|it| names.contains(&it.name_any()));
+    let standstill = Standing::read(client).await.of(left, now);
+    Ok(Preview {
+        standstill,
+        ..preview(clusters, &bindings, &needs, names, rules, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_or_that_of_the_fleet() {
+        for (text, is_rate) in [
+            ("0.2", true),
+            ("fleet", true),
+            ("0", false),
+            ("-1", false),
+            ("fast", false),
+        ] {
+            assert_eq!(rate(text).is_ok(), is_rate, "{text}");
+        }
+        let fleet = order(Some(&FLEET.to_owned()));
+        assert_eq!(fleet.annotations, [(DRAIN_RATE, None)]);
+    }
+}

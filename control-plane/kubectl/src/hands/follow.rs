@@ -1,0 +1,159 @@
+//! Shows how a drain goes, until nothing is left that can leave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Config;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::calendar;
+use muster_shared::taints::is_drain;
+use muster_shared::watch::Presence;
+
+use super::progress::{End, Progress, count};
+use crate::follow::{self, Look, Snapshot, Stopped, Waiting};
+
+/// Time after which the list that was read first is certainly not older than the drain.
+const STALE: Duration = Duration::from_secs(10);
+
+/// Shows the progress until nothing is left that can leave.
+pub(super) async fn follow(
+    config: &Config,
+    names: &[String],
+    waiting: Waiting,
+    is_resumed: bool,
+) -> anyhow::Result<(Progress, Result<End, Stopped>)> {
+    let (mut seen, mut tainted) = (BTreeSet::new(), BTreeSet::new());
+    let look = |fleet: Snapshot<'_, Cluster>| {
+        let seen_now = |name: &String| (name.clone(), fleet.objects.presence(None, name));
+        let clusters: BTreeMap<String, Presence<Arc<Cluster>>> =
+            names.iter().map(seen_now).collect();
+        let known = clusters.values().filter_map(|it| match it {
+            Presence::There(cluster) => Some(cluster.as_ref()),
+            Presence::Gone | Presence::Unknown(_) => None,
+        });
+        let now = calendar();
+        let mut nothing_moves = fleet.standing.of(known, now).reasons;
+        nothing_moves.extend(clusters.iter().filter_map(unseen));
+        let progress = Progress {
+            is_resumed,
+            nothing_moves,
+            ..count(&fleet.bindings, &clusters, fleet.deleted, &mut seen, now)
+        };
+        let end = end(&clusters, &mut tainted, fleet.waited, progress.is_done());
+        Look {
+            line: progress.line(waiting.is_terminal),
+            nothing_moves: progress.nothing_moves.clone(),
+            progress,
+            end,
+        }
+    };
+    follow::follow(config, waiting, look).await
+}
+
+/// Why nothing can be said of a cluster.
+fn unseen((name, presence): (&String, &Presence<Arc<Cluster>>)) -> Option<String> {
+    match presence {
+        Presence::Unknown(doubt) => {
+            Some(format!("cluster {name} is not seen: {}", doubt.describe()))
+        }
+        Presence::There(_) | Presence::Gone => None,
+    }
+}
+
+/// How the drain ended. `tainted` are the clusters whose taint has been seen: the first list may be
+/// older than the drain, for a moment, and nothing has to leave a cluster without the taint.
+fn end(
+    clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+    tainted: &mut BTreeSet<String>,
+    waited: Duration,
+    is_done: bool,
+) -> Option<End> {
+    for (name, presence) in clusters {
+        match presence {
+            Presence::Gone => return Some(End::Removed),
+            Presence::There(cluster) if cluster.spec.taints.iter().any(is_drain) => {
+                tainted.insert(name.clone());
+            }
+            Presence::There(_) if tainted.contains(name) || waited >= STALE => {
+                return Some(End::Undrained);
+            }
+            Presence::There(_) | Presence::Unknown(_) => {}
+        }
+    }
+    let are_all_seen = clusters.keys().all(|name| tainted.contains(name));
+    (is_done && are_all_seen).then_some(End::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::watch::Doubt;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(is_drained: bool) -> Presence<Arc<Cluster>> {
+        let taint = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
+        let taints: Vec<_> = is_drained.then_some(taint).into_iter().collect();
+        let cluster = json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "taints": taints},
+        });
+        Presence::There(Arc::new(serde_json::from_value(cluster).unwrap()))
+    }
+
+    #[test]
+    fn a_drain_has_been_ended_when_its_taint_was_seen_and_is_not_there_any_more() {
+        let unseen = || Presence::Unknown(Doubt::Vanished);
+        let now = Duration::ZERO;
+        for (what, looks, expected) in [
+            ("drained", vec![(cluster(true), now)], Some(End::Done)),
+            ("an old list", vec![(cluster(false), now)], None),
+            (
+                "an old list, then the taint",
+                vec![(cluster(false), now), (cluster(true), STALE)],
+                Some(End::Done),
+            ),
+            ("never seen", vec![(unseen(), STALE)], None),
+            (
+                "no taint for long",
+                vec![(cluster(false), now), (cluster(false), STALE)],
+                Some(End::Undrained),
+            ),
+            (
+                "ended",
+                vec![(cluster(true), now), (cluster(false), now)],
+                Some(End::Undrained),
+            ),
+            (
+                "not seen any more, and nothing is there",
+                vec![(cluster(true), now), (unseen(), STALE)],
+                Some(End::Done),
+            ),
+            (
+                "removed",
+                vec![(cluster(true), now), (Presence::Gone, now)],
+                Some(End::Removed),
+            ),
+        ] {
+            let mut tainted = BTreeSet::new();
+            let look = |(presence, waited)| {
+                let clusters = BTreeMap::from([("m1".to_owned(), presence)]);
+                let ends = [false, true].map(|it| end(&clusters, &mut tainted, waited, it));
+                assert_ne!(ends[0], Some(End::Done), "{what}");
+                ends[1]
+            };
+            let ends: Vec<_> = looks.into_iter().map(look).collect();
+            assert_eq!(ends.last(), Some(&expected), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_seen_is_told() {
+        let doubt = Presence::Unknown(Doubt::Unreadable { deleting: false });
+        assert_eq!(
+            unseen((&"m1".to_owned(), &doubt)).as_deref(),
+            Some("cluster m1 is not seen: the API has it, but it cannot be read")
+        );
+        assert_eq!(unseen((&"m1".to_owned(), &cluster(true))), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! `kubectl muster cordon`, `uncordon`, `taint`, `drain`, `undrain`: a person's orders about
+//! clusters.
+//!
+//! Each order is a change of a Cluster object. The control plane carries it out, and goes on with
+//! it whatever becomes of the command and of the control plane's own processes.
+
+mod drain;
+mod follow;
+mod order;
+mod pause;
+mod preview;
+mod progress;
+mod server_time;
+mod taint;
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use kube::Config;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::Client;
+use muster_shared::names::taint::CORDON;
+use muster_shared::taints::NO_SCHEDULE;
+
+use self::order::Order;
+use super::output::Reply;
+use super::standstill::Standing;
+
+/// Clusters by name.
+#[derive(Debug, Args)]
+pub(super) struct Clusters {
+    /// Names of the Clusters.
+    #[arg(required = true, value_name = "CLUSTER")]
+    clusters: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Hand {
+    /// Keeps new workloads out of clusters; what is there stays.
+    Cordon(Clusters),
+    /// Lets new workloads into clusters again.
+    Uncordon(Clusters),
+    /// Puts taints on a cluster, or takes them off.
+    Taint(taint::Options),
+    /// Empties clusters: moves their workloads to others, each when its new copy can be placed.
+    ///
+    /// The order is recorded in the Cluster and holds until `undrain`, across Ctrl-C and restarts
+    /// of the control plane. It moves workloads even if the feature gate Failover is off. Old
+    /// copies stay until the new ones are healthy, unless the policy says otherwise; what has
+    /// nowhere to go stays.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
+    /// done within --timeout, 130 interrupted (the drain goes on). What stays because too many
+    /// clusters have failed, drained ones included, counts as having nowhere to go.
+    Drain(drain::Options),
+    /// Ends the drain of clusters; nothing moves back by itself.
+    Undrain(Clusters),
+    /// Stops all movement at once, in the whole fleet or out of clusters: evictions by taints and
+    /// drains, moves of failing applications, new placements in place of others, and the removal of
+    /// old copies. Clusters are watched on, first placements go on.
+    Pause(pause::Options),
+    /// Ends a pause: what waits moves at the rate of the fleet.
+    Resume(pause::Resuming),
+}
+
+pub(super) async fn carry_out(
+    client: Client,
+    config: &Config,
+    hand: Hand,
+) -> anyhow::Result<Reply> {
+    let text = match hand {
+        Hand::Cordon(Clusters { clusters }) => order::give(&client, &clusters, &cordon()).await,
+        Hand::Uncordon(Clusters { clusters }) => order::give(&client, &clusters, &uncordon()).await,
+        Hand::Taint(options) => taint::carry_out(&client, &options).await,
+        Hand::Drain(options) => return drain::carry_out(&client, config, &options).await,
+        Hand::Pause(options) => pause::carry_out(&client, &options).await,
+        Hand::Resume(options) => pause::resume(&client, &options).await,
+        Hand::Undrain(Clusters { clusters }) => {
+            order::give(&client, &clusters, &drain::undrain()).await
+        }
+    };
+    let mut text = text?;
+    if let Some(nobody) = Standing::read(&client).await.nobody_leads(calendar()) {
+        let _ = writeln!(text, "Warning: {nobody}");
+    }
+    Ok(text.into())
+}
+
+fn cordon() -> Order {
+    Order {
+        done: "cordoned: no new workload is placed there",
+        already: "was cordoned already",
+        add: vec![(CORDON, NO_SCHEDULE)],
+        ..Order::default()
+    }
+}
+
+fn uncordon() -> Order {
+    Order {
+        done: "uncordoned",
+        already: "was not cordoned",
+        remove: vec![(CORDON, NO_SCHEDULE)],
+        ..Order::default()
+    }
+}

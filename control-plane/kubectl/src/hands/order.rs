@@ -1,0 +1,211 @@
+//! Changes of Clusters: read, compare, one patch on the version that was read.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Patch, PatchParams};
+use muster_control_plane::pause::Pause;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
+use muster_shared::names::annotation::PAUSED;
+use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
+use serde_json::{Value, json};
+
+use super::server_time::ServerTime;
+use crate::request::{FIELD_MANAGER, find_cluster};
+
+/// Attempts of a write that others overtake.
+const ATTEMPTS: usize = 10;
+
+/// A change of taints and annotations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order {
+    /// What was done to a cluster, to follow its name.
+    pub done: &'static str,
+    /// The same if there was nothing to do.
+    pub already: &'static str,
+    /// Taints that are put on, as key and effect.
+    pub add: Vec<(&'static str, &'static str)>,
+    /// Taints that are taken off.
+    pub remove: Vec<(&'static str, &'static str)>,
+    /// Annotations that are written, or removed.
+    pub annotations: Vec<(&'static str, Option<String>)>,
+    /// What several clusters are given before any of them is given the order.
+    pub before: Option<Before>,
+}
+
+/// First step of an order about several clusters, which are written one after the other: what it
+/// begins in the first must not harm the others before their turn has come. If the command ends in
+/// between, the same command again completes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// The taints that keep workloads out, so that none of the clusters takes what leaves another.
+    /// They stay if the command ends.
+    KeepAway,
+    /// A short pause of each, so that nothing leaves the last as soon as the first counts as failed
+    /// no more. It ends with the order in the same write, and by itself if the command ends.
+    Hold,
+}
+
+/// Time after which such a pause ends by itself.
+const HELD: SignedDuration = SignedDuration::from_mins(1);
+
+impl Order {
+    /// The merge patch for a cluster; `None` if it is as ordered already.
+    pub fn patch(&self, cluster: &Cluster, now: Timestamp) -> Option<Value> {
+        let mut taints = cluster.spec.taints.clone();
+        for (key, effect) in &self.remove {
+            take_off(&mut taints, key, effect);
+        }
+        self.put_on(&mut taints, now);
+        let mut patch = json!({});
+        if taints != cluster.spec.taints {
+            patch["spec"]["taints"] = json!(taints);
+        }
+        for (key, value) in &self.annotations {
+            if cluster.annotations().get(*key) != value.as_ref() {
+                patch["metadata"]["annotations"][*key] = json!(value);
+            }
+        }
+        (patch != json!({})).then_some(patch)
+    }
+
+    /// Puts its taints on.
+    pub fn put_on(&self, taints: &mut Vec<Taint>, now: Timestamp) {
+        for (key, effect) in &self.add {
+            let taint = Taint {
+                key: (*key).to_owned(),
+                effect: (*effect).to_owned(),
+                ..Taint::default()
+            };
+            put_on(taints, taint, now);
+        }
+    }
+
+    /// The merge patch of the first step for one of several clusters. `held` is the annotation of a
+    /// short pause.
+    fn first(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
+        self.patch(cluster, now)?;
+        match self.before? {
+            Before::KeepAway => {
+                let add = self.add.iter().copied();
+                let add = add.filter(|(_, effect)| *effect == NO_SCHEDULE).collect();
+                let out = Self {
+                    add,
+                    ..Self::default()
+                };
+                out.patch(cluster, now)
+            }
+            // Nothing leaves a cluster that somebody paused.
+            Before::Hold if Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)) => None,
+            Before::Hold => Some(json!({"metadata": {"annotations": {PAUSED: held}}})),
+        }
+    }
+
+    /// The merge patch that carries it out and ends the short pause.
+    fn last(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
+        let patch = self.patch(cluster, now);
+        let is_held = cluster
+            .annotations()
+            .get(PAUSED)
+            .is_some_and(|it| it == held);
+        if !is_held {
+            return patch;
+        }
+        let mut patch = patch.unwrap_or_else(|| json!({}));
+        patch["metadata"]["annotations"][PAUSED] = Value::Null;
+        Some(patch)
+    }
+}
+
+/// The short pause of an order about several clusters, as the annotation has it.
+fn held(names: &[String], now: Timestamp) -> String {
+    let pause = Pause {
+        reason: format!("an order about {} is being written", names.join(", ")),
+        by: FIELD_MANAGER.to_owned(),
+        since: Some(now),
+        until: now.checked_add(HELD).ok(),
+        ..Pause::default()
+    };
+    json!(pause.fields()).to_string()
+}
+
+/// Names, each once, in their order.
+pub(super) fn once(names: &[String]) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let each = names.iter().filter(|it| known.insert(*it));
+    each.cloned().collect()
+}
+
+/// Gives an order to clusters; returns the answer.
+pub(super) async fn give(
+    client: &Client,
+    names: &[String],
+    order: &Order,
+) -> anyhow::Result<String> {
+    let names = once(names);
+    // All or none, as far as that can be known before: a typing error must not leave half an order.
+    for name in &names {
+        find_cluster(client, name).await?;
+    }
+    let time = ServerTime::ask(client).await;
+    let held = held(&names, time.now());
+    if names.len() > 1 {
+        for name in &names {
+            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, time.now()));
+            change(client, name, first).await?;
+        }
+    }
+    let mut told = String::new();
+    for name in &names {
+        let last = |cluster: &Cluster| Ok(order.last(cluster, &held, time.now()));
+        let changed = change(client, name, last).await;
+        let is_changed = changed.with_context(|| half(&told))?;
+        let what = if is_changed {
+            order.done
+        } else {
+            order.already
+        };
+        let _ = writeln!(told, "Cluster {name} {what}");
+    }
+    Ok(told)
+}
+
+/// What an order about several clusters came to before it failed.
+fn half(told: &str) -> String {
+    let done = told.lines().collect::<Vec<_>>().join("; ");
+    let done = if done.is_empty() { "nothing" } else { &done };
+    format!("the order is not complete, give it again (done so far: {done})")
+}
+
+/// Writes a change of a cluster upon its latest version; says whether there was one to write.
+pub(super) async fn change(
+    client: &Client,
+    name: &str,
+    patch: impl Fn(&Cluster) -> anyhow::Result<Option<Value>>,
+) -> anyhow::Result<bool> {
+    let api: Api<Cluster> = Api::all(client.clone());
+    for _ in 0..ATTEMPTS {
+        let cluster = find_cluster(client, name).await?;
+        let Some(mut patch) = patch(&cluster)? else {
+            return Ok(false);
+        };
+        patch["metadata"]["resourceVersion"] = json!(cluster.resource_version());
+        let parameters = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match api.patch(name, &parameters, &Patch::Merge(&patch)).await {
+            Ok(_) => return Ok(true),
+            Err(error) if client::is_conflict(&error) => {}
+            Err(error) => bail!("change Cluster {name}: {}", client::brief(&error)),
+        }
+    }
+    bail!("change Cluster {name}: others change it all the time")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+use muster_shared::clock::calendar;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use kube::client::Body;
+use muster_shared::taints::is_drain;
+
+use super::*;
+
+fn cluster(taints: &Value, annotations: &Value) -> Cluster {
+    serde_json::from_value(json!({
+        "metadata": {"name": "m1", "annotations": annotations},
+        "spec": {"syncMode": "Pull", "taints": taints},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_already() {
+    let now = Timestamp::from_second(100).unwrap();
+    let drain = crate::hands::drain::order(Some(&"0.5".to_owned()));
+    let undrain = crate::hands::drain::undrain();
+    let mine = json!({"key": "mine", "effect": "NoExecute"});
+    let no = |effect| json!({"key": "failover.muster.io/drain", "effect": effect, "timeAdded": "1970-01-01T00:01:40Z"});
+    let before = cluster(&json!([mine]), &json!({"a": "b"}));
+    let patch = drain.patch(&before, now).unwrap();
+    let taints = json!([mine, no("NoSchedule"), no("NoExecute")]);
+    assert_eq!(
+        patch,
+        json!({
+            "spec": {"taints": taints},
+            "metadata": {"annotations": {"failover.muster.io/drain-rate": "0.5"}},
+        })
+    );
+    let drained = cluster(&taints, &json!({"failover.muster.io/drain-rate": "0.5"}));
+    let later = Timestamp::from_second(200).unwrap();
+    assert_eq!(
+        drain.patch(&drained, later),
+        None,
+        "no toleration starts anew"
+    );
+    let again = crate::hands::drain::order(None);
+    assert_eq!(again.patch(&drained, later), None, "the rate stays");
+    assert_eq!(
+        undrain.patch(&drained, later).unwrap(),
+        json!({
+            "spec": {"taints": [mine]},
+            "metadata": {"annotations": {"failover.muster.io/drain-rate": null}},
+        })
+    );
+    assert_eq!(undrain.patch(&before, now), None);
+    let cordoned = crate::hands::cordon().patch(&before, now).unwrap();
+    let on = json!({"key": "failover.muster.io/cordon", "effect": "NoSchedule", "timeAdded": "1970-01-01T00:01:40Z"});
+    assert_eq!(cordoned, json!({"spec": {"taints": [mine, on]}}));
+    let both = cluster(&json!([on, no("NoExecute")]), &json!({}));
+    let left = crate::hands::uncordon().patch(&both, now).unwrap();
+    assert_eq!(left, json!({"spec": {"taints": [no("NoExecute")]}}));
+}
+
+/// An API that has clusters, and all of them as they were after each write.
+fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
+    let clusters = Arc::new(Mutex::new(clusters.to_vec()));
+    let states: Arc<Mutex<Vec<Vec<Cluster>>>> = Arc::default();
+    let seen = Arc::clone(&states);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (clusters, seen) = (Arc::clone(&clusters), Arc::clone(&seen));
+        async move {
+            let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            if name == "version" {
+                return Ok::<_, std::convert::Infallible>(Response::new(Body::empty()));
+            }
+            let is_write = request.method() == http::Method::PATCH;
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let mut clusters = clusters.lock().unwrap();
+            let at = |it: &&mut Value| it["metadata"]["name"] == name.as_str();
+            let cluster = clusters.iter_mut().find(at).unwrap();
+            if is_write {
+                json_patch::merge(cluster, &serde_json::from_slice(&body).unwrap());
+            }
+            let answer = cluster.to_string();
+            if is_write {
+                let all = clusters.iter().cloned();
+                let all = all.map(|it| serde_json::from_value(it).unwrap());
+                seen.lock().unwrap().push(all.collect());
+            }
+            let answer = Response::new(Body::from(answer.into_bytes()));
+            Ok(answer)
+        }
+    });
+    (Client::new(service, "default"), states)
+}
+
+fn names() -> Vec<String> {
+    ["m1", "m2", "m3", "m1"].map(str::to_owned).to_vec()
+}
+
+fn fleet(taints: &Value) -> Vec<Value> {
+    let names = ["m1", "m2", "m3"];
+    let each = names.map(|name| {
+        json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": name, "annotations": {}},
+            "spec": {"syncMode": "Pull", "taints": taints},
+        })
+    });
+    each.to_vec()
+}
+
+fn is_drained(cluster: &Cluster) -> bool {
+    cluster.spec.taints.iter().any(is_drain)
+}
+
+fn pause(cluster: &Cluster) -> Option<Pause> {
+    Pause::of_cluster(cluster)
+}
+
+#[tokio::test]
+async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained() {
+    let drain = json!([
+        {"key": "failover.muster.io/drain", "effect": "NoSchedule"},
+        {"key": "failover.muster.io/drain", "effect": "NoExecute"},
+    ]);
+    let (client, states) = api(&fleet(&drain));
+    let undrain = crate::hands::drain::undrain();
+    give(&client, &names(), &undrain).await.unwrap();
+    let states = states.lock().unwrap();
+    for state in states.iter() {
+        let mut drained = state.iter().filter(|it| is_drained(it));
+        let is_begun = !state.iter().all(is_drained);
+        assert!(
+            !is_begun || drained.all(|it| pause(it).is_some()),
+            "{state:?}"
+        );
+        // A command that ends here leaves no pause that lasts.
+        for pause in state.iter().filter_map(pause) {
+            assert_eq!(pause.until, pause.since.map(|it| it + HELD));
+        }
+    }
+    let last = states.last().unwrap();
+    assert!(!last.iter().any(|it| is_drained(it) || pause(it).is_some()));
+}
+
+#[tokio::test]
+async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others() {
+    let drain = json!([{"key": "failover.muster.io/drain", "effect": "NoExecute"}]);
+    let mut clusters = fleet(&drain);
+    clusters[1]["metadata"]["annotations"][PAUSED] = json!("of a person");
+    // One that is over protects nothing.
+    let over = json!({"until": "2020-01-01T00:00:00Z"}).to_string();
+    clusters[2]["metadata"]["annotations"][PAUSED] = json!(over);
+    let (client, states) = api(&clusters);
+    let undrain = crate::hands::drain::undrain();
+    give(&client, &names(), &undrain).await.unwrap();
+    let states = states.lock().unwrap();
+    let held = |it: &&Cluster| pause(it).is_some_and(|it| it.holds(calendar()));
+    let is_begun = |it: &&Vec<Cluster>| !it.iter().all(is_drained);
+    let first = states.iter().find(is_begun).unwrap();
+    assert_eq!(first.iter().filter(held).count(), 2, "{first:?}");
+    let paused = states.last().unwrap().iter().map(|it| pause(it).is_some());
+    assert_eq!(paused.collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[tokio::test]
+async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
+    let (client, states) = api(&fleet(&json!([])));
+    let drain = crate::hands::drain::order(None);
+    let told = give(&client, &names(), &drain).await.unwrap();
+    assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
+    let states = states.lock().unwrap();
+    for state in states.iter().filter(|it| it.iter().any(is_drained)) {
+        let keeps_out = |it: &Cluster| it.spec.taints.iter().any(|it| it.effect == NO_SCHEDULE);
+        assert!(state.iter().all(keeps_out), "{state:?}");
+    }
+    assert!(states.last().unwrap().iter().all(is_drained));
+}

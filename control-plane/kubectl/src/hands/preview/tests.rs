@@ -1,0 +1,181 @@
+use std::collections::HashMap;
+
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::dependencies::tests::need;
+
+fn cluster(name: &str, taints: &Value) -> Cluster {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"syncMode": "Pull", "taints": taints},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "apiEnablements": [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]}],
+        },
+    }))
+    .unwrap()
+}
+
+fn binding(name: &str, placement: &Value) -> AnyBinding {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
+        "spec": {
+            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
+            "clusters": [{"name": "m1"}], "placement": placement,
+        },
+    }))
+    .unwrap();
+    Arc::new(binding).into()
+}
+
+#[test]
+fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
+    let affinity = |to: &str| json!({"clusterAffinity": {"clusterNames": ["m1", to]}});
+    let bindings = [
+        binding("web", &affinity("m2")),
+        binding("settings", &affinity("m3")),
+        binding("key", &affinity("m2")),
+    ];
+    let needs = vec![need("settings"), need("key")];
+    let needs: Needs = Ok(HashMap::from([(bindings[0].key(), needs)]));
+    let preview = preview(
+        (1..=3).map(|n| cluster(&format!("m{n}"), &json!([]))),
+        &bindings,
+        &needs,
+        &["m1".to_owned()],
+        (&Rates::default(), &Options::default()),
+        Timestamp::from_second(0).unwrap(),
+    );
+    let text = preview.table();
+    let told = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
+    assert!(text.contains(told), "{text}");
+    let document = json!(preview);
+    let missing = json!([{"kind": "ConfigMap", "name": "settings", "clusters": ["m2"]}]);
+    assert_eq!(document["parted"][0]["missing"], missing);
+}
+
+#[test]
+fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
+    let affinity = |names: Value| json!({"clusterAffinity": {"clusterNames": names}});
+    let tolerates = |seconds: Value| {
+        let toleration = json!({"key": "failover.muster.io/drain", "operator": "Exists", "tolerationSeconds": seconds});
+        json!({"clusterTolerations": [toleration], "clusterAffinity": {"clusterNames": ["m1", "m2"]}})
+    };
+    let bindings = [
+        binding("moves", &affinity(json!(["m1", "m2"]))),
+        binding("pinned", &affinity(json!(["m1"]))),
+        binding("tolerant", &tolerates(Value::Null)),
+        binding("patient", &tolerates(json!(300))),
+    ];
+    let now = Timestamp::from_second(0).unwrap();
+    let fleet = || (1..=3).map(|n| cluster(&format!("m{n}"), &json!([])));
+    let drained = ["m1".to_owned()];
+    let preview = preview(
+        fleet(),
+        &bindings,
+        &Ok(HashMap::new()),
+        &drained,
+        (&Rates::default(), &Options::default()),
+        now,
+    );
+    let names = |list: &[Line]| list.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&preview.leave), ["moves"]);
+    assert_eq!(preview.leave[0].to.as_deref(), Some("m2"));
+    assert_eq!(names(&preview.stranded), ["pinned"]);
+    assert_eq!(names(&preview.stay), ["tolerant"]);
+    assert_eq!(names(&preview.later), ["patient"]);
+    let text = preview.table();
+    for line in [
+        "m1: 1 workload can leave\n  ConfigMap shop/moves in m1 -> m2\n",
+        "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned in m1: no other cluster could take it",
+        "  ConfigMap shop/patient in m1: it tolerates the taint until 1970-01-01T00:05:00Z\n",
+        "  ConfigMap shop/tolerant in m1: every taint of the cluster is tolerated\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(!text.contains("Warning"), "{text}");
+}
+
+#[test]
+fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_of_four_is_warned_of()
+ {
+    let bindings = [binding("moves", &json!({}))];
+    let now = Timestamp::from_second(0).unwrap();
+    let fleet = || (1..=4).map(|n| cluster(&format!("m{n}"), &json!([])));
+    let drain = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        preview(
+            fleet(),
+            &bindings,
+            &Ok(HashMap::new()),
+            &names,
+            (&Rates::default(), &Options::default()),
+            now,
+        )
+    };
+    assert_eq!(drain(&["m1", "m2"]).leave[0].to.as_deref(), Some("m3,m4"));
+    assert_eq!(drain(&["m1", "m2"]).warning, None);
+    let mut most = drain(&["m1", "m2", "m3"]);
+    assert!(most.is_stranded());
+    let text = most.table();
+    for part in [
+        "1 workload could leave, and stays until fewer clusters have failed\n",
+        "Warning: 3 of 4 clusters would count as failed",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    most.is_stopped = false;
+    most.standstill = Standstill {
+        reasons: vec!["all movement is paused by ann".to_owned()],
+        is_whole: true,
+    };
+    let text = most.table();
+    for part in [
+        "1 workload can leave when movement goes on\n",
+        "Warning: nothing moves now: all movement is paused by ann\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let all = drain(&["m1", "m2", "m3", "m4"]);
+    assert_eq!(all.stranded.len(), 1);
+    assert!(drain(&["m2"]).table().contains("m2: no workload is there"));
+}
+
+#[test]
+fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its_cluster() {
+    let two = |name: &str| {
+        let AnyBinding::Namespaced(binding) = binding(name, &json!({})) else {
+            panic!("it has a namespace");
+        };
+        let mut binding = (*binding).clone();
+        let second = serde_json::from_value(json!({"name": "m2"})).unwrap();
+        binding.spec.clusters.push(second);
+        AnyBinding::from(Arc::new(binding))
+    };
+    let bindings = [two("web"), two("api"), binding("db", &json!({}))];
+    let drain = |bindings: &[AnyBinding], members: usize| {
+        preview(
+            (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
+            bindings,
+            &Ok(HashMap::new()),
+            &["m1".to_owned(), "m2".to_owned()],
+            (&Rates::default(), &Options::default()),
+            Timestamp::from_second(0).unwrap(),
+        )
+        .table()
+    };
+    let text = drain(&bindings, 8);
+    for line in [
+        "m1, m2: 3 workloads, with 5 copies, can leave\n",
+        "  ConfigMap shop/web in m1 -> ",
+        "  ConfigMap shop/web in m2 -> ",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let text = drain(&bindings[..1], 2);
+    let line = "m1, m2: 1 workload, with 2 copies, has nowhere to go, and stays until it has\n";
+    assert!(text.contains(line), "{text}");
+}

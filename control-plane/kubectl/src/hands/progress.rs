@@ -1,0 +1,407 @@
+//! Progress of a drain, as the bindings tell it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::explain::{CONDITION, has_completed};
+use muster_control_plane::eviction::judge::{Judgement, judge};
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::watch::Presence;
+use serde::Serialize;
+
+use super::preview::{Line, switches};
+use crate::follow::{Deleted, Stopped};
+
+/// Reasons of the condition for which a workload stays although it is to leave.
+const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of the condition while too many clusters have failed.
+const STOPPED: &str = "StoppedByThreshold";
+/// Characters of the bar.
+const BAR: usize = 24;
+/// Workloads that are listed as having nowhere to go.
+const TOLD: usize = 20;
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing is left that can leave.
+    Done,
+    /// The drain itself has been ended.
+    Undrained,
+    /// A cluster has been removed from the fleet.
+    Removed,
+}
+
+/// How far a drain has come. Workloads on two of the clusters count twice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Progress {
+    /// Workloads that have left and whose old copies are gone, since the command began.
+    pub moved: usize,
+    /// Workloads whose new copies are being started.
+    pub replacing: usize,
+    /// Workloads that wait for their turn.
+    pub waiting: usize,
+    /// Workloads that stay until fewer clusters have failed.
+    pub stopped: usize,
+    /// Workloads that stay because they may.
+    pub stay: usize,
+    /// Workloads that have nowhere to go, each with the reason.
+    pub stuck: Vec<Line>,
+    /// Whether the drain was under way when the command began: what had left before is not counted.
+    pub is_resumed: bool,
+    /// Reasons why nothing moves now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
+}
+
+impl Progress {
+    /// Returns whether nothing is left that can leave.
+    pub fn is_done(&self) -> bool {
+        self.waiting == 0 && self.replacing == 0
+    }
+
+    /// Returns whether something stays that has to leave.
+    pub fn is_stranded(&self) -> bool {
+        !self.stuck.is_empty() || self.stopped > 0
+    }
+
+    /// The progress in one line.
+    pub fn line(&self, with_bar: bool) -> String {
+        let all = self.moved + self.replacing + self.waiting + self.stopped + self.stuck.len();
+        let mut line = String::new();
+        if with_bar {
+            let (done, half) = match all {
+                0 => (BAR, 0),
+                all => (self.moved * BAR / all, self.replacing * BAR / all),
+            };
+            let rest = BAR - done - half;
+            let _ = write!(
+                line,
+                "[{}{}{}] ",
+                "#".repeat(done),
+                "=".repeat(half),
+                "-".repeat(rest)
+            );
+        }
+        let moved = if self.is_resumed {
+            format!("{} moved of the {all} that were still there", self.moved)
+        } else {
+            format!("{} of {all} moved", self.moved)
+        };
+        let _ = write!(
+            line,
+            "{moved}, {} being replaced, {} waiting, {} with nowhere to go",
+            self.replacing,
+            self.waiting,
+            self.stuck.len()
+        );
+        if self.stopped > 0 {
+            let _ = write!(line, ", {} until fewer clusters have failed", self.stopped);
+        }
+        line
+    }
+
+    /// The last word about a drain.
+    pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
+        let names = names.join(" ");
+        let mut text = format!("{names}: {}\n", self.line(false));
+        for line in self.stuck.iter().take(TOLD) {
+            let _ = writeln!(text, "  {line}");
+        }
+        if self.stuck.len() > TOLD {
+            let _ = writeln!(text, "  and {} more", self.stuck.len() - TOLD);
+        }
+        for reason in &self.nothing_moves {
+            let _ = writeln!(text, "Nothing moves: {reason}");
+        }
+        match how {
+            Ok(End::Done) if self.stopped > 0 => {
+                let _ = writeln!(
+                    text,
+                    "{names}: drained as far as possible; too many clusters have failed (drained ones count), and nothing leaves until fewer have \
+                     (--unhealthy-cluster-threshold)"
+                );
+            }
+            Ok(End::Done) if self.stuck.is_empty() => {
+                let _ = writeln!(text, "{names}: drained");
+            }
+            Ok(End::Done) => {
+                let _ = writeln!(
+                    text,
+                    "{names}: drained as far as possible; the rest leaves when it has a place to go"
+                );
+            }
+            Ok(End::Undrained | End::Removed) | Err(_) => {
+                let _ = writeln!(
+                    text,
+                    "The drain holds: kubectl muster drain {names} --wait shows it again, kubectl muster undrain {names} ends it"
+                );
+            }
+        }
+        text
+    }
+}
+
+/// Counts workloads. `seen` has those that were there before, which have left when they are there
+/// no more. What cannot be seen has not left.
+pub(super) fn count(
+    bindings: &[AnyBinding],
+    clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+    deleted: Deleted<'_>,
+    seen: &mut BTreeSet<(BindingKey, String)>,
+    now: jiff::Timestamp,
+) -> Progress {
+    let mut progress = Progress::default();
+    let (mut present, mut listed) = (BTreeSet::new(), HashSet::new());
+    for binding in bindings {
+        let (spec, key) = (binding.spec(), binding.key());
+        listed.insert(key.clone());
+        for (name, cluster) in clusters {
+            let here = (key.clone(), name.clone());
+            if spec.target(name).is_none() {
+                let mut tasks = spec.graceful_eviction_tasks.iter();
+                let leaves = tasks
+                    .any(|task| task.from_cluster == *name && task.suppress_deletion != Some(true));
+                if leaves {
+                    progress.replacing += 1;
+                    present.insert(here);
+                }
+                continue;
+            }
+            let Presence::There(cluster) = cluster else {
+                progress.waiting += 1;
+                present.insert(here);
+                continue;
+            };
+            let taints = &cluster.spec.taints;
+            let placement = binding.placement();
+            let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
+                Judgement::Stay(_) => true,
+                Judgement::Leave { .. } => has_completed(binding, name),
+            };
+            if stays {
+                progress.stay += 1;
+                seen.remove(&here);
+                continue;
+            }
+            let condition = conditions::get(&binding.status().conditions, CONDITION);
+            match condition.filter(|it| it.status == conditions::TRUE) {
+                Some(it) if STUCK.contains(&it.reason.as_str()) => progress.stuck.push(Line {
+                    why: Some(it.message.clone()),
+                    ..Line::new(binding, name)
+                }),
+                Some(it) if it.reason == STOPPED => progress.stopped += 1,
+                _ => progress.waiting += 1,
+            }
+            present.insert(here);
+        }
+    }
+    seen.extend(present.iter().cloned());
+    for (key, _) in seen.difference(&present) {
+        if listed.contains(key) || deleted(key) {
+            progress.moved += 1;
+        } else {
+            progress.waiting += 1;
+        }
+    }
+    progress
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+    use muster_shared::watch::Doubt;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn drained() -> BTreeMap<String, Presence<Arc<Cluster>>> {
+        let cluster = json!({
+            "metadata": {"name": "m1"},
+            "spec": {"syncMode": "Pull", "taints": [{"key": "failover.muster.io/drain", "effect": "NoExecute"}]},
+        });
+        let cluster = serde_json::from_value(cluster).unwrap();
+        BTreeMap::from([("m1".to_owned(), Presence::There(Arc::new(cluster)))])
+    }
+
+    /// Of bindings that were all there when the command began.
+    fn count(
+        bindings: &[AnyBinding],
+        clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
+        seen: &mut BTreeSet<(BindingKey, String)>,
+        now: jiff::Timestamp,
+    ) -> Progress {
+        super::count(bindings, clusters, &|_| true, seen, now)
+    }
+
+    fn binding(
+        name: &str,
+        on: &str,
+        leaving: bool,
+        reason: &str,
+        tolerations: &Value,
+    ) -> AnyBinding {
+        let tasks = if leaving {
+            json!([{"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "p"}])
+        } else {
+            json!([])
+        };
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": name},
+            "spec": {
+                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
+                "clusters": [{"name": on}], "gracefulEvictionTasks": tasks,
+                "placement": {"clusterTolerations": tolerations},
+            },
+            "status": {"conditions": [{"type": CONDITION, "status": "True", "reason": reason, "message": "has to leave m1 and stays",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        }))
+        .unwrap();
+        Arc::new(binding).into()
+    }
+
+    #[test]
+    fn a_job_that_has_completed_by_its_template_stays() {
+        for (cluster, expected) in [("m1", (1, 0)), ("m2", (0, 1))] {
+            let job: ResourceBinding = serde_json::from_value(json!({
+                "metadata": {"namespace": "shop", "name": "sum"},
+                "spec": {
+                    "resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum"},
+                    "clusters": [{"name": "m1"}], "placement": {},
+                },
+                "status": {"conditions": [{
+                    "type": CONDITION, "status": "False", "reason": "JobCompleted",
+                    "message": format!("need not leave {cluster}"),
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]},
+            }))
+            .unwrap();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let job = [Arc::new(job).into()];
+            let progress = count(&job, &drained(), &mut BTreeSet::new(), now);
+            assert_eq!((progress.stay, progress.waiting), expected, "{cluster}");
+        }
+    }
+
+    #[test]
+    fn each_workload_counts_once_from_waiting_to_left() {
+        let (clusters, mut seen) = (drained(), BTreeSet::new());
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let all = json!([{"operator": "Exists"}]);
+        let mut fleet = vec![
+            binding("a", "m1", false, "WaitingForRate", &json!([])),
+            binding("b", "m2", true, "Evicted", &json!([])),
+            binding("c", "m1", false, "NowhereToGo", &json!([])),
+            binding("d", "m1", false, "Tolerated", &all),
+            binding("e", "m2", false, "Tolerated", &json!([])),
+        ];
+        let mut look = |fleet: &[AnyBinding]| count(fleet, &clusters, &mut seen, now);
+        let progress = look(&fleet);
+        assert_eq!(
+            (
+                progress.moved,
+                progress.replacing,
+                progress.waiting,
+                progress.stay
+            ),
+            (0, 1, 1, 1)
+        );
+        assert_eq!(
+            progress.stuck[0].to_string(),
+            "ConfigMap shop/c in m1: has to leave m1 and stays"
+        );
+        assert!(!progress.is_done());
+        fleet[0] = binding("a", "m2", true, "Evicted", &json!([]));
+        fleet[1] = binding("b", "m2", false, "Evicted", &json!([]));
+        let progress = look(&fleet);
+        assert_eq!(
+            (progress.moved, progress.replacing, progress.waiting),
+            (1, 1, 0)
+        );
+        fleet[0] = binding("a", "m2", false, "Evicted", &json!([]));
+        let progress = look(&fleet);
+        assert!(progress.is_done());
+        assert_eq!(
+            progress.line(true),
+            "[################--------] 2 of 3 moved, 0 being replaced, 0 waiting, 1 with nowhere to go"
+        );
+        let names = ["m1".to_owned()];
+        assert!(
+            progress
+                .report(&names, Ok(End::Done))
+                .contains("m1: drained as far as possible")
+        );
+        assert!(
+            progress
+                .report(&names, Err(Stopped::TimedOut))
+                .contains("The drain holds")
+        );
+        fleet.remove(2);
+        let progress = look(&fleet);
+        assert_eq!(
+            progress.line(false),
+            "3 of 3 moved, 0 being replaced, 0 waiting, 0 with nowhere to go"
+        );
+        assert!(
+            progress
+                .report(&names, Ok(End::Done))
+                .ends_with("m1: drained\n")
+        );
+    }
+
+    #[test]
+    fn what_stays_because_too_many_clusters_have_failed_is_not_told_to_wait_for_its_turn() {
+        let fleet = [
+            binding("a", "m1", false, STOPPED, &json!([])),
+            binding("b", "m1", false, "NowhereToGo", &json!([])),
+        ];
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let progress = count(&fleet, &drained(), &mut BTreeSet::new(), now);
+        assert!(progress.is_done() && progress.is_stranded());
+        assert_eq!(
+            progress.line(false),
+            "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
+        );
+        let told = progress.report(&["m1".to_owned()], Ok(End::Done));
+        assert!(told.contains("too many clusters have failed"), "{told}");
+    }
+
+    #[test]
+    fn a_drain_that_was_under_way_is_not_told_to_have_moved_nothing_and_a_standstill_is_told() {
+        let resumed = Progress {
+            waiting: 31,
+            is_resumed: true,
+            nothing_moves: vec!["all movement is paused by ann".to_owned()],
+            ..Progress::default()
+        };
+        let told = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut));
+        for part in [
+            "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
+            "\nNothing moves: all movement is paused by ann\n",
+            "The drain holds: ",
+        ] {
+            assert!(told.contains(part), "{part:?} is not in\n{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_seen_has_not_left() {
+        let (mut clusters, mut seen) = (drained(), BTreeSet::new());
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let fleet = [binding("a", "m1", false, "WaitingForRate", &json!([]))];
+        let left = |progress: &Progress| (progress.moved, progress.waiting);
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
+        for (is_deleted, expected) in [(false, (0, 1)), (true, (1, 0))] {
+            let progress = super::count(&[], &clusters, &|_| is_deleted, &mut seen, now);
+            assert_eq!(left(&progress), expected, "its binding is not listed");
+        }
+        let unseen = Presence::Unknown(Doubt::Vanished);
+        clusters.insert("m1".to_owned(), unseen);
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
+    }
+}

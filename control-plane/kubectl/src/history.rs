@@ -1,0 +1,427 @@
+//! `kubectl muster history`: the failovers that were, and one of them with its timeline.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use clap::Args;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWorkload};
+use muster_shared::client;
+use muster_shared::k8s::{Api, Client, Time};
+
+use super::list;
+use super::output::Format;
+use super::request::{find_cluster, instead};
+use super::table::{Table, title};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Name of one failover, which is shown with its timeline. Without it all are listed, the one
+    /// whose cause began last first.
+    name: Option<String>,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Only failovers of this cluster.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    cluster: Option<String>,
+}
+
+/// The history, or one failover.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
+    let api: Api<Failover> = Api::all(client.clone());
+    if let Some(name) = &options.name {
+        let found = api.get_opt(name).await;
+        let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
+        let Some(found) = found else {
+            let all = list::all(api).await.map_err(anyhow::Error::msg)?;
+            bail!("{}", unknown(name, all));
+        };
+        return options.output.print(|| story(&found), &found);
+    }
+    let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
+    if let Some(name) = &options.cluster
+        && !all.iter().any(|it| it.spec.cluster == *name)
+    {
+        // One that has left the fleet may have records, one that never was there has none.
+        find_cluster(&client, name).await?;
+    }
+    all.retain(|it| {
+        options
+            .cluster
+            .as_ref()
+            .is_none_or(|name| it.spec.cluster == *name)
+    });
+    sort(&mut all);
+    options.output.print(|| table(&all), &all)
+}
+
+/// What is said of a failover that there is no record of.
+fn unknown(name: &str, mut all: Vec<Failover>) -> String {
+    sort(&mut all);
+    let names: Vec<String> = all.iter().map(kube::ResourceExt::name_any).collect();
+    if names.is_empty() {
+        return format!("there is no failover {name:?}: none is recorded");
+    }
+    // A person may have meant a cluster.
+    if all.iter().any(|it| it.spec.cluster == name) {
+        return format!(
+            "there is no failover {name:?}: write --cluster {name} for those of a cluster"
+        );
+    }
+    format!("there is no failover {name:?}{}", instead(name, &names))
+}
+
+fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
+    anyhow::anyhow!("cannot {step}: {}", client::brief(error))
+}
+
+/// Sorts failovers by the time at which the cause began last, the latest first.
+fn sort(all: &mut [Failover]) {
+    let began = |it: &Failover| last(it).map(|it| it.0);
+    all.sort_by(|a, b| {
+        began(b)
+            .cmp(&began(a))
+            .then_with(|| a.name_any().cmp(&b.name_any()))
+    });
+}
+
+/// Returns the time at which the cause of a failover began last.
+fn last(failover: &Failover) -> Option<&Time> {
+    let status = failover.status.as_ref();
+    let returned = status.and_then(|it| it.returns.last()?.returned.as_ref());
+    returned.or(failover.spec.start_time.as_ref())
+}
+
+fn table(all: &[Failover]) -> String {
+    if all.is_empty() {
+        return "No failover is recorded.\n".to_owned();
+    }
+    let mut table = Table::new([
+        "WHEN",
+        "LAST",
+        "TIMES",
+        "NAME",
+        "CLUSTER",
+        "CAUSE",
+        "WORKLOADS",
+        "MOVED",
+        "HEALTHY",
+        "STRANDED",
+        "HELD",
+        "MEDIAN",
+        "95%",
+        "STATE",
+    ]);
+    for it in all {
+        let status = it.status.clone().unwrap_or_default();
+        let counts = status.workloads;
+        let (median, p95) = durations(&status);
+        table.row([
+            moment(it.spec.start_time.as_ref()),
+            moment(last(it)),
+            status.relapses.saturating_add(1).to_string(),
+            it.name_any(),
+            it.spec.cluster.clone(),
+            status.cause.kind.to_string(),
+            counts.affected.to_string(),
+            counts.moved.to_string(),
+            counts.healthy.to_string(),
+            counts.stranded.to_string(),
+            counts.held.to_string(),
+            median,
+            p95,
+            status.state.to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn durations(status: &FailoverStatus) -> (String, String) {
+    let none = || "-".to_owned();
+    let times = status.time_to_healthy.as_ref();
+    times.map_or_else(
+        || (none(), none()),
+        |it| (passed(it.median_seconds), passed(it.p95_seconds)),
+    )
+}
+
+fn moment(time: Option<&Time>) -> String {
+    time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
+}
+
+/// A duration as kubectl writes it, of two units at most.
+fn passed(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+fn story(failover: &Failover) -> String {
+    let status = failover.status.clone().unwrap_or_default();
+    let (cause, counts) = (&status.cause, status.workloads);
+    let mut text = format!(
+        "{}: {} of {}, {}\n",
+        failover.name_any(),
+        cause.kind,
+        failover.spec.cluster,
+        status.state.as_str().to_lowercase(),
+    );
+    for (what, value) in [
+        ("Cause", cause.message.clone()),
+        ("Taints", cause.taints.join(", ")),
+        ("Policies", cause.policies.join(", ")),
+        ("Command", cause.command.clone().unwrap_or_default()),
+    ] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{what}: {value}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "Workloads: {} in the cluster, {} moved, {} of them healthy elsewhere, at most {} stranded, at most {} held",
+        counts.affected, counts.moved, counts.healthy, counts.stranded, counts.held
+    );
+    if counts.held > 0 {
+        text.push_str("Held: they had somewhere to go, and too many clusters had failed (--unhealthy-cluster-threshold) or somebody had paused movement\n");
+    }
+    let (median, p95) = durations(&status);
+    if status.time_to_healthy.is_some() {
+        let _ = writeln!(
+            text,
+            "From the cause to healthy: median {median}, 95% within {p95}"
+        );
+    }
+    let _ = write!(text, "\n{}", timeline(failover, &status));
+    if !status.targets.is_empty() {
+        let mut table = Table::new(["THEN PLACED ON", "WORKLOADS"]);
+        for it in &status.targets {
+            table.row([it.cluster.clone(), it.workloads.to_string()]);
+        }
+        if status.other_targets > 0 {
+            table.row(["others".to_owned(), status.other_targets.to_string()]);
+        }
+        let _ = write!(text, "\n{table}");
+    }
+    if !status.stranded_reasons.is_empty() {
+        let mut table = Table::new(["STRANDED", "WORKLOADS"]);
+        for it in &status.stranded_reasons {
+            table.row([it.reason.clone(), it.workloads.to_string()]);
+        }
+        let _ = write!(text, "\n{table}");
+        for it in &status.stranded {
+            let _ = writeln!(text, "  {}: {}", workload(&it.workload), it.message);
+        }
+    }
+    if !status.moves.is_empty() {
+        let mut table = Table::new(["WORKLOAD", "THEN PLACED ON", "MOVED", "HEALTHY"]);
+        for it in &status.moves {
+            table.row([
+                workload(&it.workload),
+                it.to.clone(),
+                moment(it.time.as_ref()),
+                moment(it.healthy.as_ref()),
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+        let listed = u32::try_from(status.moves.len()).unwrap_or(u32::MAX);
+        if counts.moved > listed {
+            let _ = writeln!(text, "and {} more", counts.moved - listed);
+        }
+    }
+    text
+}
+
+fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
+    let times = &status.times;
+    let steps = [
+        (&times.silent_since, "last heartbeat"),
+        (&times.not_ready, "the cluster is not ready"),
+        (
+            &times.tainted,
+            "the cluster has a taint by which workloads leave",
+        ),
+        (&times.first_move, "the first workload is placed elsewhere"),
+        (&times.last_move, "the last workload is placed elsewhere"),
+        (&times.healthy, "all that moved are healthy elsewhere"),
+        (&times.recovered, "the cause is over"),
+        (&times.cleaned, "the last old copy is removed"),
+        (&times.ended, "the failover has ended"),
+    ];
+    let start = failover.spec.start_time.as_ref().map(|it| it.0);
+    let returns = status.returns.iter().flat_map(|it| {
+        [
+            (&it.recovered, "the cause is over"),
+            (&it.returned, "the cause returns"),
+        ]
+    });
+    let mut steps: Vec<(Timestamp, &str)> = steps
+        .into_iter()
+        .chain(returns)
+        .filter_map(|(time, what)| Some((time.as_ref()?.0, what)))
+        .collect();
+    steps.sort_by_key(|(time, _)| *time);
+    let mut table = Table::new(["TIME", "AFTER", "STEP"]);
+    for (time, what) in steps {
+        let after = time.duration_since(start.unwrap_or(time)).as_secs();
+        let after = u64::try_from(after).map_or_else(|_| "-".to_owned(), passed);
+        table.row([format!("{time:.0}"), after, what.to_owned()]);
+    }
+    if status.relapses > 0 {
+        let times = match status.relapses {
+            1 => "once".to_owned(),
+            more => format!("{more} times"),
+        };
+        let listed = status.returns.len();
+        let shown = match usize::try_from(status.relapses) {
+            Ok(all) if all > listed => format!("; the table shows the last {listed}"),
+            _ => String::new(),
+        };
+        return format!("{table}The cause returned {times}{shown}.\n");
+    }
+    table.to_string()
+}
+
+fn workload(it: &FailoverWorkload) -> String {
+    title(&it.kind, it.namespace.as_deref(), &it.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failover() -> Failover {
+        serde_json::from_value(json!({
+            "metadata": { "name": "m1-20260101-000000" },
+            "spec": { "cluster": "m1", "subject": "Cluster", "startTime": "2026-01-01T00:00:00Z" },
+            "status": {
+                "state": "Ended",
+                "cause": {
+                    "type": "Drain", "message": "a person drains the cluster",
+                    "taints": ["failover.muster.io/drain:NoExecute"],
+                    "command": "kubectl muster drain m1",
+                },
+                "times": {
+                    "tainted": "2026-01-01T00:00:00Z", "firstMove": "2026-01-01T00:00:02Z",
+                    "healthy": "2026-01-01T00:03:20Z", "ended": "2026-01-01T05:00:00Z",
+                },
+                "relapses": 1,
+                "returns": [{ "recovered": "2026-01-01T00:01:00Z", "returned": "2026-01-01T00:02:00Z" }],
+                "workloads": {
+                    "affected": 3, "moved": 2, "healthy": 2, "stranded": 1, "strandedNow": 0, "held": 4,
+                },
+                "targets": [{ "cluster": "m2", "workloads": 2 }],
+                "strandedReasons": [{ "reason": "NowhereToGo", "workloads": 1 }],
+                "stranded": [{
+                    "workload": { "kind": "Deployment", "namespace": "shop", "name": "pinned" },
+                    "reason": "NowhereToGo", "message": "has to leave m1 and stays: no room",
+                }],
+                "timeToHealthy": { "medianSeconds": 20, "p95Seconds": 200, "counts": [] },
+                "moves": [{
+                    "workload": { "kind": "ClusterRole", "name": "web" }, "to": "m2",
+                    "time": "2026-01-01T00:00:02Z",
+                }],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_list_has_one_line_for_each_failover_the_latest_first() {
+        let mut later = failover();
+        later.metadata.name = Some("m2-later".to_owned());
+        later.spec.start_time = Some(Time("2026-02-01T00:00:00Z".parse().unwrap()));
+        later.status = None;
+        let mut all = vec![failover(), later];
+        sort(&mut all);
+        let text = table(&all);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|it| it.split_whitespace().collect())
+            .collect();
+        let began = "2026-02-01T00:00:00Z";
+        assert_eq!(lines[1][..4], [began, began, "1", "m2-later"]);
+        assert_eq!(
+            lines[2],
+            [
+                "2026-01-01T00:00:00Z",
+                "2026-01-01T00:02:00Z",
+                "2",
+                "m1-20260101-000000",
+                "m1",
+                "Drain",
+                "3",
+                "2",
+                "2",
+                "1",
+                "4",
+                "20s",
+                "3m20s",
+                "Ended"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failover_whose_cause_returned_last_is_the_first_of_the_list() {
+        let mut later = failover();
+        later.metadata.name = Some("m2-later".to_owned());
+        later.spec.start_time = Some(Time("2026-01-01T00:01:30Z".parse().unwrap()));
+        later.status = None;
+        let mut all = vec![later, failover()];
+        sort(&mut all);
+        assert_eq!(all[0].name_any(), "m1-20260101-000000");
+    }
+
+    #[test]
+    fn one_failover_is_told_with_its_steps_in_their_order() {
+        let text = story(&failover());
+        let mut rest = text.as_str();
+        for part in [
+            "m1-20260101-000000: Drain of m1, ended",
+            "Command: kubectl muster drain m1",
+            "3 in the cluster, 2 moved, 2 of them healthy elsewhere, at most 1 stranded, at most 4 held",
+            "Held: they had somewhere to go",
+            "median 20s, 95% within 3m20s",
+            "2026-01-01T00:00:00Z   0s      the cluster has a taint",
+            "2026-01-01T00:00:02Z   2s      the first workload",
+            "2026-01-01T00:01:00Z   60s     the cause is over",
+            "2026-01-01T00:02:00Z   2m0s    the cause returns",
+            "2026-01-01T00:03:20Z   3m20s   all that moved",
+            "2026-01-01T05:00:00Z   5h0m    the failover has ended",
+            "The cause returned once.",
+            "THEN PLACED ON   WORKLOADS\nm2               2",
+            "NowhereToGo   1",
+            "Deployment shop/pinned: has to leave m1 and stays: no room",
+            "ClusterRole web   m2               2026-01-01T00:00:02Z   -",
+            "and 1 more",
+        ] {
+            let at = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("{part:?} is not in\n{text}"));
+            rest = &rest[at..];
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_not_there_is_answered_with_what_may_have_been_meant() {
+        for (name, all, expected) in [
+            ("m1-x", vec![], "none is recorded"),
+            ("m1", vec![failover()], "write --cluster m1"),
+            (
+                "m1-20260101-00000",
+                vec![failover()],
+                ": is it m1-20260101-000000?",
+            ),
+            ("nosuch", vec![failover()], ": there are m1-20260101-000000"),
+        ] {
+            let told = unknown(name, all);
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Where agents are installed, and where they find their credentials.
+
+/// The agent's chart in printed commands: that of the repository, or the published one, with its
+/// version, in what the release workflow builds.
+pub(super) const CHART: &str = match option_env!("MUSTER_AGENT_CHART") {
+    Some(chart) => chart,
+    None => "charts/agent",
+};
+
+/// Namespace into which the charts are installed, in the README and in printed commands.
+pub(super) const NAMESPACE: &str = "muster-system";
+
+/// Name of the Secret with the agent's kubeconfig, and its key in it: Karmada's.
+pub(super) const SECRET: &str = "karmada-kubeconfig";

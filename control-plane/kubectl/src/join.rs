@@ -1,0 +1,351 @@
+//! `kubectl muster join` and `unjoin`: members that the control plane connects to (sync mode Push).
+//!
+//! `join` makes an account in the member, with the rights of the agent's chart and a token of
+//! limited life, which the control plane renews. The token is stored in the fleet API, and the
+//! Cluster is created last: a join that fails leaves no Cluster.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, ValueEnum};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Config;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use muster_control_plane::push::TOKEN_LIFETIME;
+use muster_control_plane::registration::access;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::capacity::default_models;
+use muster_shared::client::{self, Head, Profile};
+use muster_shared::k8s::{
+    Api, Client, ClusterRole, ClusterRoleBinding, Namespace, ResourceExt, Secret, ServiceAccount,
+};
+use muster_shared::names::{CLUSTER_NAMESPACE, is_cluster_name};
+use muster_shared::settings::Words;
+use serde_json::{Value, json};
+
+use super::install::NAMESPACE;
+use super::list;
+use super::parting::{Parting, part};
+use super::request::{FIELD_MANAGER, call};
+
+/// Rights of the agent in its member, which are those of the control plane there.
+const EVERYTHING: &str = include_str!("../../../charts/agent/access.yaml");
+const WORKLOADS: &str = include_str!("../../../charts/agent/access-workloads.yaml");
+/// Right of the account to make tokens of itself, and of no other.
+const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
+
+/// Rights that the control plane gets in the member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Rights {
+    /// Objects of every kind.
+    #[default]
+    Everything,
+    /// The built-in kinds of ordinary applications, without Secrets and roles.
+    Workloads,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Name of the Cluster.
+    #[arg(value_name = "NAME")]
+    cluster: String,
+    /// Kubeconfig of the member, with the rights of an administrator. It is used now and not
+    /// stored.
+    #[arg(long, value_name = "FILE")]
+    member_kubeconfig: PathBuf,
+    /// Context within that kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    member_context: Option<String>,
+    /// Namespace of the account in the member.
+    #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
+    member_namespace: String,
+    /// Address of the member's API server as the control plane reaches it; that of the kubeconfig
+    /// without it.
+    #[arg(long, value_name = "URL")]
+    cluster_api_endpoint: Option<String>,
+    /// Proxy through which the control plane reaches the member's API server. Those of this
+    /// machine's environment are not taken over.
+    #[arg(long, value_name = "URL")]
+    proxy_url: Option<String>,
+    /// Rights of the control plane in the member.
+    #[arg(long, value_enum, default_value_t)]
+    rights: Rights,
+    /// Provider of the member; must be a label value.
+    #[arg(long, value_name = "NAME")]
+    cluster_provider: Option<String>,
+    /// Region of the member; must be a label value.
+    #[arg(long, value_name = "NAME")]
+    cluster_region: Option<String>,
+    /// Zones of the member, separated by commas; must be label values.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    cluster_zones: Words,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Leaving {
+    #[command(flatten)]
+    options: Parting,
+    /// Kubeconfig of the member, whose account is then removed as well.
+    #[arg(long, value_name = "FILE")]
+    member_kubeconfig: Option<PathBuf>,
+    /// Namespace of the account in the member.
+    #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
+    member_namespace: String,
+}
+
+/// Returns the name of the account in the member.
+fn account(cluster: &str) -> String {
+    format!("muster-push-{cluster}")
+}
+
+pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
+    let name = &options.cluster;
+    ensure!(
+        is_cluster_name(name),
+        "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
+    );
+    let file = Some(options.member_kubeconfig.as_path());
+    let config = client::kubeconfig(file, options.member_context.as_deref()).await?;
+    let member = client::connect(&config, Profile::Write)?;
+    let id = identify(&member, "identify the member").await?;
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    refuse(&fleet, &clusters, name, &id).await?;
+
+    let namespace = &options.member_namespace;
+    let text = match options.rights {
+        Rights::Everything => EVERYTHING,
+        Rights::Workloads => WORKLOADS,
+    };
+    let rules = [text, OWN_TOKEN].map(|text| {
+        text.replace("NAMESPACE", namespace)
+            .replace("RELEASE", &account(name))
+    });
+    let mut objects = Vec::new();
+    for text in &rules {
+        objects.extend(access::objects(text)?);
+    }
+    access::ensure_namespace(&member, namespace).await?;
+    access::apply(&member, &objects).await?;
+    let token = token(&member, namespace, name).await?;
+
+    access::ensure_namespace(&fleet, CLUSTER_NAMESPACE).await?;
+    let mut data = json!({ "token": STANDARD.encode(token) });
+    if let Some(authority) = authority(&config) {
+        data["caBundle"] = json!(STANDARD.encode(authority));
+    }
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": { "name": name, "namespace": CLUSTER_NAMESPACE },
+        "data": data,
+    });
+    let secrets: Api<Secret> = Api::namespaced(fleet.clone(), CLUSTER_NAMESPACE);
+    let apply = PatchParams::apply(FIELD_MANAGER).force();
+    call(
+        "store the token",
+        secrets.patch(name, &apply, &Patch::Apply(&secret)),
+    )
+    .await?;
+    let cluster = serde_json::from_value(cluster(options, &config, &id))?;
+    call(
+        "create the Cluster",
+        clusters.create(&PostParams::default(), &cluster),
+    )
+    .await?;
+    Ok(format!(
+        "Cluster {name:?} is joined in sync mode Push. In the member, the account {namespace}/{} has the rights of the control plane; its \
+         token is in Secret {CLUSTER_NAMESPACE}/{name} and is renewed by the control plane.\n`kubectl get cluster {name} -w` shows when it \
+         is ready, `kubectl describe cluster {name}` why it is not.\n",
+        account(name)
+    ))
+}
+
+async fn identify(client: &Client, step: &str) -> anyhow::Result<String> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = call(step, namespaces.get("kube-system")).await?;
+    found.uid().context("namespace kube-system has no uid")
+}
+
+/// Refuses a member that is the fleet API, or that is in the fleet already.
+async fn refuse(
+    fleet: &Client,
+    clusters: &Api<Cluster>,
+    name: &str,
+    id: &str,
+) -> anyhow::Result<()> {
+    let own = identify(fleet, "identify the fleet API").await?;
+    ensure!(
+        own != id,
+        "--member-kubeconfig leads to the fleet API itself: templates would be started where they are stored"
+    );
+    // One that cannot be read has the name as well.
+    let heads = Api::all(fleet.clone());
+    let taken = call(
+        "look for the Cluster",
+        Head::<Cluster>::get_opt(&heads, name),
+    )
+    .await?;
+    ensure!(
+        taken.is_none(),
+        "the fleet has a Cluster {name:?} already; `kubectl muster unjoin {name}` or `unregister {name}` removes it"
+    );
+    let all = list::all(clusters.clone()).await;
+    for cluster in all.map_err(anyhow::Error::msg)? {
+        let other = cluster.name_any();
+        ensure!(
+            cluster.spec.id.as_deref() != Some(id),
+            "this member is in the fleet already, as Cluster {other:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Asks for a token of the account.
+async fn token(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let (account, params) = (account(cluster), PostParams::default());
+    let asked = accounts.create_token_request(&account, &params, &request);
+    let answer = call("ask the member for a token", asked).await?;
+    let token = answer.status.map(|status| status.token);
+    token
+        .filter(|token| !token.is_empty())
+        .context("the member made no token")
+}
+
+/// Returns the certificates that the kubeconfig trusts, as PEM.
+fn authority(config: &Config) -> Option<String> {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for certificate in config.root_cert.iter().flatten() {
+        let encoded = STANDARD.encode(certificate);
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        for line in encoded.as_bytes().chunks(64) {
+            _ = writeln!(text, "{}", String::from_utf8_lossy(line));
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn cluster(options: &Options, config: &Config, id: &str) -> Value {
+    let name = &options.cluster;
+    let address = config.cluster_url.to_string();
+    let endpoint = options
+        .cluster_api_endpoint
+        .as_deref()
+        .unwrap_or_else(|| address.trim_end_matches('/'));
+    let mut spec = json!({
+        "syncMode": ClusterSyncMode::Push,
+        "id": id,
+        "apiEndpoint": endpoint,
+        "secretRef": { "namespace": CLUSTER_NAMESPACE, "name": name },
+        "resourceModels": default_models(),
+    });
+    if config.accept_invalid_certs {
+        spec["insecureSkipTLSVerification"] = json!(true);
+    }
+    if let Some(proxy) = &options.proxy_url {
+        spec["proxyURL"] = json!(proxy);
+    }
+    for (field, value) in [
+        ("provider", &options.cluster_provider),
+        ("region", &options.cluster_region),
+    ] {
+        if let Some(value) = value {
+            spec[field] = json!(value);
+        }
+    }
+    if !options.cluster_zones.0.is_empty() {
+        spec["zones"] = json!(options.cluster_zones.0);
+    }
+    json!({ "metadata": { "name": name }, "spec": spec })
+}
+
+pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<String> {
+    let name = leaving.options.cluster();
+    ensure!(
+        is_cluster_name(name),
+        "{name:?} is not the name of a cluster"
+    );
+    // Before anything is removed: a file that cannot be read must not end this half-way.
+    let member = match &leaving.member_kubeconfig {
+        Some(file) => {
+            let config = client::kubeconfig(Some(file), None).await?;
+            Some(client::connect(&config, Profile::Write)?)
+        }
+        None => None,
+    };
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    let found = call("look for the Cluster", clusters.get_opt(name)).await?;
+    let mut told = Vec::new();
+    if let Some(cluster) = &found {
+        ensure!(
+            cluster.spec.sync_mode == ClusterSyncMode::Push,
+            "Cluster {name:?} registered itself (syncMode Pull): use `kubectl muster unregister {name}`"
+        );
+        part(&fleet, &clusters, cluster, &leaving.options).await?;
+        told.push(format!("Cluster {name:?} is gone.\n"));
+    }
+    let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);
+    let mut found = found.is_some();
+    if removed(secrets.delete(name, &DeleteParams::default()).await)? {
+        found = true;
+        told.push("Removed the member's token from the fleet API.\n".to_owned());
+    }
+    if let Some(member) = member {
+        if take_rights_back(&member, &leaving.member_namespace, name).await? {
+            found = true;
+            let line = "Removed the account of the control plane and its roles from the member.\n";
+            told.push(line.to_owned());
+        }
+    } else {
+        told.push(format!(
+            "In the member, the account {0}/{1} and its roles {0}-{1} and {1}-token remain: repeat this with --member-kubeconfig.\n",
+            leaving.member_namespace,
+            account(name)
+        ));
+    }
+    ensure!(
+        found,
+        "there is no Cluster {name:?}, and nothing is left of one: `kubectl get clusters` lists them"
+    );
+    Ok(told.concat())
+}
+
+/// Removes everything that `join` made in the member, the namespace excepted; returns whether there
+/// was anything.
+async fn take_rights_back(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<bool> {
+    let (name, params) = (account(cluster), DeleteParams::default());
+    let role = format!("{namespace}-{name}");
+    // Bindings first: what is left after an interruption grants nothing.
+    let bindings: Api<ClusterRoleBinding> = Api::all(member.clone());
+    let mut any = removed(bindings.delete(&role, &params).await)?;
+    let own = format!("{name}-token");
+    let bindings: Api<RoleBinding> = Api::namespaced(member.clone(), namespace);
+    any |= removed(bindings.delete(&own, &params).await)?;
+    let roles: Api<ClusterRole> = Api::all(member.clone());
+    any |= removed(roles.delete(&role, &params).await)?;
+    let roles: Api<Role> = Api::namespaced(member.clone(), namespace);
+    any |= removed(roles.delete(&own, &params).await)?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
+    any |= removed(accounts.delete(&name, &params).await)?;
+    Ok(any)
+}
+
+/// Returns whether there was something to delete.
+fn removed<T>(answer: Result<T, kube::Error>) -> anyhow::Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_not_found(&error) => Ok(false),
+        Err(error) => Err(anyhow::anyhow!("delete: {}", client::brief(&error))),
+    }
+}

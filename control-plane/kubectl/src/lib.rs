@@ -1,0 +1,408 @@
+//! `kubectl muster`: checks installations, explains placements, tries interpreters, adds and
+//! removes members, and gives a person's orders about clusters.
+
+mod check;
+mod completion;
+mod dependencies;
+mod evicting;
+mod explain;
+#[cfg(test)]
+mod fixtures;
+mod follow;
+mod forecast;
+mod get;
+mod hands;
+mod history;
+mod install;
+mod interpret;
+mod join;
+mod leader;
+mod list;
+mod old_copies;
+mod output;
+mod pace;
+mod parting;
+mod rebalance;
+mod register;
+mod report;
+mod request;
+mod rows;
+mod running;
+mod simulate;
+mod standstill;
+mod status;
+mod subject;
+mod table;
+mod token;
+mod top;
+pub mod ui;
+mod unregister;
+mod version;
+mod view;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use kube::Config;
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::Client;
+use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::tls;
+
+pub use self::output::Reply;
+
+/// Asks the fleet API about failover and placement, and lets members join and leave.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-muster", bin_name = "kubectl muster", version)]
+struct CommandLine {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(Debug, Args)]
+struct Connection {
+    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one
+    /// without it.
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context within the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of what is asked about; that of the context without it. For `register` the
+    /// member's namespace for the agent's Secret: karmada-system without it.
+    #[arg(long, short, global = true, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Why a workload is where it is, what its old copies wait for, and for each cluster whether it
+    /// fits or which filter refuses it and why, its score, its room, and what it is given.
+    Explain(explain::Options),
+    /// Whether everything is as it should be, and what to do where it is not: run it with the
+    /// kubeconfig of the fleet API.
+    ///
+    /// Exit codes: 0 without errors, 1 with errors (with --strict also with warnings) and where
+    /// nothing could be checked, 2 for a wrong command line.
+    Check(check::Options),
+    /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an
+    /// object.
+    Interpret(interpret::Options),
+    /// Bootstrap tokens, by which members join.
+    Token {
+        #[command(subcommand)]
+        what: token::What,
+    },
+    /// Joins a member that the control plane connects to (sync mode Push): run it with the
+    /// kubeconfig of the fleet API.
+    Join(join::Options),
+    /// Takes such a member out of the fleet: run it with the kubeconfig of the fleet API.
+    Unjoin(join::Leaving),
+    /// Joins a member by its agent (sync mode Pull): run it with the member's kubeconfig.
+    Register(register::Options),
+    /// Takes a member out of the fleet: run it with the kubeconfig of the fleet API.
+    Unregister(unregister::Options),
+    /// What would move, be stranded and stay if clusters were lost or drained, by the live fleet.
+    /// Changes nothing. Exits with 1 if something would have to leave and could not.
+    Simulate(simulate::Options),
+    /// The state of the fleet on one screen: leader, gate, pace, clusters that are not well, what
+    /// moves, what waits, and what has nowhere to go. Exits with 0 if all is well, with 1 if
+    /// something needs attention, with 2 if too little could be read.
+    Status(status::Options),
+    /// What the fleet has: clusters, and workloads with where they are and why one waits.
+    Get(get::Options),
+    /// How full the clusters are: what pods request of what nodes offer, in processors, memory,
+    /// pods and other resources, and how many pods have no node yet.
+    Top(top::Options),
+    /// Packs what somebody needs who helps from afar into an archive, without secrets: Muster's own
+    /// objects, leases and events, redacted, and what status, check and version say.
+    Report(report::Options),
+    /// Versions of this program, the control plane and the agents, and what does not fit together.
+    Version(version::Options),
+    /// The failovers that were: when, why, how many workloads moved or could not, and how long it
+    /// took. With the name of one: its timeline.
+    History(history::Options),
+    /// The state of the fleet as a page for a browser on this machine, with your own rights: fleet,
+    /// clusters, queue, history and what-if, live, and the same as JSON for programs.
+    ///
+    /// It prints the address and serves it on loopback until it is stopped. The address holds a
+    /// secret: whoever has it reads the fleet with your rights for as long as the command runs.
+    Ui(ui::Options),
+    /// Has workloads placed anew, once: for example to bring them home after a failover. Nothing
+    /// moves back by itself unless its policy says so.
+    ///
+    /// Workloads move at the rate of evictions, after these; each old copy stays until the new ones
+    /// are healthy, unless the policy allows no two. What a new placement would leave where it is
+    /// is left alone.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a named workload cannot be placed anew,
+    /// 4 not done within --timeout, 130 interrupted (the moves go on).
+    Rebalance(rebalance::Options),
+    #[command(flatten)]
+    Hand(hands::Hand),
+}
+
+/// The program: does one thing and ends.
+pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    tls::install_provider();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let asked = match completion::asked(&arguments) {
+        Some(words) => Asked::Completion(words.into()),
+        None => Asked::Question(Box::new(CommandLine::parse_from(arguments))),
+    };
+    let failure = match &asked {
+        Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
+            ExitCode::from(status::UNREAD)
+        }
+        _ => ExitCode::FAILURE,
+    };
+    match block_on(asked) {
+        Ok(Reply { text, code }) => match muster_shared::telemetry::print(&text) {
+            Ok(()) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("kubectl muster: cannot write the answer: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("kubectl muster: {error:#}");
+            failure
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn block_on(asked: Asked) -> anyhow::Result<Reply> {
+    Box::pin(reply(asked)).await
+}
+
+/// What the program was run for.
+enum Asked {
+    Question(Box<CommandLine>),
+    /// The words of a command line that kubectl completes.
+    Completion(Vec<OsString>),
+}
+
+async fn reply(asked: Asked) -> anyhow::Result<Reply> {
+    match asked {
+        Asked::Question(line) => Box::pin(carry_out(*line)).await,
+        Asked::Completion(words) => Ok(completion::answer(&CommandLine::command(), &words)
+            .await
+            .into()),
+    }
+}
+
+/// What the program prints for a command line, its own name first. Needs the process's TLS
+/// provider.
+///
+/// # Errors
+/// When the command line is wrong, or what the program would say.
+pub async fn answer<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<String>
+where
+    T: Into<OsString> + Clone,
+{
+    Ok(outcome(arguments).await?.text)
+}
+
+/// The same, with the exit code.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<Reply>
+where
+    T: Into<OsString> + Clone,
+{
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let asked = match completion::asked(&arguments) {
+        Some(words) => Asked::Completion(words.into()),
+        None => Asked::Question(Box::new(CommandLine::try_parse_from(arguments)?)),
+    };
+    Box::pin(reply(asked)).await
+}
+
+/// The page that `kubectl muster ui` serves, opened and not yet served. Needs the process's TLS
+/// provider.
+///
+/// # Errors
+/// When the command line is wrong or not one of `ui`, or the port is taken.
+pub async fn page<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<ui::Page>
+where
+    T: Into<OsString> + Clone,
+{
+    let line = CommandLine::try_parse_from(arguments)?;
+    let Question::Ui(options) = line.question else {
+        anyhow::bail!("the command is not `ui`");
+    };
+    let Connection {
+        kubeconfig,
+        context,
+        ..
+    } = line.connection;
+    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
+    ui::Page::open(client::connect(&config, Profile::Write)?, &options).await
+}
+
+async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
+    let Connection {
+        kubeconfig,
+        context,
+        namespace,
+    } = command_line.connection;
+    match &command_line.question {
+        Question::Interpret(options) => return interpret::carry_out(options).map(Reply::from),
+        Question::Version(options) => {
+            if let Some(own) = options.own() {
+                return own.map(Reply::from);
+            }
+        }
+        _ => {}
+    }
+    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
+    let client = client::connect(&config, Profile::Write)?;
+    let text = match command_line.question {
+        Question::Check(options) => {
+            let (text, succeeds) = check::carry_out(&config, namespace, &options).await?;
+            let code = u8::from(!succeeds);
+            return Ok(Reply { text, code });
+        }
+        Question::Explain(options) => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            Box::pin(explain::carry_out(client, &namespace, &options)).await
+        }
+        Question::Interpret(options) => interpret::carry_out(&options),
+        Question::Token { what } => token::carry_out(client, &config, what).await,
+        Question::Register(options) => {
+            let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());
+            register::carry_out(client, &namespace, &options).await
+        }
+        Question::Join(options) => join::carry_out(client, &options).await,
+        Question::Unjoin(leaving) => join::leave(client, &leaving).await,
+        Question::Unregister(options) => unregister::carry_out(client, &options).await,
+        Question::History(options) => history::carry_out(client, &options).await,
+        Question::Simulate(options) => return simulate::carry_out(client, &options).await,
+        Question::Status(options) => return status::carry_out(client, &options).await,
+        Question::Report(options) => {
+            let said = Box::pin(said(&client, &config)).await;
+            report::carry_out(&client, &options, said).await
+        }
+        Question::Version(options) => version::carry_out(&client, &options).await,
+        Question::Get(options) => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            Box::pin(get::carry_out(&client, &namespace, &options)).await
+        }
+        Question::Top(options) => top::carry_out(&client, &options).await,
+        Question::Ui(options) => return Box::pin(ui::carry_out(client, &options)).await,
+        Question::Rebalance(options) => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            return rebalance::carry_out(client, &config, &namespace, &options).await;
+        }
+        Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
+    };
+    text.map(Reply::from)
+}
+
+/// Returns what a command says that reads the fleet and needs nothing else.
+async fn look(client: &Client, question: Question) -> anyhow::Result<Reply> {
+    let text = match question {
+        Question::Status(options) => return status::carry_out(client.clone(), &options).await,
+        Question::Simulate(options) => return simulate::carry_out(client.clone(), &options).await,
+        Question::Version(options) => version::carry_out(client, &options).await,
+        Question::History(options) => history::carry_out(client.clone(), &options).await,
+        Question::Top(options) => top::carry_out(client, &options).await,
+        Question::Get(options) => Box::pin(get::carry_out(client, "", &options)).await,
+        other => anyhow::bail!("{other:?} asks for more than the fleet"),
+    };
+    text.map(Reply::from)
+}
+
+/// Returns what other commands say, for a report. One that fails says why.
+async fn said(client: &Client, config: &Config) -> Vec<report::File> {
+    let mut files = Vec::new();
+    for words in REPORTED {
+        let line = CommandLine::try_parse_from(["kubectl-muster"].iter().chain(words));
+        let text = match line.map(|it| it.question) {
+            Ok(Question::Check(options)) => {
+                let check = check::carry_out(config, None, &options).await;
+                check.map(|(text, _)| text)
+            }
+            Ok(question) => Box::pin(look(client, question)).await.map(|it| it.text),
+            Err(error) => Err(error.into()),
+        };
+        let name: Vec<&str> = words
+            .iter()
+            .copied()
+            .filter(|it| !it.starts_with('-'))
+            .collect();
+        files.push(report::File {
+            name: format!("commands/{}.txt", name.join("-")),
+            content: text.unwrap_or_else(|error| format!("{error:#}\n")),
+        });
+    }
+    files
+}
+
+/// Commands of which a report has what they say.
+const REPORTED: [&[&str]; 7] = [
+    &["status"],
+    &["version"],
+    &["check"],
+    &["history"],
+    &["top"],
+    &["get", "clusters"],
+    &["get", "workloads", "--all-namespaces"],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[tokio::test]
+    async fn a_report_has_what_the_commands_of_its_table_say() {
+        let refuse = |_: http::Request<kube::client::Body>| async {
+            let refused = http::Response::builder().status(403);
+            refused.body(kube::client::Body::empty())
+        };
+        let client = Client::new(tower::service_fn(refuse), "default");
+        for words in REPORTED {
+            let line = CommandLine::parse_from(["kubectl-muster"].iter().chain(words));
+            if matches!(line.question, Question::Check(_)) {
+                continue;
+            }
+            let said = Box::pin(look(&client, line.question)).await;
+            let said = said.map_or_else(|error| error.to_string(), |it| it.text);
+            assert!(!said.contains("asks for more"), "{words:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_binding_is_explained_in_its_namespace() {
+        let line = CommandLine::parse_from([
+            "kubectl-muster",
+            "explain",
+            "rb",
+            "web-deployment",
+            "-n",
+            "shop",
+            "-o",
+            "json",
+        ]);
+        assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
+        let Question::Explain(options) = line.question else {
+            panic!("not what was asked");
+        };
+        assert_eq!(
+            options.subject().unwrap(),
+            subject::Subject::Binding("web-deployment".to_owned())
+        );
+        assert_eq!(options.output, output::Format::Json);
+    }
+}

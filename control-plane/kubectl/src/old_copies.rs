@@ -1,0 +1,241 @@
+//! Copies that may still run in clusters where their workloads are not placed any more. Pure.
+//!
+//! A Work is gone when the agent of its cluster has removed what it stands for. Until then, as in a
+//! cluster that is silent, the copy may run beside the new one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use muster_control_plane::binding::companions::runs_nothing;
+use muster_control_plane::binding::render::expects;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::fleet::works::binding_named;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
+use muster_shared::names::{cluster_of_execution_namespace, condition};
+use serde::Serialize;
+
+/// State of a cluster that is not heard.
+pub(super) const SILENT: &str = "silent";
+
+/// Clusters with copies that are not confirmed to be gone, by the binding of the workload.
+pub(super) type OldCopies = BTreeMap<BindingKey, BTreeSet<String>>;
+
+/// Finds the copies that their bindings do not ask for any more, or whose bindings are gone, and
+/// that no agent has confirmed to be gone. A copy that an eviction task keeps until its replacement
+/// is healthy is none of them.
+pub(super) fn old_copies<'a>(
+    works: impl IntoIterator<Item = &'a ObjectMeta>,
+    bindings: &[AnyBinding],
+) -> OldCopies {
+    let known: HashMap<BindingKey, &AnyBinding> =
+        bindings.iter().map(|it| (it.key(), it)).collect();
+    let mut old = OldCopies::new();
+    for (key, cluster) in works.into_iter().filter_map(place) {
+        let binding = known.get(&key);
+        // What runs nothing may stay on purpose, beside a workload that is still there.
+        let is_none = |it: &&AnyBinding| expects(it.spec(), cluster) || runs_nothing(it.spec());
+        if !binding.is_some_and(is_none) {
+            old.entry(key).or_default().insert(cluster.to_owned());
+        }
+    }
+    old
+}
+
+/// The binding that a Work was made for, and its cluster.
+fn place(work: &ObjectMeta) -> Option<(BindingKey, &str)> {
+    let annotations = work.annotations.as_ref();
+    let named = |key: &str| Some(annotations?.get(key)?.as_str());
+    let cluster = cluster_of_execution_namespace(work.namespace.as_deref()?)?;
+    Some((binding_named(named)?, cluster))
+}
+
+/// Clusters with old copies of one workload.
+pub(super) fn of_one<'a>(
+    works: &'a [ObjectMeta],
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+) -> BTreeSet<&'a str> {
+    let places = works.iter().filter_map(place);
+    let own = places.filter(|(of, cluster)| of == key && !expects(spec, cluster));
+    own.map(|(_, cluster)| cluster).collect()
+}
+
+/// Number of old copies in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct InCluster {
+    pub cluster: String,
+    pub copies: usize,
+    /// State of the cluster that keeps them from being confirmed: `silent`, `not ready` or
+    /// `not in the fleet`; `null` in a cluster that is ready, which is removing them.
+    pub state: Option<&'static str>,
+}
+
+/// Counts old copies by cluster. `unheard` are clusters that are silent while nobody says so.
+pub(super) fn by_cluster(
+    old: &OldCopies,
+    clusters: &[Cluster],
+    unheard: &BTreeSet<String>,
+) -> Vec<InCluster> {
+    let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+    for cluster in old.values().flatten() {
+        *counts.entry(cluster).or_default() += 1;
+    }
+    let counts = counts.into_iter().map(|(cluster, copies)| InCluster {
+        state: state(cluster, clusters, unheard),
+        cluster: cluster.clone(),
+        copies,
+    });
+    counts.collect()
+}
+
+/// State of a cluster that keeps copies there from being confirmed gone; `None` if it is ready.
+fn state(name: &str, clusters: &[Cluster], unheard: &BTreeSet<String>) -> Option<&'static str> {
+    let state = state_of(clusters.iter().find(|it| it.name_any() == name));
+    state.or_else(|| unheard.contains(name).then_some(SILENT))
+}
+
+/// The same of a cluster as it says itself; `None` stands for one that is not in the fleet.
+pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
+    let Some(cluster) = cluster else {
+        return Some("not in the fleet");
+    };
+    let ready = cluster.condition(condition::READY);
+    match ready.map_or(conditions::UNKNOWN, |it| &it.status) {
+        conditions::TRUE => None,
+        conditions::FALSE => Some("not ready"),
+        _ => Some(SILENT),
+    }
+}
+
+/// Tells where old copies may still run, such as `3 old copies not confirmed gone in member1
+/// (silent)`.
+pub(super) fn told(all: &[InCluster]) -> String {
+    let each = all.iter().map(|it| {
+        let copies = match it.copies {
+            1 => "1 old copy".to_owned(),
+            more => format!("{more} old copies"),
+        };
+        let state = it.state.unwrap_or("being removed");
+        format!("{copies} not confirmed gone in {} ({state})", it.cluster)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The Work of a binding of the namespace `default` in a cluster.
+    pub fn work(binding: &str, cluster: &str) -> ObjectMeta {
+        serde_json::from_value(json!({
+            "name": binding, "namespace": format!("karmada-es-{cluster}"),
+            "annotations": {
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": binding,
+            },
+        }))
+        .unwrap()
+    }
+
+    fn binding(name: &str, spec: &Value) -> AnyBinding {
+        let mut whole = json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+        });
+        let fields = whole.as_object_mut().unwrap();
+        fields.extend(spec.as_object().unwrap().clone());
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "default"}, "spec": whole,
+        }))
+        .unwrap();
+        AnyBinding::from(Arc::new(binding))
+    }
+
+    fn cluster(name: &str, ready: &str) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": "Ready", "status": ready, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_copy_is_old_until_its_work_is_gone_unless_the_binding_asks_for_it() {
+        let on_m2 = |more: Value| {
+            let mut spec = json!({"clusters": [{"name": "m2"}]});
+            spec.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            spec
+        };
+        let task = |mode: &str| {
+            on_m2(json!({"gracefulEvictionTasks": [{
+                "fromCluster": "m1", "reason": "R", "producer": "P", "purgeMode": mode,
+            }]}))
+        };
+        let needed = json!({"requiredBy": [{"name": "web", "clusters": [{"name": "m1"}]}]});
+        let works = [work("web", "m1"), work("web", "m2")];
+        for (what, spec, expected) in [
+            ("it has moved", on_m2(json!({})), true),
+            ("its old copy is kept for now", task("Gracefully"), false),
+            ("its old copy has to go first", task("Directly"), true),
+            ("another workload needs it there", on_m2(needed), false),
+        ] {
+            let old = old_copies(&works, &[binding("web", &spec)]);
+            let clusters: Vec<_> = old.into_values().flatten().collect();
+            let expected = if expected { &["m1"][..] } else { &[] };
+            assert_eq!(clusters, expected, "{what}");
+        }
+        let kept = json!({
+            "clusters": [{"name": "m2"}],
+            "resource": {"apiVersion": "v1", "kind": "Service", "namespace": "default", "name": "web"},
+        });
+        let old = old_copies(&works, &[binding("web", &kept)]);
+        assert_eq!(
+            old,
+            OldCopies::new(),
+            "it runs nothing, and may stay beside what does"
+        );
+        let gone = old_copies(&works, &[]);
+        assert_eq!(gone.into_values().flatten().count(), 2, "it was deleted");
+        let mut other = work("web", "m1");
+        other.annotations = None;
+        assert_eq!(old_copies([&other], &[]), OldCopies::new());
+    }
+
+    #[test]
+    fn old_copies_are_told_with_their_cluster_and_why_they_are_not_confirmed_gone() {
+        let moved = json!({"clusters": [{"name": "m5"}]});
+        let works = [
+            work("web", "m1"),
+            work("api", "m1"),
+            work("web", "m2"),
+            work("web", "m3"),
+            work("web", "m4"),
+        ];
+        let old = old_copies(&works, &[binding("web", &moved), binding("api", &moved)]);
+        let fleet = [("m1", "Unknown"), ("m2", "True"), ("m3", "False")];
+        let fleet = fleet.map(|(name, ready)| cluster(name, ready));
+        let none = BTreeSet::new();
+        assert_eq!(
+            told(&by_cluster(&old, &fleet, &none)),
+            "2 old copies not confirmed gone in m1 (silent), \
+             1 old copy not confirmed gone in m2 (being removed), \
+             1 old copy not confirmed gone in m3 (not ready), \
+             1 old copy not confirmed gone in m4 (not in the fleet)"
+        );
+        let unheard = BTreeSet::from(["m2".to_owned()]);
+        assert_eq!(state("m2", &fleet, &unheard), Some(SILENT));
+    }
+}

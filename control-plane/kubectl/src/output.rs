@@ -1,0 +1,63 @@
+//! What a command prints, in which form, and the code with which it ends.
+
+use std::fmt::Display;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Exit code when a workload that was to leave stays because it has nowhere to go.
+pub(super) const STRANDED: u8 = 3;
+/// Exit code when what was waited for did not come in time.
+pub(super) const TIMED_OUT: u8 = 4;
+/// Exit code when a person ended the waiting (the code of shells for Ctrl-C).
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// What the program prints, and the code with which it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Text that it prints.
+    pub text: String,
+    /// Its exit code.
+    pub code: u8,
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
+
+impl Reply {
+    /// Makes a reply with an exit code other than 0, if there is one.
+    pub(super) fn with(text: String, code: Option<u8>) -> Self {
+        let code = code.unwrap_or_default();
+        Self { text, code }
+    }
+}
+
+/// Output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum Format {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON document.
+    Json,
+    /// YAML document.
+    Yaml,
+}
+
+impl Format {
+    /// The answer in this form: the text for people, or the document for programs.
+    pub(super) fn print<T: Display>(
+        self,
+        text: impl FnOnce() -> T,
+        document: &impl Serialize,
+    ) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Table => text().to_string(),
+            Self::Json => format!("{}\n", serde_json::to_string_pretty(document)?),
+            Self::Yaml => serde_saphyr::to_string(document)?,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! How fast workloads may move, by the state of the fleet.
+
+use muster_control_plane::eviction::fleet_view::{has_failed, is_counted};
+use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
+use muster_shared::api::cluster::Cluster;
+
+/// Pace of evictions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pace {
+    /// Clusters that count, and those of them that count as failed.
+    pub health: FleetHealth,
+    /// The band.
+    pub band: Band,
+    /// Evictions a second.
+    pub per_second: f64,
+}
+
+impl Pace {
+    /// Returns the pace of a fleet.
+    pub fn of<'a>(clusters: impl IntoIterator<Item = &'a Cluster>, rates: &Rates) -> Self {
+        let counted = clusters.into_iter().filter(|it| is_counted(it));
+        let counted: Vec<&Cluster> = counted.collect();
+        let health = FleetHealth {
+            total: counted.len(),
+            failed: counted.iter().filter(|it| has_failed(it)).count(),
+        };
+        let band = rates.band(health);
+        Self {
+            health,
+            band,
+            per_second: rates.per_second(band),
+        }
+    }
+
+    /// Returns the reason that nothing moves because too many clusters have failed.
+    pub fn stopped(&self) -> Option<String> {
+        (self.band == Band::Stopped).then(|| {
+            format!(
+                "{} of {} clusters count as failed, drained ones included, and nothing moves until fewer do (--unhealthy-cluster-threshold)",
+                self.health.failed, self.health.total
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn a_fleet_of_which_too_much_has_failed_is_told_to_move_nothing() {
+        let cluster = |number: usize, drained: usize| -> Cluster {
+            let mut cluster = fixtures::cluster(&format!("m{number}"), "1");
+            if number < drained {
+                let drain = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
+                cluster["spec"]["taints"] = json!([drain]);
+            }
+            serde_json::from_value(cluster).unwrap()
+        };
+        for (drained, expected) in [(2, None), (3, Some("3 of 4 clusters count as failed"))] {
+            let fleet = [0, 1, 2, 3].map(|number| cluster(number, drained));
+            let told = Pace::of(&fleet, &Rates::default()).stopped();
+            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+            assert!(
+                told.unwrap_or_default()
+                    .starts_with(expected.unwrap_or_default())
+            );
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Progress of requested moves, as rebalancers and bindings tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::Config;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::scheduler::core::cycle::is_reschedule_requested;
+use muster_shared::api::binding::{ObjectReference, ResourceHealth};
+use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
+use muster_shared::clock::calendar;
+use muster_shared::k8s::ResourceExt;
+use muster_shared::names;
+use serde::Serialize;
+
+use crate::follow::{self, Deleted, Look, Snapshot, Stopped, Waiting};
+
+/// How far the moves have come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Progress {
+    /// Workloads that have moved, or are gone.
+    pub moved: usize,
+    /// Workloads whose new copies are being started.
+    pub replacing: usize,
+    /// Workloads that wait for their turn.
+    pub waiting: usize,
+    /// Reasons why nothing moves now.
+    #[serde(rename = "nothingMoves", skip_serializing_if = "Vec::is_empty")]
+    pub nothing_moves: Vec<String>,
+}
+
+impl Progress {
+    /// The progress in one line.
+    pub fn line(&self) -> String {
+        let all = self.moved + self.replacing + self.waiting;
+        let Self {
+            moved,
+            replacing,
+            waiting,
+            ..
+        } = self;
+        format!("{moved} of {all} moved, {replacing} being replaced, {waiting} waiting")
+    }
+
+    fn is_done(&self) -> bool {
+        self.replacing == 0 && self.waiting == 0
+    }
+}
+
+/// Counts workloads; `asked` are those whose requests have been carried out. A binding that cannot
+/// be seen has not moved.
+fn count(
+    workloads: &[WorkloadReference],
+    asked: &BTreeSet<WorkloadReference>,
+    bindings: &[AnyBinding],
+    deleted: Deleted<'_>,
+) -> Progress {
+    let mut progress = Progress::default();
+    let by_workload: BTreeMap<WorkloadReference, &AnyBinding> = bindings
+        .iter()
+        .map(|binding| (workload_of(&binding.spec().resource), binding))
+        .collect();
+    for workload in workloads {
+        let key = BindingKey {
+            namespace: workload.namespace.clone(),
+            name: names::binding(&workload.kind, &workload.name),
+        };
+        match by_workload.get(workload) {
+            None if deleted(&key) => progress.moved += 1,
+            None => progress.waiting += 1,
+            Some(binding)
+                if !asked.contains(workload)
+                    || is_reschedule_requested(binding.spec(), binding.status()) =>
+            {
+                progress.waiting += 1;
+            }
+            Some(binding) if is_moved(binding) => progress.moved += 1,
+            Some(_) => progress.replacing += 1,
+        }
+    }
+    progress
+}
+
+fn workload_of(resource: &ObjectReference) -> WorkloadReference {
+    WorkloadReference {
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+        name: resource.name.clone(),
+        namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+    }
+}
+
+/// Whether every chosen cluster reports a healthy copy, and no old copy waits for that.
+fn is_moved(binding: &AnyBinding) -> bool {
+    let (spec, status) = (binding.spec(), binding.status());
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    let is_healthy = |cluster: &str| {
+        let mut reports = status.aggregated_status.iter();
+        reports.any(|it| it.cluster_name == cluster && it.health == Some(ResourceHealth::Healthy))
+    };
+    tasks.all(|task| task.suppress_deletion == Some(true))
+        && spec.clusters.iter().all(|it| is_healthy(&it.name))
+}
+
+/// Shows the progress until all have moved.
+pub(super) async fn follow(
+    config: &Config,
+    names: &[String],
+    workloads: &[WorkloadReference],
+    waiting: Waiting,
+) -> anyhow::Result<(Progress, Result<(), Stopped>)> {
+    // A rebalancer deletes itself some time after its requests, and moves may take longer.
+    let mut asked = BTreeSet::new();
+    let look = |fleet: Snapshot<'_, WorkloadRebalancer>| {
+        for rebalancer in fleet.objects.list() {
+            if names.contains(&rebalancer.name_any())
+                && let Some(status) = &rebalancer.status
+            {
+                let observed = status.observed_workloads.iter();
+                let observed = observed.filter(|it| it.result.is_some());
+                asked.extend(observed.map(|it| it.workload.clone()));
+            }
+        }
+        let progress = Progress {
+            nothing_moves: fleet.standing.of([], calendar()).reasons,
+            ..count(workloads, &asked, &fleet.bindings, fleet.deleted)
+        };
+        Look {
+            line: progress.line(),
+            nothing_moves: progress.nothing_moves.clone(),
+            end: progress.is_done().then_some(()),
+            progress,
+        }
+    };
+    follow::follow(config, waiting, look).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_workload_has_moved_when_its_new_copies_are_healthy_and_the_old_ones_gone() {
+        let workload: WorkloadReference = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+        }))
+        .unwrap();
+        let look = |asked: bool, requested: &str, tasks: Value, health: &str| {
+            let binding: ResourceBinding = serde_json::from_value(json!({
+                "metadata": {"namespace": "shop", "name": "web-deployment"},
+                "spec": {
+                    "resource": workload, "clusters": [{"name": "home"}],
+                    "gracefulEvictionTasks": tasks, "rescheduleTriggeredAt": requested,
+                },
+                "status": {
+                    "lastScheduledTime": "2026-01-01T00:00:05Z",
+                    "aggregatedStatus": [{"clusterName": "home", "health": health}],
+                },
+            }))
+            .unwrap();
+            let asked: BTreeSet<_> = asked.then(|| workload.clone()).into_iter().collect();
+            let bindings = [Arc::new(binding).into()];
+            count(std::slice::from_ref(&workload), &asked, &bindings, &|_| {
+                true
+            })
+            .line()
+        };
+        let (early, late) = ("2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z");
+        let task = |suppressed: Value| {
+            json!([{"fromCluster": "away", "reason": "PlacementChanged", "producer": "Scheduler",
+                "suppressDeletion": suppressed}])
+        };
+        let (none, graceful, never) = (json!([]), task(Value::Null), task(json!(true)));
+        for (what, asked, requested, tasks, health, expected) in [
+            (
+                "not asked",
+                false,
+                early,
+                &none,
+                "Healthy",
+                "0 of 1 moved, 0 being replaced, 1 waiting",
+            ),
+            (
+                "not scheduled",
+                true,
+                late,
+                &none,
+                "Healthy",
+                "0 of 1 moved, 0 being replaced, 1 waiting",
+            ),
+            (
+                "starting",
+                true,
+                early,
+                &graceful,
+                "Unknown",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "old copy there",
+                true,
+                early,
+                &graceful,
+                "Healthy",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "not healthy",
+                true,
+                early,
+                &none,
+                "Unhealthy",
+                "0 of 1 moved, 1 being replaced, 0 waiting",
+            ),
+            (
+                "moved",
+                true,
+                early,
+                &none,
+                "Healthy",
+                "1 of 1 moved, 0 being replaced, 0 waiting",
+            ),
+            (
+                "never removed",
+                true,
+                early,
+                &never,
+                "Healthy",
+                "1 of 1 moved, 0 being replaced, 0 waiting",
+            ),
+        ] {
+            assert_eq!(
+                look(asked, requested, tasks.clone(), health),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}

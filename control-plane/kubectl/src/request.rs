@@ -1,0 +1,112 @@
+//! Requests to an API: what fails is told with its step, and a name that is not there with what may
+//! have been meant.
+
+use anyhow::{bail, ensure};
+use kube::api::ListParams;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::check::listed;
+use muster_shared::client::{self, Head};
+use muster_shared::k8s::{Api, Client, Namespace, ResourceExt};
+
+/// Name under which the commands write.
+pub(super) const FIELD_MANAGER: &str = "kubectl-muster";
+
+/// Awaits an answer; the error names the step in a line.
+pub(super) async fn call<T>(
+    step: &str,
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> anyhow::Result<T> {
+    let answer = answer.await;
+    answer.map_err(|error| anyhow::anyhow!("{step}: {}", client::brief(&error)))
+}
+
+/// Reads a cluster; the error tells what may have been meant.
+pub(super) async fn find_cluster(client: &Client, name: &str) -> anyhow::Result<Cluster> {
+    let api: Api<Cluster> = Api::all(client.clone());
+    ensure!(!name.is_empty(), "the name of a cluster is empty");
+    if let Some(cluster) = call("read the Cluster", api.get_opt(name)).await? {
+        return Ok(cluster);
+    }
+    let api = Api::all(client.clone());
+    let whole = ListParams::default();
+    let all = call("list clusters", Head::<Cluster>::list(&api, &whole)).await?;
+    let names: Vec<String> = all.items.iter().map(ResourceExt::name_any).collect();
+    bail!("there is no Cluster {name:?}{}", instead(name, &names))
+}
+
+/// Names listed at most.
+const LISTED: usize = 10;
+
+/// Tells what may have been meant by a name that is not there.
+pub(super) fn instead(name: &str, names: &[String]) -> String {
+    let wanted = name.to_lowercase();
+    let far = |other: &str| {
+        let other = other.to_lowercase();
+        let is_part = other.contains(&wanted) || wanted.contains(&other);
+        let distance = distance(&wanted, &other);
+        if is_part { distance.min(2) } else { distance }
+    };
+    let nearest = names.iter().map(|it| far(it)).min().filter(|it| *it <= 2);
+    let near = names.iter().filter(|it| Some(far(it)) == nearest);
+    let meant: Vec<&str> = near.map(String::as_str).take(3).collect();
+    if !meant.is_empty() {
+        return format!(": is it {}?", meant.join(" or "));
+    }
+    if names.is_empty() {
+        return ", nor any other: is this the fleet API?".to_owned();
+    }
+    format!(": there are {}", listed(names, LISTED))
+}
+
+/// Counts the letters that have to be changed, added or left out to make one word of the other
+/// (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, other) in b.iter().enumerate() {
+            let replaced = corner + usize::from(letter != *other);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// Fails for a namespace that is not there. What may not be read is taken to be there.
+pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    if !matches!(api.get_metadata_opt(namespace).await, Ok(None)) {
+        return Ok(());
+    }
+    let all = api.list_metadata(&ListParams::default()).await;
+    let names = all.map(|it| it.items.iter().map(ResourceExt::name_any).collect());
+    let names: Vec<String> = names.unwrap_or_default();
+    bail!(
+        "there is no namespace {namespace:?}{}",
+        instead(namespace, &names)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_is_answered_with_what_may_have_been_meant() {
+        let names = ["member1", "member2", "eu-west"].map(str::to_owned);
+        for (name, expected) in [
+            ("membr1", ": is it member1?"),
+            ("Member2", ": is it member2?"),
+            ("member3", ": is it member1 or member2?"),
+            ("west", ": is it eu-west?"),
+            ("asia", ": there are member1, member2, eu-west"),
+        ] {
+            assert_eq!(instead(name, &names), expected, "{name}");
+        }
+        assert!(instead("x", &[]).contains("fleet API"));
+        let many: Vec<String> = (0..12).map(|n| format!("cluster-{n}")).collect();
+        assert!(instead("zzz", &many).ends_with("and 2 more"));
+    }
+}

@@ -1,0 +1,156 @@
+//! `kubectl muster simulate`: what would happen if clusters were lost or drained, on the live
+//! fleet, read-only.
+
+mod report;
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use clap::Args;
+use futures::future::try_join3;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_control_plane::pause::Pause;
+use muster_control_plane::scheduler::core;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client, ConfigMap};
+
+use super::forecast::{Disaster, Fleet, forecast};
+use super::output::{Format, Reply};
+use super::request::instead;
+use super::running::Running;
+use super::{dependencies, list, view};
+
+use self::report::Report;
+
+#[derive(Debug, Args)]
+#[group(id = "disaster", required = true, multiple = true)]
+struct What {
+    /// Clusters that fall silent for good.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    lost: Vec<String>,
+    /// Regions of which all clusters fall silent for good.
+    #[arg(long, value_name = "REGIONS", value_delimiter = ',')]
+    lost_region: Vec<String>,
+    /// Clusters that are drained.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    drain: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    what: What,
+    /// How the answer is printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
+    /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`. Without any,
+    /// failover counts as on.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+/// The forecast; ends with 1 if something would be stranded.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+    let running = Running::read(&client, &options.flags).await?;
+    let (settings, is_off) = running.with_failover()?;
+    // Whoever may not read it is told of all else.
+    let record = view::pause(&client).await.ok().flatten();
+    let fleet = read(client).await?;
+    let disaster = disaster(&fleet, &options.what)?;
+    let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());
+    let rules = core::Options::of(&settings);
+    let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
+    let report = Report {
+        disaster: &disaster,
+        forecast: &forecast,
+        is_off,
+        paused: &paused,
+    };
+    Ok(Reply {
+        text: options.output.print(|| &report, &report.json())?,
+        code: u8::from(report.strands()),
+    })
+}
+
+/// The pauses that hold and concern the clusters of a disaster, in words.
+fn pauses(
+    record: Option<&ConfigMap>,
+    clusters: &[Cluster],
+    disaster: &Disaster,
+    now: Timestamp,
+) -> Vec<String> {
+    let names = || disaster.lost.iter().chain(&disaster.drained);
+    let is_struck = |cluster: &&Cluster| names().any(|name| *name == cluster.name_any());
+    let pauses = Pause::all(record, clusters.iter().filter(is_struck), now);
+    pauses.map(|pause| pause.to_string()).collect()
+}
+
+/// The clusters that are meant.
+fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
+    let names: BTreeSet<String> = fleet.clusters.iter().map(ResourceExt::name_any).collect();
+    let all: Vec<String> = names.iter().cloned().collect();
+    let known = |asked: &[String]| -> anyhow::Result<BTreeSet<String>> {
+        for name in asked {
+            ensure!(!name.is_empty(), "the name of a cluster is empty");
+            ensure!(
+                names.contains(name),
+                "there is no cluster {name:?}{}",
+                instead(name, &all)
+            );
+        }
+        Ok(asked.iter().cloned().collect())
+    };
+    let mut lost = known(&what.lost)?;
+    for region in &what.lost_region {
+        let before = lost.len();
+        let there = fleet.clusters.iter();
+        lost.extend(
+            there
+                .filter(|cluster| cluster.spec.region.as_ref() == Some(region))
+                .map(ResourceExt::name_any),
+        );
+        let regions = fleet
+            .clusters
+            .iter()
+            .filter_map(|it| it.spec.region.clone());
+        let regions: BTreeSet<String> = regions.filter(|it| !it.is_empty()).collect();
+        let regions: Vec<String> = regions.into_iter().collect();
+        let hint = if regions.is_empty() {
+            ", nor any other region".to_owned()
+        } else {
+            instead(region, &regions)
+        };
+        ensure!(
+            lost.len() > before,
+            "no cluster has spec.region {region:?}{hint}"
+        );
+    }
+    let drained = known(&what.drain)?;
+    if let Some(both) = drained.intersection(&lost).next() {
+        anyhow::bail!("cluster {both:?} cannot be lost and drained");
+    }
+    Ok(Disaster { lost, drained })
+}
+
+async fn read(client: Client) -> anyhow::Result<Fleet> {
+    let (clusters, policies, bindings) = try_join3(
+        list::all(Api::all(client.clone())),
+        list::all(Api::all(client.clone())),
+        list::bindings(&client),
+    )
+    .await
+    .map_err(anyhow::Error::msg)?;
+    let needs = dependencies::read(&client, &bindings).await;
+    Ok(Fleet {
+        clusters,
+        bindings,
+        policies,
+        needs,
+    })
+}
+
+#[cfg(test)]
+mod tests;

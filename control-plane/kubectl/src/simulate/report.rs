@@ -1,0 +1,273 @@
+//! The forecast, for people and for programs.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::SignedDuration;
+use muster_control_plane::eviction::rate::Band;
+use muster_shared::api::binding::TargetCluster;
+use muster_shared::taints;
+use serde_json::{Value, json};
+
+use crate::forecast::{self, Disaster, Forecast, Left, Move, Room, Subject};
+use crate::table::Table;
+
+/// Lines of a list before the rest is only counted.
+const SHOWN: usize = 200;
+
+/// A forecast of a disaster.
+pub struct Report<'a> {
+    /// What happens.
+    pub disaster: &'a Disaster,
+    /// What would come of it.
+    pub forecast: &'a Forecast,
+    /// Whether failover is off in the running control plane, which the forecast takes for on.
+    pub is_off: bool,
+    /// Pauses that hold and concern it, in words: nothing of it happens before they end.
+    pub paused: &'a [String],
+}
+
+impl Report<'_> {
+    /// Whether something would have to leave and could not.
+    pub fn strands(&self) -> bool {
+        !self.forecast.stranded.is_empty()
+    }
+
+    /// The forecast as JSON.
+    pub fn json(&self) -> Value {
+        let Forecast {
+            coming,
+            pace,
+            moves,
+            stranded,
+            stays,
+            partings,
+            room,
+        } = self.forecast;
+        let left = |left: &Left| {
+            json!({
+                "workload": object(&left.workload),
+                "cluster": left.cluster,
+                "reason": left.reason,
+            })
+        };
+        json!({
+            "lost": self.disaster.lost,
+            "drained": self.disaster.drained,
+            "failoverIsOff": self.is_off,
+            "paused": self.paused,
+            "taints": coming.iter().map(|(cluster, coming)| {
+                let coming = coming.iter().map(|it| json!({
+                    "taint": taints::describe(&it.taint),
+                    "afterSeconds": it.after.as_secs(),
+                }));
+                (cluster.clone(), coming.collect())
+            }).collect::<serde_json::Map<String, Value>>(),
+            "pace": {
+                "clusters": pace.health.total,
+                "failed": pace.health.failed,
+                "evictionsPerSecond": pace.per_second,
+            },
+            "moves": moves.iter().map(|it| json!({
+                "workload": object(&it.workload),
+                "from": it.from,
+                "to": it.to,
+                "afterSeconds": it.after.as_secs(),
+                "purgeMode": it.purge_mode,
+            })).collect::<Vec<_>>(),
+            "stranded": stranded.iter().map(left).collect::<Vec<_>>(),
+            "stays": stays.iter().map(left).collect::<Vec<_>>(),
+            "parted": partings.parted,
+            "partedUnknown": partings.parted_unknown,
+            "room": room.iter().map(|room| {
+                let free = room.free.iter().map(|(resource, (before, after))| {
+                    let amounts = json!({"before": before.to_string(), "after": after.to_string()});
+                    ((*resource).to_owned(), amounts)
+                });
+                (room.cluster.clone(), free.collect())
+            }).collect::<serde_json::Map<String, Value>>(),
+        })
+    }
+}
+
+fn object(name: &Subject) -> Value {
+    json!({"namespace": name.namespace, "kind": name.kind, "name": name.name})
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Disaster { lost, drained } = self.disaster;
+        for (what, names) in [("lost", lost), ("drained", drained)] {
+            if !names.is_empty() {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                writeln!(f, "If {}: {}", what, names.join(", "))?;
+            }
+        }
+        if self.is_off {
+            writeln!(
+                f,
+                "Failover is OFF in the running control plane, and only drains move anything. With it on:"
+            )?;
+        }
+        for pause in self.paused {
+            writeln!(
+                f,
+                "For now nothing of this happens, because {pause}. After kubectl muster resume:"
+            )?;
+        }
+        let forecast = self.forecast;
+        for (cluster, coming) in &forecast.coming {
+            for it in coming {
+                writeln!(
+                    f,
+                    "  after {}: {cluster} gets taint {}",
+                    time(it.after),
+                    taints::describe(&it.taint)
+                )?;
+            }
+        }
+        writeln!(f, "{}", self.pace())?;
+        self.moves(f)?;
+        list(f, "Stranded: has to leave and cannot", &forecast.stranded)?;
+        list(f, "Stays: nothing moves it", &forecast.stays)?;
+        let warning = forecast.partings.warning();
+        if !warning.is_empty() {
+            write!(f, "\n{warning}")?;
+        }
+        self.room(f)
+    }
+}
+
+impl Report<'_> {
+    fn pace(&self) -> String {
+        let pace = self.forecast.pace;
+        let (failed, total) = (pace.health.failed, pace.health.total);
+        let evictions = self.forecast.moves.len();
+        let last = self.forecast.moves.iter().map(|it| it.after).max();
+        let last = last.unwrap_or_default();
+        match pace.band {
+            Band::Stopped => format!(
+                "Pace: nothing is evicted, because {failed} of {total} clusters would have failed (--unhealthy-cluster-threshold)."
+            ),
+            Band::Primary | Band::Secondary => format!(
+                "Pace: {} evictions a second, with {failed} of {total} clusters failed. {evictions} evictions, the last after {}.",
+                pace.per_second,
+                time(last)
+            ),
+        }
+    }
+
+    fn moves(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moves = &self.forecast.moves;
+        if moves.is_empty() {
+            return writeln!(f, "\nMoves: none");
+        }
+        writeln!(f, "\nMoves: {}", moves.len())?;
+        let mut table = Table::new(["WORKLOAD", "FROM", "TO", "AFTER", "OLD COPY"]);
+        for it in moves.iter().take(SHOWN) {
+            let Move {
+                workload,
+                from,
+                to,
+                after,
+                purge_mode,
+            } = it;
+            table.row([
+                workload.to_string(),
+                from.clone(),
+                if to.is_empty() {
+                    "(others have it already)".to_owned()
+                } else {
+                    places(to)
+                },
+                time(*after),
+                purge_mode.to_string(),
+            ]);
+        }
+        write!(f, "{table}")?;
+        more(f, moves.len())?;
+        writeln!(
+            f,
+            "The targets are those that the scheduler would choose by what clusters report now. Where several have about the same room, a later report may tip the choice."
+        )
+    }
+
+    fn room(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = |room: &&Room| room.free.values().any(|(before, after)| before != after);
+        let used: Vec<&Room> = self.forecast.room.iter().filter(used).collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nRoom that is left")?;
+        let mut table = Table::new(["CLUSTER", "CPU", "MEMORY", "PODS"]);
+        for room in used.iter().take(SHOWN) {
+            let free = |resource: &str| {
+                let amounts = room.free.get(resource);
+                amounts.map_or_else(String::new, |(before, after)| {
+                    format!("{after} of {before}")
+                })
+            };
+            let cells = forecast::SHOWN.map(free);
+            let [cpu, memory, pods] = cells;
+            table.row([room.cluster.clone(), cpu, memory, pods]);
+        }
+        write!(f, "{table}")?;
+        more(f, used.len())
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left]) -> fmt::Result {
+    if left.is_empty() {
+        return Ok(());
+    }
+    let workloads: BTreeSet<&Subject> = left.iter().map(|it| &it.workload).collect();
+    match workloads.len() {
+        all if all == left.len() => writeln!(f, "\n{title}: {all}")?,
+        fewer => writeln!(f, "\n{title}: {fewer}, with {} copies", left.len())?,
+    }
+    let mut table = Table::new(["WORKLOAD", "CLUSTER", "WHY"]);
+    for it in left.iter().take(SHOWN) {
+        table.row([
+            it.workload.to_string(),
+            it.cluster.clone(),
+            it.reason.clone(),
+        ]);
+    }
+    write!(f, "{table}")?;
+    more(f, left.len())
+}
+
+fn more(f: &mut fmt::Formatter<'_>, all: usize) -> fmt::Result {
+    match all.saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(f, "  and {more} more (-o json has all)"),
+    }
+}
+
+fn places(targets: &[TargetCluster]) -> String {
+    let place = |target: &TargetCluster| match target.replicas {
+        0 => target.name.clone(),
+        replicas => format!("{} (+{replicas})", target.name),
+    };
+    targets.iter().map(place).collect::<Vec<_>>().join(", ")
+}
+
+/// A time in hours, minutes and seconds: `1h2m3s`.
+fn time(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}

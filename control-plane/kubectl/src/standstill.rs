@@ -1,0 +1,242 @@
+//! Reasons why nothing moves now, whatever was ordered: nobody leads, or movement is paused.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_control_plane::pause::Pause;
+use muster_control_plane::settings::Settings;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Client, ConfigMap, Lease};
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::leader::Leader;
+use super::{running, view};
+
+/// Pause between two looks while a command waits.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Time that one look may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What was read. What could not be read is no reason.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    /// Lease of the control plane's leader.
+    lease: Result<Option<Lease>, String>,
+    /// Record of a pause of the fleet.
+    record: Option<ConfigMap>,
+}
+
+/// Reasons why nothing moves, and whether they hold for all clusters that were asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Standstill {
+    /// The reasons, each with what ends it.
+    #[serde(rename = "nothingMoves", skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Whether nothing at all moves.
+    #[serde(skip)]
+    pub is_whole: bool,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            lease: Err("it was not read".to_owned()),
+            record: None,
+        }
+    }
+}
+
+impl Standing {
+    /// Reads the lease of the leader, and the pause of the fleet.
+    pub async fn read(client: &Client) -> Self {
+        let settings = Settings::default();
+        let both = futures::future::join(running::lease(client, &settings), view::pause(client));
+        let Ok((lease, record)) = timeout(PATIENCE, both).await else {
+            return Self::default();
+        };
+        Self {
+            lease,
+            record: record.ok().flatten(),
+        }
+    }
+
+    /// Reads it again and again, and notifies of each look: that a lease has run out is no change.
+    pub fn follow(
+        client: Client,
+        changed: &Arc<Notify>,
+        stop: &CancellationToken,
+    ) -> watch::Receiver<Self> {
+        let (told, seen) = watch::channel(Self::default());
+        let (changed, stop) = (Arc::clone(changed), stop.clone());
+        let look = async move {
+            loop {
+                told.send_replace(Self::read(&client).await);
+                changed.notify_one();
+                sleep(PAUSE).await;
+            }
+        };
+        muster_shared::clock::spawn(async move {
+            stop.run_until_cancelled(look).await;
+        });
+        seen
+    }
+
+    /// The reason that nobody leads.
+    pub fn nobody_leads(&self, now: Timestamp) -> Option<String> {
+        let leader = Leader::of(&self.lease, now);
+        if leader.acts || leader.is_unread {
+            return None;
+        }
+        let Some(renewed) = leader.renewed else {
+            return Some(
+                "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does".to_owned(),
+            );
+        };
+        let holder = leader.holder.unwrap_or_else(|| "a former one".to_owned());
+        Some(format!(
+            "nobody leads (the last was {holder}, which renewed its lease at {renewed:.0}): orders are carried out when a control plane does"
+        ))
+    }
+
+    /// Why nothing moves out of some clusters.
+    pub fn of<'a>(
+        &self,
+        clusters: impl IntoIterator<Item = &'a Cluster>,
+        now: Timestamp,
+    ) -> Standstill {
+        let fleet = Pause::all(self.record.as_ref(), [], now).next();
+        let fleet = fleet.map(|it| format!("{it}; kubectl muster resume ends that"));
+        let nobody = self.nobody_leads(now);
+        let has_led = matches!(&self.lease, Ok(Some(_)));
+        let is_whole = fleet.is_some() || (nobody.is_some() && has_led);
+        let mut reasons: Vec<String> = nobody.into_iter().chain(fleet).collect();
+        let (mut asked, mut paused) = (0, BTreeSet::new());
+        for cluster in clusters {
+            asked += 1;
+            if let Some(pause) = Pause::all(None, [cluster], now).next() {
+                let name = cluster.name_any();
+                paused.insert(format!("{pause}; kubectl muster resume {name} ends that"));
+            }
+        }
+        let are_all = asked > 0 && paused.len() == asked;
+        reasons.extend(paused);
+        Standstill {
+            reasons,
+            is_whole: is_whole || are_all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation::PAUSED;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cluster(name: &str, paused: &str) -> Cluster {
+        let annotations = match paused {
+            "" => json!({}),
+            text => json!({PAUSED: text}),
+        };
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": annotations}, "spec": {"syncMode": "Pull"},
+        }))
+        .unwrap()
+    }
+
+    fn lease(renewed: &str) -> Option<Lease> {
+        let spec = json!({
+            "holderIdentity": "cp-0", "leaseDurationSeconds": 15, "renewTime": renewed,
+        });
+        serde_json::from_value(json!({"spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_dead_leader_and_each_pause_are_reasons_with_what_ends_them() {
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let record = |data: Value| Some(serde_json::from_value(json!({"data": data})).unwrap());
+        let awake = Ok(lease("2026-01-01T00:09:58.000000Z"));
+        let of_one = "movement out of m1 is paused until somebody resumes it: disks; kubectl muster resume m1 ends that";
+        for (what, lease, record, own, expected, is_whole) in [
+            ("all is well", awake.clone(), None, ["", ""], vec![], false),
+            (
+                "the lease cannot be read",
+                Err("no".to_owned()),
+                None,
+                ["", ""],
+                vec![],
+                false,
+            ),
+            (
+                "the leader died",
+                Ok(lease("2026-01-01T00:03:00.000000Z")),
+                None,
+                ["", ""],
+                vec![
+                    "nobody leads (the last was cp-0, which renewed its lease at 2026-01-01T00:03:00Z): orders are carried out when a control plane does",
+                ],
+                true,
+            ),
+            (
+                "none has led",
+                Ok(None),
+                None,
+                ["", ""],
+                vec![
+                    "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does",
+                ],
+                false,
+            ),
+            (
+                "the fleet is paused",
+                awake.clone(),
+                record(json!({"by": "ann", "reason": "upgrade"})),
+                ["", ""],
+                vec![
+                    "all movement is paused by ann until somebody resumes it: upgrade; kubectl muster resume ends that",
+                ],
+                true,
+            ),
+            (
+                "that is over",
+                awake.clone(),
+                record(json!({"until": "2026-01-01T00:09:00Z"})),
+                ["", ""],
+                vec![],
+                false,
+            ),
+            (
+                "one is paused",
+                awake.clone(),
+                None,
+                ["disks", ""],
+                vec![of_one],
+                false,
+            ),
+            (
+                "both are paused",
+                awake.clone(),
+                None,
+                ["disks", "disks"],
+                vec![
+                    of_one,
+                    "movement out of m2 is paused until somebody resumes it: disks; kubectl muster resume m2 ends that",
+                ],
+                true,
+            ),
+        ] {
+            let standing = Standing { lease, record };
+            let clusters = [cluster("m1", own[0]), cluster("m2", own[1])];
+            let found = standing.of(&clusters, now);
+            assert_eq!(found.reasons, expected, "{what}");
+            assert_eq!(found.is_whole, is_whole, "{what}");
+        }
+    }
+}

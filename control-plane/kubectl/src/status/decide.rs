@@ -1,0 +1,344 @@
+//! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
+//! what, what is stranded. Pure.
+
+mod estimate;
+mod expires;
+mod not_well;
+mod unknown;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
+use muster_shared::names::condition;
+use serde::Serialize;
+
+use self::estimate::{estimate, pace};
+use self::expires::expires;
+use muster_control_plane::binding::references;
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::explain;
+use muster_control_plane::eviction::judge::Switches;
+use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::pause::Pause;
+use muster_control_plane::registration::token::Entry;
+
+use self::not_well::{NotWell, Ordered, not_well, ordered};
+use super::UNREAD;
+use crate::evicting::evicting;
+use crate::leader::{Leader, SILENT};
+use crate::old_copies::{self, InCluster, old_copies};
+use crate::running::Source;
+use crate::table;
+
+/// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
+/// stranded.
+const WAITS: [&str; 6] = [
+    FOR_TOLERATION,
+    FOR_RATE,
+    STOPPED,
+    "Paused",
+    FOR_FENCE,
+    "WaitingForTemplate",
+];
+/// The one of them that time alone ends.
+const FOR_TOLERATION: &str = "WaitingForToleration";
+/// The one of them that the pace alone ends.
+const FOR_RATE: &str = "WaitingForRate";
+
+/// The one of them that the stop of the old copy ends.
+const FOR_FENCE: &str = "WaitingForFence";
+/// The one of them that ends when fewer clusters have failed.
+pub(super) const STOPPED: &str = "StoppedByThreshold";
+
+/// What was read of a fleet. A part that could not be read is an error of its own.
+#[derive(Clone)]
+pub(super) struct Snapshot {
+    /// Time of this machine.
+    pub now: Timestamp,
+    /// Lease of the control plane's leader; `None` if there is none.
+    pub leader: Result<Option<Lease>, String>,
+    /// Leases of members, by name of the cluster.
+    pub leases: Result<BTreeMap<String, Lease>, String>,
+    pub clusters: Result<Vec<Cluster>, String>,
+    pub bindings: Result<Vec<AnyBinding>, String>,
+    /// Metadata of the Works.
+    pub works: Result<Vec<ObjectMeta>, String>,
+    /// The rates by the flags that the command was given, or the defaults.
+    pub rates: Rates,
+    /// What makes workloads leave by the same flags.
+    pub switches: Switches,
+    /// Whether the gate is open; `None` if that is not known.
+    pub failover: Option<bool>,
+    /// Where rates and gate come from.
+    pub source: Source,
+    /// Flags that the leader publishes and this version does not know.
+    pub unknown: Vec<String>,
+    /// Record of a pause of the fleet.
+    pub pause: Result<Option<ConfigMap>, String>,
+    /// Bootstrap tokens.
+    pub tokens: Result<Vec<Entry>, String>,
+    /// Policies that taint clusters; `None` if they could not be read.
+    pub taint_policies: Option<Vec<ClusterTaintPolicy>>,
+}
+
+/// The state of the fleet.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub leader: Leader,
+    /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
+    /// then.
+    pub failover: Option<bool>,
+    /// Whether some ClusterTaintPolicy adds a taint that evicts; `null` if that is not known.
+    /// Without one a failed cluster keeps its workloads.
+    pub policy_evicts: Option<bool>,
+    /// Where the gate and the pace come from.
+    pub settings_from: Source,
+    /// The pauses in force.
+    pub paused: Vec<String>,
+    pub pace: Pace,
+    /// Clusters; `null` if they could not be read.
+    pub clusters: Option<usize>,
+    pub not_well: Vec<NotWell>,
+    /// Clusters that a person has drained or cordoned.
+    pub ordered: Vec<Ordered>,
+    /// Workloads; `null` if they could not be read.
+    pub workloads: Option<usize>,
+    /// Workloads with copies on silent clusters: their state is unknown.
+    pub unknown: usize,
+    /// Those of them that nothing moves, each with the reason.
+    pub unheard: Vec<Waiting>,
+    /// Copies that may still run where their workloads are not placed any more; `null` if that
+    /// could not be read.
+    pub old_copies: Option<Vec<InCluster>>,
+    pub moving: Vec<Moving>,
+    pub waiting: Vec<Waiting>,
+    pub stranded: Vec<Waiting>,
+    pub unplaced: Vec<Waiting>,
+    /// Workloads that are placed where something they refer to is not.
+    pub without_dependencies: Vec<Waiting>,
+    /// Credentials and tokens that have ended, or end in days and were not renewed.
+    pub expires: Vec<Expiry>,
+    /// What could not be read.
+    pub unread: Vec<String>,
+    /// Whether the clusters or the workloads are among that.
+    #[serde(skip)]
+    pub is_blind: bool,
+    /// Whether the record of a pause is among that.
+    #[serde(skip)]
+    pub may_be_paused: bool,
+}
+
+/// How fast workloads may move, and why.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pace {
+    pub per_second: f64,
+    /// Clusters that count as failed, drained ones included.
+    pub failed: usize,
+    /// Those of them that have not failed, but are drained.
+    pub drained: usize,
+    pub counted: usize,
+    /// `primary`, `secondary` or `stopped`.
+    pub band: &'static str,
+}
+
+/// A workload that is leaving a cluster.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Moving {
+    pub workload: String,
+    pub from: String,
+    /// The clusters that it is placed on, those included that it had before.
+    pub to: Vec<String>,
+    pub since: Option<Timestamp>,
+}
+
+/// A workload that waits.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Waiting {
+    pub workload: String,
+    pub reason: String,
+    pub message: String,
+    pub since: Option<Timestamp>,
+    /// Seconds until the last of those that wait for the pace has moved, or until the toleration
+    /// has run out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most_seconds: Option<u64>,
+}
+
+/// Something that ends.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Expiry {
+    pub what: String,
+    pub end: Timestamp,
+}
+
+impl Report {
+    /// Whether a control plane has led and none does. One that acts without an election has no
+    /// lease.
+    pub(super) fn nobody_leads(&self) -> bool {
+        !self.leader.acts && self.leader.renewed.is_some()
+    }
+
+    /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
+    /// is not well or a pause of the fleet could not be read, else 0.
+    pub(super) fn code(&self) -> u8 {
+        let is_well = self.leader.acts
+            && self.not_well.is_empty()
+            && self.ordered.is_empty()
+            && self.unknown == 0
+            && self.paused.is_empty()
+            && !self.may_be_paused
+            && self.expires.is_empty()
+            && self.waiting.is_empty()
+            && self.stranded.is_empty()
+            && self.unplaced.is_empty()
+            && self.without_dependencies.is_empty();
+        match (self.is_blind, is_well) {
+            (true, _) => UNREAD,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}
+
+/// The report on a snapshot.
+pub(super) fn decide(snapshot: &Snapshot) -> Report {
+    let mut unread = Vec::new();
+    let mut note = |error: Option<&String>| unread.extend(error.cloned());
+    note(snapshot.leader.as_ref().err());
+    note(snapshot.leases.as_ref().err());
+    note(snapshot.clusters.as_ref().err());
+    note(snapshot.bindings.as_ref().err());
+    note(snapshot.works.as_ref().err());
+    note(snapshot.pause.as_ref().err());
+    note(snapshot.tokens.as_ref().err());
+    let unknown = snapshot.unknown.iter();
+    unread.extend(unknown.map(|it| format!("flag {it} of the control plane: use its version")));
+    let clusters = snapshot.clusters.as_deref().unwrap_or_default();
+    let bindings = snapshot.bindings.as_deref().unwrap_or_default();
+    let pace = pace(clusters, &snapshot.rates);
+    let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
+    let leader = Leader::of(&snapshot.leader, snapshot.now);
+    let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
+    let pauses: Vec<Pause> = Pause::all(record, clusters, snapshot.now).collect();
+    let not_well = clusters.iter().filter_map(|it| {
+        let lease = lease(&it.name_any());
+        not_well(it, lease, leader.leaves_silent(lease, snapshot.now))
+    });
+    let not_well: Vec<NotWell> = not_well.collect();
+    let mut report = Report {
+        leader,
+        failover: snapshot.failover,
+        policy_evicts: snapshot.taint_policies.as_ref().map(|policies| {
+            let mut policies = policies.iter();
+            policies.any(|it| evicting(&it.spec).next().is_some())
+        }),
+        settings_from: snapshot.source,
+        paused: pauses.iter().map(ToString::to_string).collect(),
+        clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
+        not_well,
+        ordered: clusters
+            .iter()
+            .filter_map(|it| ordered(it, &snapshot.switches))
+            .collect(),
+        workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
+        unknown: 0,
+        unheard: Vec::new(),
+        old_copies: None,
+        moving: Vec::new(),
+        waiting: Vec::new(),
+        stranded: Vec::new(),
+        unplaced: Vec::new(),
+        without_dependencies: Vec::new(),
+        expires: expires(snapshot),
+        is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
+        may_be_paused: snapshot.pause.is_err(),
+        unread,
+        pace,
+    };
+    let silent = report.not_well.iter().filter(|it| it.reason == SILENT);
+    let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
+    for binding in bindings {
+        take(&mut report, binding, &silent);
+    }
+    // Without bindings every Work would be one that nothing asks for.
+    if let (Ok(works), Ok(bindings)) = (&snapshot.works, &snapshot.bindings) {
+        let old = old_copies(works, bindings);
+        report.old_copies = Some(old_copies::by_cluster(&old, clusters, &silent));
+    }
+    estimate(&mut report, snapshot, &pauses);
+    report
+}
+
+/// Takes note of one workload. `silent` are clusters that nobody judges.
+fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
+    let (spec, status) = (binding.spec(), binding.status());
+    let workload = title(binding);
+    let holds = |kind: &str, wanted: &str| {
+        conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
+    };
+    let waiting = |condition: &Condition| Waiting::of(workload.clone(), condition);
+    let pending = holds(explain::CONDITION, conditions::TRUE);
+    if let Some(pending) = pending {
+        let pending = waiting(pending);
+        if WAITS.contains(&pending.reason.as_str()) {
+            report.waiting.push(pending);
+        } else {
+            report.stranded.push(pending);
+        }
+    }
+    if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
+        report.unplaced.push(waiting(unplaced));
+    }
+    if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
+        report.without_dependencies.push(waiting(lacks));
+    }
+    if let Some(unheard) = unknown::unheard(binding, silent) {
+        report.unknown += 1;
+        if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
+            report.unheard.push(unheard);
+        }
+    }
+    for task in &spec.graceful_eviction_tasks {
+        report.moving.push(Moving {
+            workload: workload.clone(),
+            from: task.from_cluster.clone(),
+            to: spec.clusters.iter().map(|it| it.name.clone()).collect(),
+            since: task.creation_timestamp.as_ref().map(|time| time.0),
+        });
+    }
+}
+
+impl Waiting {
+    fn of(workload: String, condition: &Condition) -> Self {
+        Self {
+            workload,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            since: Some(condition.last_transition_time.0),
+            at_most_seconds: None,
+        }
+    }
+}
+
+/// Names a workload.
+fn title(binding: &AnyBinding) -> String {
+    let resource = &binding.spec().resource;
+    table::title(
+        &resource.kind,
+        resource.namespace.as_deref(),
+        &resource.name,
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! How long what waits may take at the most.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_control_plane::eviction::drain;
+use muster_control_plane::eviction::fleet_view::{evicts, has_failed, is_counted};
+use muster_control_plane::eviction::rate::{Band, Rates};
+use muster_control_plane::pause::Pause;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::ResourceExt as _;
+use muster_shared::names::condition;
+use muster_shared::taints::is_drain;
+
+use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
+use crate::leader::renewed;
+use crate::pace;
+
+/// Notes for each workload that waits how long it does at the most.
+pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
+    // Nothing leaves while nobody leads, or while movement is paused, whatever runs out.
+    if report.nobody_leads() {
+        return;
+    }
+    let clusters = snapshot.clusters.as_deref().unwrap_or_default();
+    let own: BTreeMap<String, Option<f64>> = clusters
+        .iter()
+        .filter_map(|it| {
+            let rate = drain::rate(it, &snapshot.switches).transpose()?;
+            Some((it.name_any(), rate.ok()))
+        })
+        .collect();
+    let mut in_line: BTreeMap<String, usize> = BTreeMap::new();
+    for waiting in report.waiting.iter().filter(|it| it.reason == FOR_RATE) {
+        let cluster = cluster_of(&waiting.message).unwrap_or_default();
+        *in_line.entry(cluster.to_owned()).or_default() += 1;
+    }
+    let is_paused = |cluster: &str| {
+        let mut cluster_of = pauses.iter().map(|it| it.cluster.as_deref());
+        cluster_of.any(|it| it.is_none_or(|it| it == cluster))
+    };
+    let pace = report.pace.per_second;
+    for waiting in &mut report.waiting {
+        let cluster = cluster_of(&waiting.message);
+        waiting.at_most_seconds = match waiting.reason.as_str() {
+            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
+            FOR_TOLERATION => {
+                let leaves =
+                    tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));
+                let left = leaves.map(|it| it.duration_since(snapshot.now));
+                left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0))
+            }
+            FOR_FENCE => {
+                let cluster = cluster.filter(|it| !is_paused(it));
+                cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot))
+            }
+            _ => None,
+        };
+    }
+    first_leave(report);
+}
+
+/// Seconds until the last of those that wait in a cluster for the pace has moved: all of the fleet
+/// share one pace, and a drain may have a slower one of its own. `None` where there is no pace.
+fn last(
+    in_line: &BTreeMap<String, usize>,
+    own: &BTreeMap<String, Option<f64>>,
+    cluster: &str,
+    pace: f64,
+) -> Option<u64> {
+    let all: usize = in_line.values().sum();
+    let Some(rate) = own.get(cluster) else {
+        return seconds(all, pace);
+    };
+    let here = in_line.get(cluster).copied().unwrap_or_default();
+    // In the worst case the others have their turn first.
+    Some(seconds(all - here, pace)? + seconds(here, rate.as_ref()?.min(pace))?)
+}
+
+/// Notes for each cluster when the first workload that tolerates its state may leave.
+fn first_leave(report: &mut Report) {
+    let mut first: BTreeMap<&str, u64> = BTreeMap::new();
+    let tolerated = report.waiting.iter();
+    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
+        let cluster = cluster_of(&waiting.message);
+        if let Some((cluster, seconds)) = cluster.zip(waiting.at_most_seconds) {
+            let first = first.entry(cluster).or_insert(seconds);
+            *first = seconds.min(*first);
+        }
+    }
+    for cluster in &mut report.not_well {
+        cluster.first_leaves_seconds = first.get(cluster.name.as_str()).copied();
+    }
+}
+
+/// The cluster that has the taint a condition tells of.
+fn cluster_of(message: &str) -> Option<&str> {
+    message.split_once(" has ").map(|it| it.0)
+}
+
+/// Seconds until the copy of a workload in a cluster is stopped by fencing, counted from the last
+/// renewal of the cluster's lease that the fleet API has.
+fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
+    let (_, rest) = message.split_once("may run until ")?;
+    let seconds: i64 = rest.split_once(" s after")?.0.parse().ok()?;
+    let renewed = renewed(snapshot.leases.as_ref().ok()?.get(cluster)?)?;
+    let left = seconds - snapshot.now.duration_since(renewed).as_secs();
+    Some(u64::try_from(left).unwrap_or(0))
+}
+
+/// The end of the toleration that a condition tells of.
+fn tolerated_until(message: &str) -> Option<Timestamp> {
+    let (_, rest) = message.split_once(": it stays until ")?;
+    let time = rest.split([';', ' ']).next()?;
+    time.parse().ok()
+}
+
+/// Time that this many evictions take; `None` if there is none a second.
+fn seconds(count: usize, per_second: f64) -> Option<u64> {
+    // Exact for any number of workloads that fits into memory; times are told to the second.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation
+    )]
+    let seconds = (count as f64 / per_second).ceil() as u64;
+    (per_second > 0.0).then_some(seconds)
+}
+
+/// Returns the pace by the state of the fleet.
+pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
+    let pace = pace::Pace::of(clusters, rates);
+    // One that is drained and has failed as well counts as failed alone.
+    let by_order = |it: &&Cluster| {
+        let ready = it.condition(condition::READY);
+        let is_ready = ready.is_none_or(|it| it.status == conditions::TRUE);
+        let mut evicting = it.spec.taints.iter().filter(|it| evicts(it));
+        is_ready && evicting.all(is_drain)
+    };
+    let failed = clusters
+        .iter()
+        .filter(|it| is_counted(it) && has_failed(it));
+    Pace {
+        drained: failed.filter(by_order).count(),
+        per_second: pace.per_second,
+        failed: pace.health.failed,
+        counted: pace.health.total,
+        band: match pace.band {
+            Band::Primary => "primary",
+            Band::Secondary => "secondary",
+            Band::Stopped => "stopped",
+        },
+    }
+}

@@ -1,0 +1,104 @@
+//! Clusters that need attention, and those that a person has drained or cordoned.
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_control_plane::eviction::drain;
+use muster_control_plane::eviction::judge::Switches;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Lease;
+use muster_shared::names::taint::{CORDON, DRAIN};
+use muster_shared::taints::{is_drain, is_of_command};
+use serde::Serialize;
+
+use crate::view::Member;
+
+/// A cluster that needs attention.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct NotWell {
+    pub name: String,
+    pub ready: String,
+    pub reason: String,
+    pub since: Option<Timestamp>,
+    /// The last renewal of its lease, by the clock of the member.
+    pub last_heard: Option<Timestamp>,
+    pub taints: Vec<String>,
+    /// Seconds until the first toleration of a workload there has run out, and it may leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_leaves_seconds: Option<u64>,
+}
+
+/// A cluster that a person has drained or cordoned.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Ordered {
+    pub name: String,
+    /// `Drained`, `Cordoned`, both, or `DrainIncomplete`.
+    pub order: &'static str,
+    pub since: Option<Timestamp>,
+    /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
+    /// holds.
+    pub per_second: Option<f64>,
+    /// Fault of its own rate, by which nothing leaves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl Ordered {
+    /// Whether workloads have to leave it.
+    pub fn is_drained(&self) -> bool {
+        self.order.starts_with(DRAINED)
+    }
+}
+
+const DRAINED: &str = "Drained";
+
+/// The orders of a person that hold for a cluster.
+pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {
+    let taints = &cluster.spec.taints;
+    let has = |key: &str| taints.iter().any(|it| it.key == key);
+    let order = match (taints.iter().any(is_drain), has(CORDON)) {
+        (true, false) => DRAINED,
+        (true, true) => "Drained,Cordoned",
+        (false, true) => "Cordoned",
+        // The first step of a drain of several, of which somebody ended the command.
+        (false, false) if has(DRAIN) => "DrainIncomplete",
+        (false, false) => return None,
+    };
+    let added = taints.iter().filter(|it| is_of_command(it));
+    let rate = drain::rate(cluster, switches);
+    Some(Ordered {
+        name: cluster.name_any(),
+        order,
+        since: added
+            .filter_map(|it| it.time_added.as_ref())
+            .map(|it| it.0)
+            .min(),
+        per_second: rate.as_ref().ok().copied().flatten(),
+        fault: rate.err().map(|it| it.to_string()),
+    })
+}
+
+/// A cluster that is not ready, that has a taint of no command, that is silent and nobody says so,
+/// or that something else is wrong with.
+pub(super) fn not_well(
+    cluster: &Cluster,
+    lease: Option<&Lease>,
+    is_unheard: bool,
+) -> Option<NotWell> {
+    let member = Member::of(cluster, lease, is_unheard);
+    let is_well = member.ready == conditions::TRUE && member.concern.is_none();
+    if is_well && cluster.spec.taints.iter().all(is_of_command) {
+        return None;
+    }
+    Some(NotWell {
+        name: member.name,
+        ready: member.ready,
+        reason: member.concern.unwrap_or(member.reason),
+        since: member.since,
+        last_heard: member.last_heard,
+        taints: member.taints,
+        first_leaves_seconds: None,
+    })
+}

@@ -1,0 +1,601 @@
+use std::sync::Arc;
+
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::client::Life;
+use muster_shared::names::annotation::PAUSED;
+use muster_shared::self_report::AgentReport;
+use serde_json::{Value, json};
+
+use super::super::print;
+use super::*;
+use crate::old_copies::tests::work;
+
+mod orders;
+
+const NOW: &str = "2026-01-01T00:10:00Z";
+
+fn lease(holder: &str, renewed: &str) -> Lease {
+    serde_json::from_value(json!({ "spec": {
+        "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed,
+    } }))
+    .unwrap()
+}
+
+fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
+    let taints: Vec<Value> = taints
+        .iter()
+        .map(|key| json!({ "key": key, "effect": "PreferNoExecute" }))
+        .collect();
+    let reason = if ready == "True" {
+        "ClusterReady"
+    } else {
+        "ClusterStatusUnknown"
+    };
+    serde_json::from_value(json!({
+        "metadata": { "name": name }, "spec": { "syncMode": "Pull", "taints": taints },
+        "status": { "conditions": [{
+            "type": "Ready", "status": ready, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:05:00Z",
+        }] },
+    }))
+    .unwrap()
+}
+
+/// A binding with conditions, each given as type, status and reason, and a cluster that it leaves.
+fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>) -> AnyBinding {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(kind, status, reason)| {
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": "m1 has a taint",
+                "lastTransitionTime": "2026-01-01T00:06:00Z",
+            })
+        })
+        .collect();
+    let tasks: Vec<Value> = leaving
+        .iter()
+        .map(|from| {
+            json!({
+                "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
+                "creationTimestamp": "2026-01-01T00:09:00Z",
+            })
+        })
+        .collect();
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
+            "clusters": [{ "name": "m2", "replicas": 1 }], "gracefulEvictionTasks": tasks,
+        },
+        "status": { "conditions": conditions },
+    }))
+    .unwrap();
+    AnyBinding::from(Arc::new(binding))
+}
+
+fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
+    Snapshot {
+        now: NOW.parse().unwrap(),
+        leader: Ok(Some(lease("cp-0", "2026-01-01T00:09:58Z"))),
+        leases: Ok(BTreeMap::from([(
+            "m1".to_owned(),
+            lease("m1", "2026-01-01T00:04:20Z"),
+        )])),
+        clusters: Ok(clusters),
+        bindings: Ok(bindings),
+        works: Ok(Vec::new()),
+        rates: Rates::default(),
+        switches: switches(true),
+        failover: Some(true),
+        source: Source::Leader,
+        unknown: Vec::new(),
+        pause: Ok(None),
+        tokens: Ok(Vec::new()),
+        taint_policies: None,
+    }
+}
+
+fn switches(failover: bool) -> Switches {
+    Switches {
+        failover,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
+        tolerations: muster_control_plane::taint::default_tolerations::DefaultTolerations::default(
+        ),
+    }
+}
+
+fn well() -> Vec<Cluster> {
+    vec![cluster("m1", "True", &[]), cluster("m2", "True", &[])]
+}
+
+#[test]
+fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
+    let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
+    let whole = snapshot(clusters, vec![binding("web", &[], None)]);
+    let (left, none) = (
+        vec![work("web", "m1"), work("web", "m2")],
+        vec![work("web", "m2")],
+    );
+    let told = "Old copies: 1 old copy not confirmed gone in m1 (silent); they may still run\n";
+    for (works, is_told) in [
+        (Ok(left), true),
+        (Ok(none), false),
+        (Err("no".to_owned()), false),
+    ] {
+        let is_unread = works.is_err();
+        let report = decide(&Snapshot {
+            works,
+            ..whole.clone()
+        });
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(told), is_told, "{text}");
+        assert_eq!(text.contains("COULD NOT READ: no"), is_unread, "{text}");
+    }
+}
+
+#[test]
+fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
+    let waits = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
+    let AnyBinding::Namespaced(binding) = waits else {
+        panic!("it has a namespace");
+    };
+    for (message, expected) in [
+        (
+            "its copy may run until 400 s after the last renewal",
+            Some(60),
+        ),
+        (
+            "its copy may run until 80 s after the last renewal",
+            Some(0),
+        ),
+        ("its agent has not said whether it fences", None),
+    ] {
+        let mut binding = (*binding).clone();
+        let status = binding.status.as_mut().unwrap();
+        status.conditions[0].message = format!("m1 has a taint: {message}");
+        let bindings = vec![AnyBinding::from(Arc::new(binding))];
+        // The last renewal was 340 s ago.
+        let report = decide(&snapshot(well(), bindings));
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{message}");
+    }
+}
+
+#[test]
+fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
+    let mut report = decide(&snapshot(well(), vec![binding("web", &[LACKS], None)]));
+    report.without_dependencies[0].message = format!("{}.", "long ".repeat(30));
+    let now = NOW.parse().unwrap();
+    assert!(print::table(&report, now).contains("long .\n"));
+    assert!(print::screen(&report, now).ends_with("…\n"));
+}
+
+const LACKS: (&str, &str, &str) = (references::CONDITION, "True", references::NOT_PLACED);
+
+#[test]
+fn a_workload_that_lacks_what_it_refers_to_is_counted_and_needs_attention() {
+    let lacks = |status: &str| {
+        let told = (references::CONDITION, status, references::NOT_PLACED);
+        decide(&snapshot(well(), vec![binding("web", &[told], None)]))
+    };
+    for (status, count, code) in [("True", 1, 1), ("False", 0, 0)] {
+        let report = lacks(status);
+        assert_eq!(report.code(), code, "{status}");
+        let text = print::table(&report, NOW.parse().unwrap());
+        let told = format!("0 without a place, {count} without what they refer to\n");
+        assert!(text.contains(&told), "{text}");
+        assert_eq!(text.contains("WITHOUT DEPENDENCIES"), count == 1, "{text}");
+    }
+}
+
+#[test]
+fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
+    let told = |leader: Result<Option<Lease>, String>| {
+        let snapshot = Snapshot {
+            leader,
+            ..snapshot(well(), vec![])
+        };
+        let report = decide(&snapshot);
+        let not_well = report.not_well.iter();
+        let not_well: Vec<String> = not_well
+            .map(|it| format!("{} {} {}", it.name, it.ready, it.reason))
+            .collect();
+        let text = print::table(&report, snapshot.now);
+        let line = text.lines().find(|it| it.starts_with("Leader:"));
+        (not_well, line.unwrap().to_owned(), report.code())
+    };
+    // The lease of m1 has not been renewed for five minutes; m2 has none.
+    let silent = vec!["m1 Unknown SilentAndNotJudged".to_owned()];
+    for (what, leader, expected, words) in [
+        ("it acts", Ok(Some(lease("cp-0", NOW))), vec![], "cp-0"),
+        (
+            "it died",
+            Ok(Some(lease("cp-0", "2026-01-01T00:03:00Z"))),
+            silent.clone(),
+            "NONE acts",
+        ),
+        ("there was none", Ok(None), silent, "NONE"),
+        (
+            "its lease cannot be read",
+            Err("leases: forbidden".to_owned()),
+            vec![],
+            "could not be read",
+        ),
+    ] {
+        let (not_well, line, code) = told(leader);
+        assert_eq!(not_well, expected, "{what}");
+        assert!(line.contains(words), "{what}: {line}");
+        assert_eq!(code, u8::from(what != "it acts"), "{what}");
+    }
+}
+
+#[test]
+fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
+    let pending = |reason| vec![binding("web", &[("EvictionPending", "True", reason)], None)];
+    let with = |kind, status, reason| vec![binding("web", &[(kind, status, reason)], None)];
+    let lost = || vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
+    let tainted = || vec![cluster("m1", "True", &["x"]), cluster("m2", "True", &[])];
+    // The exit code, then clusters not well, unknown, moving, waiting, stranded, without a place.
+    for (what, clusters, bindings, expected) in [
+        (
+            "all is well",
+            well(),
+            with("EvictionPending", "False", "Evicted"),
+            [0, 0, 0, 0, 0, 0, 0],
+        ),
+        ("one is lost", lost(), vec![], [1, 1, 0, 0, 0, 0, 0]),
+        ("one is tainted", tainted(), vec![], [1, 1, 0, 0, 0, 0, 0]),
+        (
+            "unknown",
+            well(),
+            with("FullyApplied", "Unknown", "ClustersNotHeard"),
+            [1, 0, 1, 0, 0, 0, 0],
+        ),
+        (
+            "a move",
+            well(),
+            vec![binding("web", &[], Some("m1"))],
+            [0, 0, 0, 1, 0, 0, 0],
+        ),
+        (
+            "it waits for the rate",
+            well(),
+            pending("WaitingForRate"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "it is tolerated",
+            well(),
+            pending("WaitingForToleration"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "too many failed",
+            well(),
+            pending("StoppedByThreshold"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "movement is paused",
+            well(),
+            pending("Paused"),
+            [1, 0, 0, 0, 1, 0, 0],
+        ),
+        (
+            "nowhere to go",
+            well(),
+            pending("NowhereToGo"),
+            [1, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "nothing stops it",
+            well(),
+            pending("NotFenced"),
+            [1, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "no cluster fits",
+            well(),
+            with("Scheduled", "False", "NoClusterFit"),
+            [1, 0, 0, 0, 0, 0, 1],
+        ),
+    ] {
+        let report = decide(&snapshot(clusters, bindings));
+        let found = [
+            usize::from(report.code()),
+            report.not_well.len(),
+            report.unknown,
+            report.moving.len(),
+            report.waiting.len(),
+            report.stranded.len(),
+            report.unplaced.len(),
+        ];
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_leader_acts_while_its_lease_lasts() {
+    for (lease, acts) in [
+        (Ok(None), false),
+        (Err("get lease: forbidden".to_owned()), false),
+        (Ok(Some(lease("cp-0", "2026-01-01T00:09:45Z"))), true),
+        (Ok(Some(lease("cp-0", "2026-01-01T00:09:44Z"))), false),
+        (Ok(Some(lease("", "2026-01-01T00:09:58Z"))), false),
+    ] {
+        let report = decide(&Snapshot {
+            leader: lease.clone(),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(report.leader.acts, acts, "{lease:?}");
+        assert_eq!(report.code(), u8::from(!acts));
+    }
+}
+
+#[test]
+fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
+    for (kind, status, expected) in [
+        ("WorksUpToDate", "False", Some("WorksUpToDate=False")),
+        ("WorksUpToDate", "True", None),
+        ("UniqueIdentity", "False", Some("UniqueIdentity=False")),
+        ("Monitored", "False", Some("Monitored=False")),
+        ("Monitored", "Unknown", None),
+        ("CompleteAPIEnablements", "False", None),
+    ] {
+        let mut odd = cluster("m1", "True", &[]);
+        let condition = json!({
+            "type": kind, "status": status, "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:07:00Z",
+        });
+        let condition = serde_json::from_value(condition).unwrap();
+        odd.status.as_mut().unwrap().conditions.push(condition);
+        let report = decide(&snapshot(vec![odd], vec![]));
+        let told = report.not_well.first();
+        assert_eq!(
+            told.map(|it| it.reason.as_str()),
+            expected,
+            "{kind}={status}"
+        );
+        assert_eq!(report.code(), u8::from(expected.is_some()));
+        if let Some(told) = told {
+            assert_eq!(told.ready, "True");
+            assert_eq!(told.since, "2026-01-01T00:07:00Z".parse().ok());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
+    let blind = Snapshot {
+        bindings: Err("list resourcebindings: forbidden".to_owned()),
+        ..snapshot(vec![cluster("m1", "Unknown", &[])], vec![])
+    };
+    let report = decide(&blind);
+    assert_eq!(report.code(), 2);
+    assert_eq!(report.not_well.len(), 1);
+    assert_eq!(report.unread, ["list resourcebindings: forbidden"]);
+    let deaf = Snapshot {
+        leases: Err("list leases: forbidden".to_owned()),
+        ..snapshot(well(), vec![])
+    };
+    let report = decide(&deaf);
+    assert_eq!((report.code(), report.unread.len()), (0, 1));
+}
+
+#[test]
+fn the_estimate_follows_from_the_line_and_the_pace() {
+    let line = || -> Vec<_> {
+        let one = |n| {
+            binding(
+                &format!("w{n}"),
+                &[("EvictionPending", "True", "WaitingForRate")],
+                None,
+            )
+        };
+        (0..3).map(one).collect()
+    };
+    let report = decide(&snapshot(well(), line()));
+    assert_eq!(report.pace.band, "primary");
+    assert!(
+        report
+            .waiting
+            .iter()
+            .all(|it| it.at_most_seconds == Some(6))
+    );
+    // Both have failed: a small fleet stops, and no time can be told.
+    let lost = vec![cluster("m1", "Unknown", &[]), cluster("m2", "Unknown", &[])];
+    let report = decide(&snapshot(lost, line()));
+    assert_eq!((report.pace.band, report.pace.failed), ("stopped", 2));
+    assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
+}
+
+#[test]
+fn what_is_tolerated_for_a_time_says_how_long() {
+    for (until, expected) in [
+        ("2026-01-01T00:12:00Z", Some(120)),
+        ("2026-01-01T00:09:00Z", Some(0)),
+        ("some day", None),
+    ] {
+        let message = format!("m1 has taint x:NoExecute: it stays until {until}; and more");
+        let binding = binding_saying("WaitingForToleration", &message);
+        let report = decide(&snapshot(well(), vec![binding]));
+        assert_eq!(report.waiting[0].at_most_seconds, expected, "{until}");
+    }
+}
+
+#[test]
+fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
+    let says = |cluster: &str, until: &str| {
+        let message = format!("{cluster} has taint x:NoExecute: it stays until {until}");
+        binding_saying("WaitingForToleration", &message)
+    };
+    let bindings = vec![
+        says("m1", "2026-01-01T00:14:00Z"),
+        says("m1", "2026-01-01T00:12:00Z"),
+        says("m2", "2026-01-01T00:11:00Z"),
+        binding_saying("WaitingForRate", "m3 has taint x:NoExecute"),
+    ];
+    let names = ["m1", "m2", "m3"];
+    let clusters = names.map(|name| cluster(name, "Unknown", &[])).to_vec();
+    let first = |snapshot: Snapshot| {
+        let report = decide(&snapshot);
+        let first = report.not_well.iter();
+        first.map(|it| it.first_leaves_seconds).collect::<Vec<_>>()
+    };
+    let awake = || snapshot(clusters.clone(), bindings.clone());
+    assert_eq!(first(awake()), [Some(120), Some(60), None]);
+    // Nothing leaves while movement is paused, of the fleet or of one cluster.
+    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
+    let asleep = Snapshot {
+        pause: Ok(Some(serde_json::from_value(record).unwrap())),
+        ..awake()
+    };
+    assert_eq!(first(asleep), [None, None, None]);
+    let mut one = awake();
+    let annotations = one.clusters.as_mut().unwrap()[0].annotations_mut();
+    annotations.insert(PAUSED.to_owned(), "of an upgrade".to_owned());
+    assert_eq!(first(one), [None, Some(60), None]);
+}
+
+fn binding_saying(reason: &str, message: &str) -> AnyBinding {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } },
+        "status": { "conditions": [{
+            "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:06:00Z",
+        }] },
+    }))
+    .unwrap();
+    AnyBinding::from(Arc::new(binding))
+}
+
+#[test]
+fn a_pause_is_told_and_makes_the_exit_code_1() {
+    let record = |until: &str| -> ConfigMap {
+        let data = json!({"reason": "upgrade", "by": "ann", "since": NOW, "until": until});
+        serde_json::from_value(json!({"data": data})).unwrap()
+    };
+    for (record, paused) in [
+        (None, 0),
+        (Some(record("")), 1),
+        (Some(record("2026-01-01T00:09:00Z")), 0),
+    ] {
+        let report = decide(&Snapshot {
+            pause: Ok(record),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(
+            (report.paused.len(), report.code()),
+            (paused, u8::from(paused > 0))
+        );
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains("PAUSED:     "), paused > 0, "{text}");
+    }
+}
+
+#[test]
+fn credentials_that_end_and_were_not_renewed_are_told() {
+    let lease = |begin: &str, end: &str| -> Lease {
+        let renewed = "2026-01-01T00:09:58.000000Z";
+        let report = AgentReport {
+            version: "1".to_owned(),
+            credentials: Some(Life {
+                begin: Some(begin.parse().unwrap()),
+                end: end.parse().unwrap(),
+            }),
+        };
+        let annotations = json!({
+            "failover.muster.io/fences": renewed, "failover.muster.io/agent": report.write(),
+        });
+        serde_json::from_value(json!({
+            "metadata": {"annotations": annotations}, "spec": {"renewTime": renewed},
+        }))
+        .unwrap()
+    };
+    for (what, begin, end, told) in [
+        (
+            "ended",
+            "2025-01-01T00:00:00Z",
+            "2025-12-31T00:00:00Z",
+            true,
+        ),
+        ("ends", "2025-01-01T00:00:00Z", "2026-01-02T00:00:00Z", true),
+        (
+            "is far",
+            "2025-01-01T00:00:00Z",
+            "2027-01-01T00:00:00Z",
+            false,
+        ),
+        (
+            "is short",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T01:00:00Z",
+            false,
+        ),
+    ] {
+        let report = decide(&Snapshot {
+            leases: Ok(BTreeMap::from([("m1".to_owned(), lease(begin, end))])),
+            ..snapshot(well(), vec![])
+        });
+        assert_eq!(report.expires.len(), usize::from(told), "{what}");
+        assert_eq!(report.code(), u8::from(told), "{what}");
+    }
+}
+
+#[test]
+fn a_total_loss_fits_on_one_screen() {
+    let clusters = vec![
+        cluster("m1", "Unknown", &["cluster.karmada.io/unreachable"]),
+        cluster("m2", "Unknown", &[]),
+    ];
+    let bindings = vec![
+        binding(
+            "web",
+            &[
+                ("FullyApplied", "Unknown", "ClustersNotHeard"),
+                ("EvictionPending", "True", "StoppedByThreshold"),
+            ],
+            None,
+        ),
+        binding(
+            "db",
+            &[("EvictionPending", "True", "NowhereToGo")],
+            Some("m1"),
+        ),
+    ];
+    let report = decide(&snapshot(clusters, bindings));
+    let text = print::table(&report, NOW.parse().unwrap());
+    assert_eq!(
+        text,
+        "\
+Leader:     cp-0, renewed 2s ago
+Failover:   on
+Pace:       0 a second (stopped): 2 of 2 clusters have failed
+Clusters:   2, 2 not well
+Workloads:  2: 1 with unknown state, 1 moving, 1 waiting (1 of them until fewer clusters have failed), 1 stranded, 0 without a place, 0 without what they refer to
+
+CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
+m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute
+m2                 Unknown   ClusterStatusUnknown   5m0s    -
+
+MOVING                  FROM   NOW PLACED ON   SINCE
+Deployment default/db   m1     m2              60s
+
+STRANDED                FOR           SINCE   AT MOST   WHY
+Deployment default/db   NowhereToGo   4m0s    -         m1 has a taint
+
+WAITING                  FOR                  SINCE   AT MOST   WHY
+Deployment default/web   StoppedByThreshold   4m0s    -         m1 has a taint
+"
+    );
+}
+
+#[test]
+fn a_pause_that_cannot_be_read_is_not_all_well() {
+    let mut snapshot = snapshot(well(), Vec::new());
+    assert_eq!(decide(&snapshot).code(), 0);
+    snapshot.pause = Err("get configmap: forbidden".to_owned());
+    assert_eq!(decide(&snapshot).code(), 1);
+}

@@ -1,0 +1,51 @@
+//! Workloads with copies on clusters that are not heard.
+
+use std::collections::BTreeSet;
+
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::explain;
+use muster_shared::conditions;
+use muster_shared::names::condition;
+
+use super::{SILENT, Waiting, title};
+
+/// Reasons of the condition of evictions by which a workload stays where it is although its cluster
+/// has a taint: they say why nothing moves it.
+const STAYS: [&str; 6] = [
+    "FailoverOff",
+    "NoExecuteEvictionOff",
+    "FailoverNotRequested",
+    "JobCompleted",
+    "PlacementUnknown",
+    "Tolerated",
+];
+
+/// A workload whose state is not known, with the reason why nothing moves it as far as one is told.
+/// `silent` are clusters that are not heard while no leader judges that.
+pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
+    let conditions = &binding.status().conditions;
+    let applied = conditions::get(conditions, condition::FULLY_APPLIED);
+    let applied = applied.filter(|it| it.status == conditions::UNKNOWN);
+    let on = binding.spec().clusters.iter().map(|it| &it.name);
+    let on: Vec<&str> = on
+        .filter(|it| silent.contains(*it))
+        .map(String::as_str)
+        .collect();
+    if let Some(applied) = applied {
+        let stays = conditions::get(conditions, explain::CONDITION);
+        let stays = stays.filter(|it| STAYS.contains(&it.reason.as_str()));
+        let told = Waiting::of(title(binding), stays.unwrap_or(applied));
+        let since = Some(applied.last_transition_time.0);
+        return Some(Waiting { since, ..told });
+    }
+    (!on.is_empty()).then(|| Waiting {
+        workload: title(binding),
+        reason: SILENT.to_owned(),
+        message: format!(
+            "nobody leads who would judge that {} is silent",
+            on.join(", ")
+        ),
+        since: None,
+        at_most_seconds: None,
+    })
+}

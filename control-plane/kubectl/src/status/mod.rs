@@ -1,0 +1,130 @@
+//! `kubectl muster status`: the state of the fleet on one screen, read-only.
+//!
+//! Each part is read by itself: what cannot be read is said, and the rest is shown.
+
+mod decide;
+mod print;
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::Args;
+use futures::join;
+use muster_control_plane::eviction::judge::Switches;
+use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::settings::FAILOVER;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::client;
+use muster_shared::clock::calendar;
+use muster_shared::k8s::{Api, Client};
+
+use self::decide::{Report, Snapshot, decide};
+use super::list::{all, bindings, tokens, works};
+use super::output::{Format, Reply};
+use super::running::{Running, Source};
+use super::view::{self, View};
+
+/// Exit code when too little could be read.
+pub(super) const UNREAD: u8 = 2;
+/// Pause between two looks of `--watch`.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Moves the cursor to the corner and clears the terminal.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// How the answer is printed; with `--watch` JSON is one document a line, and each document in
+    /// YAML begins with `---`.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+    /// Looks again every two seconds until it is stopped.
+    #[arg(long, short)]
+    watch: bool,
+    /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
+    /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+/// The report; ends with 1 if something needs attention, and with 2 if too little could be read.
+pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+    loop {
+        let report = decide(&Box::pin(read(&client, &options.flags)).await?);
+        let reply = Reply {
+            text: text(&report, options)?,
+            code: report.code(),
+        };
+        if !options.watch {
+            return Ok(reply);
+        }
+        let clear = if std::io::stdout().is_terminal() {
+            CLEAR
+        } else {
+            ""
+        };
+        if !muster_shared::telemetry::is_read(&format!("{clear}{}", reply.text))? {
+            let (text, code) = (String::new(), reply.code);
+            return Ok(Reply { text, code });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
+    let text = || {
+        if std::io::stdout().is_terminal() {
+            print::screen(report, calendar())
+        } else {
+            print::table(report, calendar())
+        }
+    };
+    Ok(match options.output {
+        Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
+        Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),
+        format => format.print(text, report)?,
+    })
+}
+
+async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
+    let given = Running::of(flags, None)?;
+    let (view, bindings, works, pause, tokens, policies) = join!(
+        View::read(client, &given.settings),
+        bindings(client),
+        works(Api::all(client.clone())),
+        view::pause(client),
+        tokens(client),
+        all::<ClusterTaintPolicy>(Api::all(client.clone())),
+    );
+    let View {
+        leader,
+        clusters,
+        leases,
+    } = view;
+    let lease = leader.as_ref().ok().and_then(Option::as_ref);
+    let Running {
+        settings,
+        source,
+        unknown,
+    } = Running::of(flags, lease)?;
+    Ok(Snapshot {
+        now: calendar(),
+        leader,
+        leases,
+        clusters,
+        bindings,
+        works,
+        rates: Rates::of(&settings),
+        switches: Switches::of(&settings),
+        failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),
+        source,
+        unknown,
+        pause,
+        tokens: match tokens {
+            Ok(found) => Ok(found),
+            // Whoever may not read secrets is told of all else.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
+            Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
+        },
+        taint_policies: policies.ok(),
+    })
+}

@@ -1,0 +1,266 @@
+//! The object that a person asks about: a binding, or a template by its kind and name.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail, ensure};
+use kube::ResourceExt as _;
+use kube::api::Api;
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
+};
+use muster_shared::client;
+use muster_shared::k8s::Client;
+
+use super::list::all;
+use super::request::instead;
+
+/// Short names of kinds, as kubectl has them.
+const SHORT: [(&str, &str); 13] = [
+    ("deploy", "Deployment"),
+    ("sts", "StatefulSet"),
+    ("ds", "DaemonSet"),
+    ("rs", "ReplicaSet"),
+    ("po", "Pod"),
+    ("svc", "Service"),
+    ("cm", "ConfigMap"),
+    ("cj", "CronJob"),
+    ("ing", "Ingress"),
+    ("pvc", "PersistentVolumeClaim"),
+    ("sa", "ServiceAccount"),
+    ("ns", "Namespace"),
+    ("crd", "CustomResourceDefinition"),
+];
+
+/// The object that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A ResourceBinding by its name.
+    Binding(String),
+    /// A ClusterResourceBinding by its name.
+    ClusterBinding(String),
+    /// A template by its kind, in any form that kubectl takes, and its name.
+    Template { kind: String, name: String },
+}
+
+impl Subject {
+    /// Reads `rb NAME`, `rb/NAME`, `deployment NAME` or `deployment/NAME`.
+    ///
+    /// # Errors
+    /// When the name is missing.
+    pub fn of(what: &str, name: Option<&str>) -> anyhow::Result<Self> {
+        let (kind, name) = match (what.split_once('/'), name) {
+            (Some(pair), None) => pair,
+            (None, Some(name)) => (what, name),
+            (Some(_), Some(_)) => bail!("give KIND/NAME or KIND NAME, not {what} and a name"),
+            (None, None) => bail!("the name is missing: write for example deployment/{what}"),
+        };
+        ensure!(
+            !kind.is_empty() && !name.is_empty(),
+            "{what:?} is not KIND/NAME"
+        );
+        let name = name.to_owned();
+        Ok(match kind.to_lowercase().as_str() {
+            "rb" | "binding" | "resourcebinding" | "resourcebindings" => Self::Binding(name),
+            "crb" | "cluster-binding" | "clusterresourcebinding" | "clusterresourcebindings" => {
+                Self::ClusterBinding(name)
+            }
+            _ => Self::Template {
+                kind: kind.to_owned(),
+                name,
+            },
+        })
+    }
+}
+
+/// A binding of either scope.
+pub(super) enum Found {
+    Namespaced(ResourceBinding),
+    ClusterWide(ClusterResourceBinding),
+}
+
+/// Reads the binding of what is asked about.
+///
+/// # Errors
+/// When there is none, with what may have been meant.
+pub(super) async fn find(
+    client: &Client,
+    namespace: &str,
+    subject: &Subject,
+) -> anyhow::Result<Found> {
+    let namespaced: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
+    let cluster_wide: Api<ClusterResourceBinding> = Api::all(client.clone());
+    match subject {
+        Subject::Binding(name) => Ok(Found::Namespaced(get(&namespaced, name).await?)),
+        Subject::ClusterBinding(name) => Ok(Found::ClusterWide(get(&cluster_wide, name).await?)),
+        Subject::Template { kind, name } => {
+            let bindings = list(&namespaced).await?;
+            let mut names = named(&bindings, kind);
+            let mut kinds = kinds(&bindings);
+            if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
+                return Ok(Found::Namespaced(binding));
+            }
+            let bindings = list(&cluster_wide).await?;
+            names.extend(named(&bindings, kind));
+            kinds.extend(self::kinds(&bindings));
+            if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
+                return Ok(Found::ClusterWide(binding));
+            }
+            let hint = if names.is_empty() {
+                let kinds: Vec<String> = kinds.into_iter().collect();
+                let near = near(kind, &kinds).unwrap_or_default();
+                format!(": no {kind} has one in namespace {namespace}{near}")
+            } else {
+                instead(name, &names)
+            };
+            bail!(
+                "there is no binding of {kind} {name} in namespace {namespace}{hint}\n\
+                 Without one no policy selects it, or it does not exist: `kubectl get {kind} {name} -n {namespace}` of the fleet API tells"
+            )
+        }
+    }
+}
+
+async fn get<B: Binding>(api: &Api<B>, name: &str) -> anyhow::Result<B> {
+    let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
+    let context = || format!("cannot read {} {name}", B::kind(&()));
+    if let Some(binding) = api
+        .get_opt(name)
+        .await
+        .map_err(said)
+        .with_context(context)?
+    {
+        return Ok(binding);
+    }
+    let names: Vec<String> = list(api).await?.iter().map(B::name_any).collect();
+    bail!(
+        "there is no {} {name}{}; a template can be named as well: deployment/web",
+        B::kind(&()),
+        instead(name, &names)
+    )
+}
+
+async fn list<B: Binding>(api: &Api<B>) -> anyhow::Result<Vec<B>> {
+    all(api.clone()).await.map_err(anyhow::Error::msg)
+}
+
+/// Names of the templates of a kind.
+fn named<B: Binding>(bindings: &[B], kind: &str) -> Vec<String> {
+    let resources = bindings.iter().map(|it| &it.spec().resource);
+    resources
+        .filter(|it| is_kind(it, kind))
+        .map(|it| it.name.clone())
+        .collect()
+}
+
+/// Kinds of the templates, as a command line names them.
+fn kinds<B: Binding>(bindings: &[B]) -> BTreeSet<String> {
+    let kinds = bindings
+        .iter()
+        .map(|it| it.spec().resource.kind.to_lowercase());
+    kinds.collect()
+}
+
+/// The kind that was meant, if one is near enough.
+fn near(kind: &str, kinds: &[String]) -> Option<String> {
+    let hint = instead(kind, kinds);
+    hint.contains("is it").then_some(hint)
+}
+
+fn is_meant<B: Binding>(binding: &B, kind: &str, name: &str) -> bool {
+    let resource = &binding.spec().resource;
+    resource.name == name && is_kind(resource, kind)
+}
+
+/// Whether a word stands for the kind of an object: `Deployment`, `deployments`, `deploy`,
+/// `deployment.apps`.
+fn is_kind(resource: &ObjectReference, word: &str) -> bool {
+    let word = word.to_lowercase();
+    let (word, group) = match word.split_once('.') {
+        Some((word, group)) => (word, Some(group)),
+        None => (word.as_str(), None),
+    };
+    let version = &resource.api_version;
+    let own = version.split_once('/').map_or("", |(group, _)| group);
+    if group.is_some_and(|group| group != own) {
+        return false;
+    }
+    let kind = resource.kind.to_lowercase();
+    let plurals = [
+        format!("{kind}s"),
+        format!("{kind}es"),
+        format!("{}ies", kind.trim_end_matches('y')),
+    ];
+    let is_short = |(short, long): &(&str, &str)| *short == word && *long == resource.kind;
+    word == kind || plurals.iter().any(|it| it == word) || SHORT.iter().any(is_short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_kubectl_names_them() {
+        let template = |kind: &str| Subject::Template {
+            kind: kind.to_owned(),
+            name: "web".to_owned(),
+        };
+        for (what, name, expected) in [
+            ("rb", Some("web"), Subject::Binding("web".to_owned())),
+            ("binding", Some("web"), Subject::Binding("web".to_owned())),
+            ("rb/web", None, Subject::Binding("web".to_owned())),
+            (
+                "crb",
+                Some("web"),
+                Subject::ClusterBinding("web".to_owned()),
+            ),
+            ("deployment/web", None, template("deployment")),
+            ("deployment", Some("web"), template("deployment")),
+        ] {
+            assert_eq!(Subject::of(what, name).unwrap(), expected, "{what}");
+        }
+        for (what, name) in [
+            ("web", None),
+            ("a/b", Some("c")),
+            ("/web", None),
+            ("rb/", None),
+        ] {
+            Subject::of(what, name).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_kind_with_a_typing_error_is_answered_with_the_one_that_was_meant() {
+        let kinds = ["configmap", "deployment"].map(str::to_owned);
+        let told = near("deploymnt", &kinds);
+        assert_eq!(told.as_deref(), Some(": is it deployment?"));
+        assert_eq!(near("gadget", &kinds), None);
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_singular_plural_short_name_and_group() {
+        for (kind, version, word, is_it) in [
+            ("Deployment", "apps/v1", "deployment", true),
+            ("Deployment", "apps/v1", "Deployments", true),
+            ("Deployment", "apps/v1", "deploy", true),
+            ("Deployment", "apps/v1", "deployment.apps", true),
+            ("Deployment", "apps/v1", "deployment.batch", false),
+            ("Deployment", "apps/v1", "sts", false),
+            (
+                "NetworkPolicy",
+                "networking.k8s.io/v1",
+                "networkpolicies",
+                true,
+            ),
+            ("Ingress", "networking.k8s.io/v1", "ingresses", true),
+            ("ConfigMap", "v1", "cm", true),
+            ("ConfigMap", "v1", "configmap.apps", false),
+        ] {
+            let resource = ObjectReference {
+                api_version: version.to_owned(),
+                kind: kind.to_owned(),
+                ..ObjectReference::default()
+            };
+            assert_eq!(is_kind(&resource, word), is_it, "{kind} {word}");
+        }
+    }
+}

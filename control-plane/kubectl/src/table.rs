@@ -1,0 +1,120 @@
+//! Tables of text: columns as wide as their widest cell, three blanks between them.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Lines of a list that are printed.
+const LISTED: usize = 20;
+
+/// A table with a head.
+#[derive(Clone, Debug)]
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with this head and no rows.
+    pub fn new(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+
+    /// Returns the text of the table without some of its columns.
+    pub fn without(&self, heads: &[&str]) -> String {
+        let is_shown = |column: &usize| !heads.contains(&self.rows[0][*column].as_str());
+        let width = |column: usize| {
+            let lengths = self.rows.iter().map(|row| row[column].chars().count());
+            (column, lengths.max().unwrap_or(0))
+        };
+        let columns: Vec<(usize, usize)> = (0..N).filter(is_shown).map(width).collect();
+        let line = |row: &[String; N]| {
+            let cells = columns.iter();
+            let cells = cells.map(|(column, width)| format!("{:width$}", row[*column]));
+            let line = cells.collect::<Vec<_>>().join("   ");
+            format!("{}\n", line.trim_end())
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+impl<const N: usize> fmt::Display for Table<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.without(&[]))
+    }
+}
+
+/// Names an object, with its namespace if it has one.
+pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    match namespace.filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+/// Returns the first lines of a list, indented, and the number of the others.
+pub(super) fn indented(lines: &[impl fmt::Display]) -> String {
+    let shown = lines.iter().take(LISTED).map(|it| format!("  {it}\n"));
+    let more = match lines.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("  and {more} more (-o json lists all)\n"),
+    };
+    shown.chain([more]).collect()
+}
+
+/// A text of at most so many characters; one that was cut ends with an ellipsis.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(longest.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
+/// Returns the time that has passed, to the second.
+pub(super) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "-".to_owned(),
+        |since| {
+            let seconds = now
+                .duration_since(since)
+                .max(SignedDuration::ZERO)
+                .as_secs();
+            match seconds {
+                0..120 => format!("{seconds}s"),
+                120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
+                7_200..172_800 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+                _ => format!("{}d", seconds / 86_400),
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_was_cut_says_so() {
+        for (text, expected) in [("", ""), ("fünf!", "fünf!"), ("sechs!", "sech…")] {
+            assert_eq!(shortened(text, 5), expected);
+        }
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(["NAME", "WHY"]);
+        table.row(["web".to_owned(), "no room".to_owned()]);
+        table.row(["settings".to_owned(), String::new()]);
+        assert_eq!(
+            table.to_string(),
+            "NAME       WHY\nweb        no room\nsettings\n"
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! `kubectl muster unregister`: removes a member from the fleet, with everything that `register`
+//! and `token create` created for it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use kube::api::{DeleteParams, Preconditions};
+use muster_control_plane::registration::access;
+use muster_control_plane::registration::token;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::client::{self, Profile};
+use muster_shared::fleet_id::{self, FleetId, Owner};
+use muster_shared::k8s::{
+    Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
+};
+use muster_shared::names::{
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
+    is_cluster_name, label,
+};
+
+use super::install::{NAMESPACE, SECRET};
+use super::list::tokens;
+use super::parting::{Parting, part};
+use super::request::call;
+
+/// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
+/// of charts/agent).
+const AGENT_SECRET: &str = "muster-fleet-kubeconfig";
+/// The name under which agents write.
+const AGENT: &str = "muster-agent";
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    parting: Parting,
+    /// Kubeconfig of the member, whose Secret with the agent's kubeconfig is then removed as well.
+    #[arg(long, value_name = "FILE")]
+    member_kubeconfig: Option<PathBuf>,
+    /// Namespace of that Secret.
+    #[arg(long, default_value = SYSTEM_NAMESPACE, value_name = "NAME")]
+    member_namespace: String,
+}
+
+pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
+    let name = options.parting.cluster();
+    ensure!(
+        is_cluster_name(name),
+        "{name:?} is not the name of a cluster"
+    );
+    let mut told = String::new();
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    let found = call("look for the Cluster", clusters.get_opt(name)).await?;
+    if let Some(cluster) = &found {
+        ensure!(
+            cluster.spec.sync_mode == ClusterSyncMode::Pull,
+            "Cluster {name:?} did not register itself (syncMode Push): use `kubectl muster unjoin {name}`"
+        );
+        part(&fleet, &clusters, cluster, &options.parting).await?;
+        say(&mut told, &format!("Cluster {name:?} is gone."));
+    }
+    // Not earlier: until its Works are gone the agent needs its rights.
+    let roles = access::revoke(&fleet, name).await?;
+    let tokens = forget_tokens(&fleet, name).await?;
+    if found.is_none() {
+        // A typo must not look like success.
+        ensure!(
+            roles > 0 || tokens > 0,
+            "there is no Cluster {name:?}, and no rights or tokens of one: `kubectl get clusters` lists them"
+        );
+        say(
+            &mut told,
+            &format!("There was no Cluster {name:?}; what was left of it is removed."),
+        );
+    }
+    say(
+        &mut told,
+        &format!(
+            "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
+        ),
+    );
+    // The API knows an agent by the name in its certificate, and a certificate cannot be taken
+    // back.
+    say(
+        &mut told,
+        &format!(
+            "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
+        ),
+    );
+    if let Some(file) = &options.member_kubeconfig {
+        let config = client::kubeconfig(Some(file), None).await?;
+        let member = client::connect(&config, Profile::Write)?;
+        let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
+        let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
+        if accounts > 0 {
+            say(
+                &mut told,
+                &format!(
+                    "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
+                ),
+            );
+        }
+        if !left.is_empty() {
+            say(
+                &mut told,
+                &format!(
+                    "Left in the member, because the annotation {} does not name this fleet, whose id is {id}: {}.",
+                    annotation::FLEET,
+                    left.join(", ")
+                ),
+            );
+        }
+        let secrets: Api<Secret> = Api::namespaced(member, &options.member_namespace);
+        match secrets.delete(SECRET, &DeleteParams::default()).await {
+            Ok(_) => say(&mut told, "Removed the agent's kubeconfig from the member."),
+            Err(error) if client::is_not_found(&error) => {}
+            Err(error) => bail!("remove the member's Secret: {}", client::brief(&error)),
+        }
+    }
+    if options.member_kubeconfig.is_none() {
+        say(
+            &mut told,
+            &format!(
+                "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or, \
+                 if the member is in no other fleet under this name, \
+                 kubectl delete clusterrolebinding,clusterrole karmada-controller-manager:karmada-{name} --ignore-not-found && \
+                 kubectl -n {CLUSTER_NAMESPACE} delete serviceaccount,secret karmada-{name} --ignore-not-found"
+            ),
+        );
+    }
+    say(&mut told, &at_the_member(&options.member_namespace));
+    Ok(told)
+}
+
+/// Says what remains to be done in the member, by the way in which its agent was installed.
+fn at_the_member(namespace: &str) -> String {
+    let remove = |namespace: &str, secret: &str| {
+        format!(
+            "helm uninstall muster-agent -n {namespace} && kubectl -n {namespace} delete secret {secret} --ignore-not-found"
+        )
+    };
+    format!(
+        "In the member, if not done yet, the agent and its credentials have to go. If it joined by the command of `kubectl muster token create`: {}\n\
+         If it joined by `kubectl muster register`: {}",
+        remove(NAMESPACE, AGENT_SECRET),
+        remove(namespace, SECRET)
+    )
+}
+
+/// What became of the accounts whose tokens the fleet had.
+#[derive(Default)]
+struct Withdrawn {
+    /// How many were removed.
+    accounts: usize,
+    /// Objects that were made for another fleet, or may have been.
+    left: Vec<String>,
+}
+
+/// Removes from the member the accounts whose tokens the fleet had, where an agent of ours made
+/// them for this fleet.
+async fn take_credentials_back(
+    member: &Client,
+    cluster: &str,
+    fleet: &FleetId,
+) -> anyhow::Result<Withdrawn> {
+    let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
+        (Api::all(member.clone()), Api::all(member.clone()));
+    let secrets: Api<Secret> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
+    let mut withdrawn = Withdrawn::default();
+    for account in [
+        format!("karmada-{cluster}"),
+        "karmada-impersonator".to_owned(),
+    ] {
+        let role = format!("karmada-controller-manager:{account}");
+        let left = &mut withdrawn.left;
+        remove_if_ours(&bindings, &role, fleet, left).await?;
+        remove_if_ours(&roles, &role, fleet, left).await?;
+        remove_if_ours(&secrets, &account, fleet, left).await?;
+        let gone = remove_if_ours(&accounts, &account, fleet, left).await?;
+        withdrawn.accounts += usize::from(gone);
+    }
+    Ok(withdrawn)
+}
+
+/// Deletes an object if an agent of ours made it for this fleet: Karmada's tools make objects of
+/// the same names, and so do the agents of other fleets.
+async fn remove_if_ours<K>(
+    api: &Api<K>,
+    name: &str,
+    fleet: &FleetId,
+    left: &mut Vec<String>,
+) -> anyhow::Result<bool>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let Some(found) = call("look into the member", api.get_opt(name)).await? else {
+        return Ok(false);
+    };
+    let labels = found.labels().contains_key(label::SYSTEM);
+    let mut managers = found.managed_fields().iter();
+    if !(labels && managers.any(|it| it.manager.as_deref() == Some(AGENT))) {
+        return Ok(false);
+    }
+    let mark = found.annotations().get(annotation::FLEET);
+    match fleet.owner(mark.map(String::as_str)) {
+        Owner::Unmarked | Owner::Ours => {}
+        Owner::Other | Owner::Unclear => {
+            left.push(format!("{} {name}", K::kind(&())));
+            return Ok(false);
+        }
+    }
+    let preconditions = Preconditions {
+        uid: found.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match api.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_not_found(&error) => Ok(false),
+        Err(error) => bail!(
+            "remove {} {name:?} from the member: {}",
+            K::kind(&()),
+            client::brief(&error)
+        ),
+    }
+}
+
+/// Deletes the tokens that are for this cluster alone.
+async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
+    let secrets: Api<Secret> = Api::namespaced(fleet.clone(), token::NAMESPACE);
+    let found = call("list the tokens' Secrets", tokens(fleet)).await?;
+    let group = format!("{CLUSTER_BOOTSTRAP_GROUP_PREFIX}{cluster}");
+    let mut gone = 0;
+    for entry in found {
+        if entry.groups == [group.as_str()] {
+            let name = entry.token.name();
+            call(
+                "delete a token",
+                secrets.delete(&name, &DeleteParams::default()),
+            )
+            .await?;
+            gone += 1;
+        }
+    }
+    Ok(gone)
+}
+
+fn say(told: &mut String, line: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(told, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_removed_from_where_its_command_installed_it() {
+        let told = at_the_member("elsewhere");
+        for (namespace, secret) in [(NAMESPACE, AGENT_SECRET), ("elsewhere", SECRET)] {
+            let release = format!("helm uninstall muster-agent -n {namespace} ");
+            let credentials = format!("kubectl -n {namespace} delete secret {secret} ");
+            assert!(
+                told.contains(&release) && told.contains(&credentials),
+                "{told}"
+            );
+        }
+        let values = include_str!("../../../charts/agent/values.yaml");
+        assert!(values.contains(&format!("kubeconfigSecret: {AGENT_SECRET}\n")));
+    }
+}

@@ -1,0 +1,106 @@
+//! The members of a fleet as whoever tells of them reads them.
+
+use std::collections::BTreeMap;
+
+use futures::join;
+use jiff::Timestamp;
+use muster_control_plane::fleet::availability::concern;
+use muster_control_plane::pause;
+use muster_control_plane::settings::Settings;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, ResourceExt as _};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, condition};
+use muster_shared::{client, conditions};
+use serde::Serialize;
+
+use super::leader::{SILENT, renewed};
+use super::list::all;
+use super::running;
+
+/// What was read of the members. A part that could not be read is an error of its own.
+#[derive(Debug)]
+pub(super) struct View {
+    /// Lease of the control plane's leader; `None` if there is none.
+    pub leader: Result<Option<Lease>, String>,
+    /// The clusters.
+    pub clusters: Result<Vec<Cluster>, String>,
+    /// Leases of members, by name of the cluster.
+    pub leases: Result<BTreeMap<String, Lease>, String>,
+}
+
+impl View {
+    /// Reads them at once. The settings say where the lease of the leader is.
+    pub async fn read(client: &Client, settings: &Settings) -> Self {
+        let (leader, clusters, leases) = join!(
+            running::lease(client, settings),
+            all::<Cluster>(Api::all(client.clone())),
+            all::<Lease>(Api::namespaced(client.clone(), CLUSTER_NAMESPACE)),
+        );
+        let by_name = |leases: Vec<Lease>| {
+            let named = leases.into_iter().map(|it| (it.name_any(), it));
+            named.collect()
+        };
+        Self {
+            leader,
+            clusters,
+            leases: leases.map(by_name),
+        }
+    }
+}
+
+/// Reads the record of a pause of the fleet.
+pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> {
+    let (namespace, name) = (SYSTEM_NAMESPACE, pause::NAME);
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let record = records.get_opt(name).await;
+    record.map_err(|error| {
+        format!(
+            "get configmap {namespace}/{name}: {}",
+            client::brief(&error)
+        )
+    })
+}
+
+/// A cluster as a table tells of it.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Member {
+    pub name: String,
+    /// Status of condition Ready.
+    pub ready: String,
+    pub reason: String,
+    /// Condition by which a cluster that is ready needs attention.
+    pub concern: Option<String>,
+    pub since: Option<Timestamp>,
+    /// Last renewal of its lease, by the clock of the member.
+    pub last_heard: Option<Timestamp>,
+    pub taints: Vec<String>,
+}
+
+impl Member {
+    /// Describes a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    pub fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
+        let condition = cluster.condition(condition::READY);
+        let is_ready = condition.is_some_and(|it| it.status == conditions::TRUE);
+        let is_unheard = is_ready && is_unheard;
+        let concern = concern(cluster).filter(|_| is_ready && !is_unheard);
+        let (ready, reason) = match condition {
+            _ if is_unheard => (conditions::UNKNOWN, SILENT),
+            Some(it) => (&*it.status, &*it.reason),
+            None => (conditions::UNKNOWN, "NeverReported"),
+        };
+        let since = concern.or(condition).filter(|_| !is_unheard);
+        let taints = cluster.spec.taints.iter();
+        Self {
+            name: cluster.name_any(),
+            ready: ready.to_owned(),
+            reason: reason.to_owned(),
+            concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
+            since: since.map(|it| it.last_transition_time.0),
+            last_heard: lease.and_then(renewed),
+            taints: taints
+                .map(|it| format!("{}:{}", it.key, it.effect))
+                .collect(),
+        }
+    }
+}
