@@ -33,7 +33,7 @@ use crate::fleet::availability::{Workload, can_hold};
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::copy::Order;
 use crate::fleet::standing::Standing;
-use crate::graceful_eviction::assess::{Scene, counts_replicas, missing};
+use crate::graceful_eviction::assess::{Scene, asks_for_none, counts_replicas, missing};
 use crate::pause::{self, Pause};
 use crate::scheduler::core::explain::{Explanation, Fate, explain};
 use crate::scheduler::core::need::need;
@@ -280,6 +280,7 @@ impl Answer {
             members_scale: &|| false,
             has_rule,
             counts_replicas: counts_replicas(spec, &status.aggregated_status),
+            asks_for_none: asks_for_none(spec),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
             timeout: None,
         };
