@@ -18,7 +18,9 @@ use muster_control_plane::fleet::availability::{Workload, can_hold};
 use muster_control_plane::fleet::binding::{BindingKey, BindingKind};
 use muster_control_plane::fleet::copy::Order;
 use muster_control_plane::fleet::standing::Standing;
-use muster_control_plane::graceful_eviction::assess::{Scene, counts_replicas, missing};
+use muster_control_plane::graceful_eviction::assess::{
+    Scene, asks_for_none, counts_replicas, missing,
+};
 use muster_control_plane::pause::Pause;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
@@ -321,6 +323,7 @@ impl Answer {
             members_scale: &|| false,
             has_rule,
             counts_replicas: counts_replicas(spec, &status.aggregated_status),
+            asks_for_none: asks_for_none(spec),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
             timeout: None,
         };

@@ -265,7 +265,8 @@ impl Detector {
         }
     }
 
-    /// Looks at the templates without a policy that this one selects.
+    /// Looks at the templates without a policy that this one selects, and at those that it claims:
+    /// one that it claimed while it was lazy has no binding of the policy yet.
     fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
         let kinds = kinds_of(policy.spec(), &self.scope);
         let mut seen = BTreeSet::new();
@@ -309,8 +310,9 @@ impl Detector {
     }
 
     fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
-        let free = Claim::on(template.metadata()).is_none();
-        if free && selects(policy, Subject::of(&key, template)) {
+        let claim = Claim::on(template.metadata());
+        let is_free = claim.is_none() || claim == Claim::by(policy);
+        if is_free && selects(policy, Subject::of(&key, template)) {
             self.templates.add(key);
         }
     }
@@ -378,4 +380,53 @@ fn has_finalizer(policy: &Policy) -> bool {
         .iter()
         .flatten()
         .any(|held| held == finalizer_of(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::fleet::testing::{Stand, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_is_lazy_no_more_takes_effect_on_what_it_claimed_while_it_was() {
+        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        let policy = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "p", "labels": labels, "generation": 1,
+                "finalizers": ["karmada.io/propagation-policy-controller"],
+                "creationTimestamp": "2026-01-01T00:00:05Z",
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "activationPreference": "Lazy",
+            },
+        });
+        let template = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"replicas": 2},
+        });
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy.clone()),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let claimed = stand.api.object("deployments", "shop", "web");
+        let claimed = claimed.expect("the template stays");
+        assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
+        let bindings = &stand.fleet.bindings;
+        assert!(bindings.list().is_empty(), "and waits for a change");
+        let mut eager = policy;
+        eager["metadata"]["generation"] = json!(2);
+        eager["spec"]["activationPreference"] = json!(null);
+        stand.api.put("propagationpolicies", eager);
+        pass(10).await;
+        assert_eq!(bindings.list().len(), 1, "it waits for nothing any more");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! A task keeps the old copy, except with purge mode Directly. Safety contract 1 applies: a task
 //! ends when a replacement is healthy, when the policy's own grace period has passed and a
-//! replacement is on an available cluster, or when somebody sets `suppressDeletion` to false.
+//! replacement is on an available cluster, when somebody sets `suppressDeletion` to false, or when
+//! somebody scales the template to no replicas.
 
 mod missing;
 
@@ -54,6 +55,8 @@ pub struct Scene<'a> {
     /// own scheduler does so where the policy allows it; another one takes no cluster back as long
     /// as the task is there.
     pub restores: bool,
+    /// Whether the template asks for no replicas of a workload that is counted in them.
+    pub asks_for_none: bool,
     /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
     /// replacement.
     pub timeout: Option<Duration>,
@@ -82,6 +85,9 @@ pub enum Done {
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
+    /// The template asks for no replicas, and no cluster was chosen for that: nothing is to replace
+    /// the old copy, which goes as it would if it were the present one.
+    Unwanted,
     /// The workload was placed in this cluster again.
     BackInPlace,
     /// There is no replacement, and the cluster has recovered: the old copy stays as the only one.
@@ -97,6 +103,7 @@ impl Done {
             Self::Replaced => "the replacement is healthy",
             Self::Expired => "the grace period is over",
             Self::Released => "suppressDeletion was set to false",
+            Self::Unwanted => "the template asks for no replicas any more",
             Self::BackInPlace => "the workload was placed there again",
             Self::Recovered => "the cluster recovered and there is no replacement",
             Self::ClusterGone => "the cluster left the fleet",
@@ -105,7 +112,10 @@ impl Done {
 
     /// Whether the old copy goes with the task (otherwise it stays, or is gone already).
     pub fn removes_the_copy(self) -> bool {
-        matches!(self, Self::Replaced | Self::Expired | Self::Released)
+        matches!(
+            self,
+            Self::Replaced | Self::Expired | Self::Released | Self::Unwanted
+        )
     }
 }
 
@@ -338,6 +348,9 @@ impl<'a> Situation<'a> {
             None => {}
         }
         if scene.clusters.is_empty() {
+            if scene.asks_for_none && scene.scheduled {
+                return Some(Done::Unwanted);
+            }
             let restores = scene.restores && standing == Standing::Sound;
             return restores.then_some(Done::Recovered);
         }
@@ -400,6 +413,12 @@ pub fn counts_replicas(spec: &ResourceBindingSpec, reports: &[AggregatedStatusIt
         status.is_some_and(|status| status.0["replicas"].is_i64())
     };
     is_native || (spec.replicas > 0 && reports.iter().any(has_number))
+}
+
+/// Returns whether the template of a binding asks for no replicas of a workload that is counted in
+/// them: its scheduler chooses no cluster then.
+pub fn asks_for_none(spec: &ResourceBindingSpec) -> bool {
+    spec.replicas <= 0 && spec.replica_requirements.is_some() && spec.components.is_empty()
 }
 
 /// Whether the members decide on the number of replicas, as the label

@@ -45,6 +45,7 @@ fn replay(input: &Value) -> Value {
         has_rule: true,
         counts_replicas: false,
         restores: true,
+        asks_for_none: false,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()
             .map(std::time::Duration::from_secs),

@@ -22,7 +22,7 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::assess::{Assessment, Scene, assess, counts_replicas, retains_replicas};
+use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas, retains_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::budget::pace::Pace;
@@ -280,6 +280,7 @@ fn look<B: Binding>(
             Operation::InterpretHealth,
         ),
         counts_replicas: counts_replicas(spec, &status.aggregated_status),
+        asks_for_none: asks_for_none(spec),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,

@@ -97,6 +97,12 @@ pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
+/// Whether an object was created at a time or later, or may have been: the server dates by whole
+/// seconds.
+pub fn is_since(created: Timestamp, time: Timestamp) -> bool {
+    created >= whole_second(time)
+}
+
 /// What is new of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -389,5 +395,18 @@ mod tests {
             created
         );
         assert_eq!(trigger(&rebalancer(2, &["a"], &Value::Null), at(7)), at(7));
+    }
+
+    #[test]
+    fn what_was_created_in_the_second_of_a_time_may_have_been_created_since() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        for (created, expected) in [
+            ("2026-01-01T00:00:01Z", false),
+            ("2026-01-01T00:00:02Z", true),
+            ("2026-01-01T00:00:03Z", true),
+        ] {
+            let asked = at("2026-01-01T00:00:02.335Z");
+            assert_eq!(is_since(at(created), asked), expected, "{created}");
+        }
     }
 }

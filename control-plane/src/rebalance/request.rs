@@ -63,7 +63,7 @@ pub(super) async fn request<B: BindingKind>(
     if let Some((asked, at)) = asked {
         // One that was made since then was asked for nothing.
         let created = binding.meta().creation_timestamp.as_ref();
-        let is_newer = created.is_some_and(|created| created.0 >= at);
+        let is_newer = created.is_some_and(|it| decide::is_since(it.0, at));
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(match () {
             () if is_seen && is_answered(spec, status) => Requested::Answered,

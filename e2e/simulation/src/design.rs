@@ -136,7 +136,7 @@ mod tests {
     fn a_block_chooses_each_pair_of_features_about_as_often_as_any_other() {
         let mut block = Block::default();
         for seed in 0..BLOCK {
-            block.next(seed, 12, 6);
+            block.next(seed, 16, 6);
         }
         let all = Feature::ALL.len();
         let counts = pairs_of(&(0..all).collect::<Vec<_>>());

@@ -227,6 +227,19 @@ impl Faults {
         piece
     }
 
+    /// Whether a watch that has nothing to tell is to break or to end, which it did not yet.
+    pub fn ends(&self, actor: &Actor, api: &Api, kind: &str, seen: &[u64]) -> bool {
+        let active = self.active();
+        let mut active = active.iter().filter(|(id, _)| !seen.contains(id));
+        active.any(|(_, active)| {
+            matches!(
+                active.kind,
+                FaultKind::Break { .. } | FaultKind::Miss { .. }
+            ) && active.kind.concerns(actor, api)
+                && active.kind.is_about(kind)
+        })
+    }
+
     fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }

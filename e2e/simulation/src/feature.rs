@@ -52,6 +52,12 @@ pub enum Feature {
     Override,
     /// The policy names the clusters that may have the workload.
     Narrow,
+    /// The policy says in how many clusters the workload is to be.
+    Spread,
+    /// The policy divides the replicas by weights of its own.
+    Weights,
+    /// The workload has a priority by which it waits for its turn.
+    SchedulePriority,
     /// The workload is placed anew by a WorkloadRebalancer.
     Rebalance,
     /// The cluster is emptied.
@@ -70,6 +76,8 @@ pub enum Feature {
     Clean,
     /// A person deleted the template.
     Delete,
+    /// A person took the cluster out of the fleet.
+    Remove,
 }
 
 /// What a feature is set for.
@@ -104,12 +112,14 @@ pub const TAINTS: [&str; 2] = ["example.com/maintenance", "example.com/network"]
 pub const PAUSED: &str = "failover.muster.io/paused";
 /// Namespace and name of the ConfigMap that pauses the fleet.
 pub const PAUSE: (&str, &str) = ("karmada-system", "muster-pause");
+/// Name of the class of workloads that are preferred.
+pub const PREFERRED: &str = "preferred";
 /// Suffix of the name of a policy that takes a workload over.
 pub const RIVAL: &str = "-rival";
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 30] = [
         Self::SuspendDispatching,
         Self::SuspendCluster,
         Self::SuspendScheduling,
@@ -127,6 +137,9 @@ impl Feature {
         Self::Dependencies,
         Self::Override,
         Self::Narrow,
+        Self::Spread,
+        Self::Weights,
+        Self::SchedulePriority,
         Self::Rebalance,
         Self::Drain,
         Self::Cordon,
@@ -136,6 +149,7 @@ impl Feature {
         Self::PauseFleet,
         Self::Clean,
         Self::Delete,
+        Self::Remove,
     ];
 
     /// Features of which a policy has one at a time: purge modes, and ways to suspend dispatching.
@@ -153,12 +167,23 @@ impl Feature {
     /// What the feature can be set for.
     pub const fn scope(self) -> Scope {
         match self {
-            Self::Drain | Self::Cordon | Self::Taint | Self::SecondTaint | Self::PauseCluster => {
-                Scope::Cluster
-            }
+            Self::Drain
+            | Self::Cordon
+            | Self::Taint
+            | Self::SecondTaint
+            | Self::PauseCluster
+            | Self::Remove => Scope::Cluster,
             Self::PauseFleet => Scope::Fleet,
             _ => Scope::Workload,
         }
+    }
+
+    /// Whether the feature is an order that leaves nothing behind which could be unset.
+    pub const fn is_order(self) -> bool {
+        matches!(
+            self,
+            Self::Rebalance | Self::Clean | Self::Delete | Self::Remove
+        )
     }
 
     /// Whether a policy that has one of two features cannot have the other.
@@ -210,6 +235,7 @@ fn of_policy(spec: &Value) -> Vec<Feature> {
         "Never" => Some(Feature::PurgeNever),
         _ => None,
     };
+    let weights = &placement["replicaScheduling"]["weightPreference"]["staticWeightList"];
     let names = items(placement, "/clusterAffinity/clusterNames").count();
     [
         (
@@ -241,6 +267,9 @@ fn of_policy(spec: &Value) -> Vec<Feature> {
         ),
         (Feature::Dependencies, spec["propagateDeps"] == true),
         (Feature::Narrow, names > 0),
+        (Feature::Spread, is_set(&placement["spreadConstraints"])),
+        (Feature::Weights, is_set(weights)),
+        (Feature::SchedulePriority, is_set(&spec["schedulePriority"])),
     ]
     .into_iter()
     .filter_map(|(feature, is_set)| is_set.then_some(feature))
@@ -279,6 +308,9 @@ pub fn ordered_by(request: &Request) -> Vec<(Feature, Subject)> {
             items(order, "/spec/workloads")
                 .map(|it| (Feature::Rebalance, workload(text(it, "/name"))))
                 .collect()
+        }
+        (Api::Fleet, "clusters") if is_person && ends => {
+            vec![(Feature::Remove, Subject::Cluster(request.name.clone()))]
         }
         (Api::Member(_), _) if is_person && ends => vec![(Feature::Clean, workload(&request.name))],
         (Api::Fleet, plural) if is_person && ends && WORKLOADS.contains(&plural) => {

@@ -19,6 +19,9 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
         Some(false) => return Vec::new(),
         None => {}
     }
+    if scene.clusters.is_empty() && scene.asks_for_none && scene.scheduled {
+        return Vec::new();
+    }
     if scene.clusters.is_empty() {
         return vec!["no cluster has been chosen to take it".to_owned()];
     }

@@ -50,6 +50,7 @@ pub(super) fn scene<'a>(
         has_rule: false,
         counts_replicas: false,
         restores: true,
+        asks_for_none: false,
         timeout: None,
     }
 }
@@ -339,6 +340,34 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
         left_to_the_scheduler.kept, tasks,
         "the task keeps the only copy until the scheduler has placed the workload"
     );
+}
+
+#[test]
+fn nothing_replaces_what_nobody_wants_any_more() {
+    let new = [target("new", 0)];
+    let kept = GracefulEvictionTask {
+        suppress_deletion: Some(true),
+        ..task(None)
+    };
+    let unwanted = Some(Done::Unwanted);
+    for (what, asks_for_none, scheduled, clusters, task, expected) in [
+        ("scaled to zero", true, true, &[][..], task(None), unwanted),
+        ("not scheduled yet", true, false, &[], task(None), None),
+        ("it wants some", false, true, &[], task(None), None),
+        ("it has a cluster", true, true, &new, task(None), None),
+        ("a person keeps it", true, true, &[], kept, None),
+    ] {
+        let scene = Scene {
+            asks_for_none,
+            scheduled,
+            restores: false,
+            ..scene(clusters, &[])
+        };
+        let done = assess(&[task], &scene, at(10)).done;
+        let done = done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{what}");
+        assert!(done.is_none_or(Done::removes_the_copy), "{what}");
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Movement {
 }
 
 /// The clusters that lose a workload, or replicas of it, to others. A result without any cluster
-/// takes from all.
+/// takes from all; whether the workload asks for none is [`asks_for_none`].
 fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
     let held = |list: &[TargetCluster], name: &str| {
         let target = list.iter().find(|it| it.name == name);
@@ -155,6 +155,15 @@ fn withdrawn<'a>(
         .collect()
 }
 
+/// Whether a result has no cluster because the workload asks for no replicas: it shrinks, and
+/// nothing of it moves.
+fn asks_for_none(outcome: &Outcome) -> bool {
+    let placed = outcome.placed.as_ref();
+    outcome.need.is_some()
+        && outcome.failure.is_none()
+        && placed.is_some_and(|placed| placed.clusters.is_empty())
+}
+
 /// Returns the clusters from which a result takes a workload, or replicas of it, as a move does.
 pub(super) fn losers_of<'a>(
     subject: &Subject<'a>,
@@ -164,6 +173,9 @@ pub(super) fn losers_of<'a>(
     let Some(placed) = &outcome.placed else {
         return Vec::new();
     };
+    if asks_for_none(outcome) {
+        return Vec::new();
+    }
     let (before, after) = (&subject.spec.clusters, &placed.clusters);
     let losers = losers(before, after);
     if losers.is_empty() {
@@ -326,7 +338,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::scheduler::core::outcome::stay;
+    use crate::scheduler::core::Options;
+    use crate::scheduler::core::outcome::{pass, stay};
+    use crate::scheduler::core::record::record;
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
 
     #[test]
@@ -410,6 +424,41 @@ mod tests {
                 expected,
                 "{before} -> {after}"
             );
+        }
+    }
+
+    #[test]
+    fn a_workload_that_asks_for_no_replicas_moves_nowhere() {
+        let status = ResourceBindingStatus::default();
+        let all = snapshot(&[cluster("m1", 10)]);
+        let mut full = cluster("m1", 10);
+        full["spec"]["taints"] = json!([{"key": "full", "effect": "NoExecute"}]);
+        let none = snapshot(&[full]);
+        for (what, replicas, clusters, expected) in [
+            ("scaled to zero", 0, &all, &[][..]),
+            ("no cluster fits", 2, &none, &["m1"]),
+        ] {
+            let mut spec = placed(deployment(replicas, &json!({})), &[("m1", 2)]);
+            let tasks = json!([{"fromCluster": "m1", "reason": "r", "producer": "p"}]);
+            if replicas > 0 {
+                spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
+            }
+            let applied = record(&spec);
+            let subject = Subject {
+                generation: 1,
+                applied_placement: Some(&applied),
+                spec: &spec,
+                status: &status,
+            };
+            let outcome = pass(
+                &subject,
+                clusters,
+                &Options::default(),
+                Timestamp::UNIX_EPOCH,
+            );
+            let placed = outcome.placed.as_ref().expect("it has a cluster");
+            assert_eq!(placed.clusters, [], "{what}");
+            assert_eq!(losers_of(&subject, &outcome, clusters), expected, "{what}");
         }
     }
 }

@@ -40,7 +40,8 @@ pub enum Cause {
 
 impl Cause {
     /// Returns the cause for which `decision` keeps what it drops; `None` if it drops at once, as
-    /// an edit of the policy does (Karmada behaviour).
+    /// an edit of the policy does (Karmada behaviour), and one of the template that asks for
+    /// nothing: no other copy will ever replace what runs.
     pub fn of(
         need: Need,
         spec: &ResourceBindingSpec,
@@ -49,7 +50,7 @@ impl Cause {
         (snapshot, options): (&Snapshot, &Options),
     ) -> Option<Self> {
         let dropped = dropped(spec, &decision.clusters);
-        if dropped.is_empty() {
+        if dropped.is_empty() || decision.clusters.is_empty() {
             return None;
         }
         if is_reschedule_requested(spec, status) {

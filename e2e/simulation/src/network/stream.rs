@@ -1,6 +1,7 @@
 //! Watches over the network: events are held up, repeated, missed or cut off as the faults say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream;
@@ -18,6 +19,10 @@ use crate::history::Api;
 /// The end of a watch whose version is no longer in the history of the server.
 const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}
 "#;
+
+/// Time without anything to tell after which a watch breaks, or ends, as a fault says: it does not
+/// wait for an event.
+const QUIET: Duration = Duration::from_secs(5);
 
 struct Carried {
     network: Arc<Network>,
@@ -89,10 +94,13 @@ impl Carried {
                 return Some(Ok(Bytes::from_static(EXPIRED)));
             }
             self.is_distorted |= distorts;
+            let faults = self.network.faults();
+            let ends = faults.ends(self.line.actor(), &self.api, &self.kind, &self.seen);
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame?,
                 _ = changes.changed() => continue,
+                () = tokio::time::sleep(QUIET), if ends => break Bytes::new(),
             };
             let piece = frame.ok().and_then(|frame| frame.into_data().ok())?;
             let piece = self.shortened(piece);
@@ -115,7 +123,7 @@ impl Carried {
             return Some(Err(reset));
         }
         let piece = distorted(piece, effects);
-        if effects.repeats {
+        if effects.repeats && !piece.is_empty() {
             self.again = Some(piece.clone());
         }
         Some(Ok(piece))

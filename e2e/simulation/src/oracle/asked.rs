@@ -3,7 +3,9 @@
 //! With the gate `Failover` off no taint moves anything. With it on, an eviction from a cluster
 //! needs a taint there that evicts, is not tolerated, and has been there for as long as the policy
 //! wants; that of a failing application needs a policy that asks for it, and a report that has been
-//! unhealthy for as long as it says.
+//! unhealthy for as long as it says. A workload that was moved to a cluster leaves it where its
+//! Work has not been applied for half a minute. Copies that a new placement gives up leave with an
+//! eviction of the same write, by a request, or because a person changed the clusters.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +23,16 @@ const NAME: &str = "asked";
 /// report, where they do not say (the API's defaults).
 const TOLERATION: i64 = 300;
 
+/// Seconds for which a Work has to have been refused before its workload is moved on.
+const REFUSED: i64 = 30;
+
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Asked {
     /// Since when a cluster reports a workload unhealthy.
     unhealthy: BTreeMap<(Key, String), Timestamp>,
+    /// Since when the Work of a workload for a cluster says that it is not applied.
+    unapplied: BTreeMap<(Key, String), Timestamp>,
 }
 
 impl Oracle for Asked {
@@ -34,6 +41,7 @@ impl Oracle for Asked {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        self.note_work(entry);
         let Some((request, before, after)) = moves::of_binding(entry) else {
             return Vec::new();
         };
@@ -46,12 +54,15 @@ impl Oracle for Asked {
                 What::Evicted(task) => match objects::text(task.0, "/reason") {
                     "TaintUntolerated" => taint(scene, before, it.cluster),
                     "ApplicationFailure" => self.application(scene, &key, before, it.cluster),
+                    "NotApplied" => self.refused(scene, &key, before, it.cluster),
                     "NoClusterFit" => {
                         let asked = scene.is_wished(&key, before);
                         (!asked).then(|| "withdrawn, and nobody changed a thing".to_owned())
                     }
                     "PlacementChanged" => {
-                        let asked = is_led(before, after) || is_requested(before);
+                        let asked = is_led(before, after)
+                            || is_requested(before)
+                            || scene.are_clusters_changed_by_person();
                         (!asked).then(|| {
                             "placed anew without a request, and no other cluster is left in the write".to_owned()
                         })
@@ -78,7 +89,7 @@ impl Oracle for Asked {
 
 /// Whether a write evicts from a cluster for a reason of its own.
 fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
-    let reasons = ["TaintUntolerated", "ApplicationFailure"];
+    let reasons = ["TaintUntolerated", "ApplicationFailure", "NotApplied"];
     moves::between(before, after)
         .iter()
         .any(|it| match it.what {
@@ -108,6 +119,45 @@ impl Asked {
                 self.unhealthy.remove(&place);
             }
         }
+    }
+
+    fn note_work(&mut self, entry: &Entry) {
+        let Some(request) = entry.commit().filter(|it| it.resource.plural == "works") else {
+            return;
+        };
+        let state = request.after.as_deref().or(request.before.as_deref());
+        let cluster = request.namespace.as_deref().unwrap_or_default();
+        let cluster = cluster.strip_prefix(objects::EXECUTION);
+        let binding = state.and_then(objects::binding_of);
+        let Some(place) = binding.zip(cluster.map(str::to_owned)) else {
+            return;
+        };
+        let applied = request.after.as_deref();
+        let applied = applied.and_then(|work| objects::condition(work, "Applied"));
+        if applied.is_some_and(|it| it["status"] == "False") {
+            self.unapplied.entry(place).or_insert(entry.at);
+        } else {
+            self.unapplied.remove(&place);
+        }
+    }
+
+    /// Why a workload should not have been moved on from a cluster that refuses it.
+    fn refused(
+        &self,
+        scene: &Scene,
+        key: &Key,
+        binding: Binding<'_>,
+        cluster: &str,
+    ) -> Option<String> {
+        let asked = !objects::text(binding.0, "/spec/rescheduleTriggeredAt").is_empty();
+        let evicted = objects::annotation(binding.0, objects::LAST_EVICTION).is_some();
+        if !asked && !evicted && binding.tasks().next().is_none() {
+            return Some("moved on from where it was placed first".to_owned());
+        }
+        let Some(since) = self.unapplied.get(&(key.clone(), cluster.to_owned())) else {
+            return Some("moved on, and its Work is not refused there".to_owned());
+        };
+        early(scene, *since, REFUSED).map(|early| format!("moved on {early}"))
     }
 
     fn application(
@@ -245,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn healthy_copies_follow_an_eviction_of_the_same_write_or_a_request_only() {
+    fn healthy_copies_follow_an_eviction_of_the_same_write_or_a_request() {
         let request = json!({"rescheduleTriggeredAt": "2026-01-01T00:00:01Z"});
         for (reasons, spec, is_kept) in [
             (
@@ -259,6 +309,8 @@ mod tests {
             let mut story = Story::new(Asked::default());
             story.write(control_plane(), &binding_key("web"), binding(&["m1", "m2"]));
             story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
+            story.write(person(), &cluster_key("m1"), cluster("True", &[]));
+            story.wait(3_600);
             let tainted = cluster("True", &["down:NoExecute"]);
             story.write(person(), &cluster_key("m1"), tainted);
             let tasks: Vec<_> = reasons
@@ -270,6 +322,49 @@ mod tests {
             after["spec"]["gracefulEvictionTasks"] = json!(tasks);
             story.write(control_plane(), &binding_key("web"), after);
             assert_eq!(story.told().is_empty(), is_kept, "{reasons:?}");
+        }
+    }
+
+    #[test]
+    fn copies_that_a_new_placement_gives_up_may_follow_from_a_change_of_the_clusters() {
+        for (patch, is_kept) in [
+            (json!({"metadata": {"labels": {"tier": "gold"}}}), true),
+            (json!({"metadata": {"annotations": {"note": "x"}}}), false),
+            (json!({"spec": {"taints": [{"key": "a"}]}}), false),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(person(), &cluster_key("m1"), cluster("True", &[]));
+            story.wait(3_600);
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.patch(person(), &cluster_key("m1"), &patch);
+            evict(&mut story, "PlacementChanged");
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{patch}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_workload_moves_on_from_where_it_was_moved_and_has_been_refused_for_long() {
+        let moved = json!({"rescheduleTriggeredAt": "2026-01-01T00:00:01Z"});
+        for (what, spec, status, seconds, is_kept) in [
+            ("refused for long", &moved, "False", 30, true),
+            ("early", &moved, "False", 20, false),
+            ("applied", &moved, "True", 90, false),
+            ("placed there first", &json!({}), "False", 90, false),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
+            let mut sent = work();
+            sent["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "web",
+            });
+            sent["status"]["conditions"] = json!([{"type": "Applied", "status": status}]);
+            story.write(agent("m1"), &work_key("m1"), sent);
+            evict(story.wait(seconds), "NotApplied");
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 

@@ -2,12 +2,13 @@
 //!
 //! A report of an agent never replaces what was known by nothing: version, kinds, number of nodes
 //! and room stay, unless the member has no nodes any more. The nodes that there are give no room
-//! when none of them is ready.
+//! when none of them is ready. A list that lacks all nodes is that of a member without nodes.
 
 use serde_json::Value;
 
 use super::objects;
 use super::scene::Scene;
+use super::troubles::Troubles;
 use super::{End, Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Request};
 
@@ -15,7 +16,9 @@ const NAME: &str = "last-good";
 
 /// The oracle.
 #[derive(Debug, Default)]
-pub struct LastGood;
+pub struct LastGood {
+    troubles: Troubles,
+}
 
 impl Oracle for LastGood {
     fn name(&self) -> &'static str {
@@ -23,6 +26,7 @@ impl Oracle for LastGood {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        self.troubles.note(entry);
         let Some(request) = entry.commit() else {
             return Vec::new();
         };
@@ -32,7 +36,9 @@ impl Oracle for LastGood {
         if !is_report {
             return Vec::new();
         }
-        let lost = lost(scene, request).into_iter();
+        let member = Api::Member(request.name.clone());
+        let is_short = self.troubles.lacks(&request.actor, &member, scene.now);
+        let lost = lost(scene, request, is_short).into_iter();
         lost.map(|what| scene.violation(NAME, &request.key(), &what))
             .collect()
     }
@@ -42,7 +48,7 @@ impl Oracle for LastGood {
     }
 }
 
-fn lost(scene: &Scene, request: &Request) -> Vec<String> {
+fn lost(scene: &Scene, request: &Request, is_short: bool) -> Vec<String> {
     let (Some(before), Some(after)) = (request.before.as_deref(), request.after.as_deref()) else {
         return Vec::new();
     };
@@ -60,6 +66,7 @@ fn lost(scene: &Scene, request: &Request) -> Vec<String> {
         let was = before.pointer(pointer).is_some_and(says_something);
         let is = after.pointer(pointer).is_some_and(says_something);
         let is_owed = match what {
+            _ if needs_nodes && is_short => false,
             "the room" => nodes().any(is_ready),
             _ => !needs_nodes || nodes().next().is_some(),
         };
@@ -99,6 +106,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
+    use crate::history::World;
 
     #[test]
     fn what_was_known_is_not_replaced_by_nothing() {
@@ -131,7 +139,7 @@ mod tests {
             ("no nodes", no_nodes.clone(), Some("True"), false),
             ("no nodes in truth", no_nodes, None, true),
         ] {
-            let mut story = Story::new(LastGood);
+            let mut story = Story::new(LastGood::default());
             let member = Api::Member("m1".to_owned());
             if let Some(ready) = ready {
                 let node = objects::key(&member, "", "nodes", "", "n1");
@@ -150,6 +158,30 @@ mod tests {
             story.patch(agent("m1"), &cluster_key("m1"), &patch);
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_lacks_all_nodes_is_one_of_no_nodes() {
+        for (server, is_kept) in [("m1", true), ("m2", false)] {
+            let mut story = Story::new(LastGood::default());
+            let member = Api::Member("m1".to_owned());
+            let first = objects::key(&member, "", "nodes", "", "n1");
+            story.write(Actor::Workloads, &first, json!({}));
+            let known = json!({"status": {"nodeSummary": {"totalNum": 1}}});
+            story.write(agent("m1"), &cluster_key("m1"), known);
+            let detail = json!({
+                "kind": "short", "actor": agent("m1"), "api": {"member": server}, "share": 900,
+            });
+            story.world(World::FaultBegins {
+                id: 1,
+                kind: "short".to_owned(),
+                detail,
+            });
+            let nobody = json!({"status": {"nodeSummary": {"totalNum": 0}}});
+            story.patch(agent("m1"), &cluster_key("m1"), &nobody);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{server}: {told:?}");
         }
     }
 }

@@ -271,12 +271,8 @@ fn ended(
 
 /// Whether dispatching to some target is not suspended.
 fn may_be_sent(binding: Binding<'_>) -> bool {
-    let suspension = &binding.0["spec"]["suspension"];
-    let suspended = |name: &str| {
-        let mut names = objects::items(suspension, "/dispatchingOnClusters/clusterNames");
-        suspension["dispatching"] == true || names.any(|it| it == name)
-    };
-    binding.clusters().into_keys().any(|it| !suspended(it))
+    let mut targets = binding.clusters().into_keys();
+    targets.any(|it| !binding.is_suspended_in(it))
 }
 
 fn has_left(scene: &Scene, cluster: &str) -> bool {
@@ -406,6 +402,9 @@ mod tests {
             let mut story = story(0);
             story.patch(person(), &policy_key(), &before);
             story.write(person(), &deployment_key(&Api::Fleet), Value::Null);
+            // The server collects what belonged to it, which is no person's word.
+            let gone = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+            story.patch(Actor::Server, &binding_key("web"), &gone);
             story.wait(1).patch(person(), &policy_key(), &after);
             story
                 .wait(1)
@@ -437,6 +436,20 @@ mod tests {
         let mut cleaned = story(0);
         cleaned.write(person(), &member_key("m1"), Value::Null);
         assert_eq!(cleaned.told(), [""; 0]);
+    }
+
+    #[test]
+    fn a_binding_that_a_person_changes_by_hand_is_his_word_and_one_that_he_holds_is_none() {
+        for (patch, is_kept) in [
+            (json!({"spec": {"clusters": []}}), true),
+            (json!({"spec": {"suspension": {"scheduling": true}}}), false),
+        ] {
+            let mut story = story(0);
+            story.patch(person(), &binding_key("web"), &patch);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{patch}: {told:?}");
+        }
     }
 
     #[test]

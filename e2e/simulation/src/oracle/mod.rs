@@ -149,7 +149,7 @@ impl Suite {
                 Box::new(asked::Asked::default()),
                 Box::new(paused::Paused::default()),
                 Box::new(pace::Pace::default()),
-                Box::new(last_good::LastGood),
+                Box::new(last_good::LastGood::default()),
                 Box::new(silence::Silence::default()),
                 Box::new(rest::Rest::default()),
                 Box::new(rights::Rights),

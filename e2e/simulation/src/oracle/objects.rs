@@ -178,6 +178,13 @@ impl<'a> Binding<'a> {
         canonical(text(self.0, "/spec/failover/application/purgeMode"))
     }
 
+    /// Whether nothing is sent to a cluster, because dispatching is suspended.
+    pub fn is_suspended_in(self, cluster: &str) -> bool {
+        let suspension = &self.0["spec"]["suspension"];
+        let mut names = items(suspension, "/dispatchingOnClusters/clusterNames");
+        suspension["dispatching"] == true || names.any(|it| it == cluster)
+    }
+
     /// Whether at most one copy is to run, so that old copies go before there are new ones.
     pub fn is_fenced(self) -> bool {
         let fencing = self.0.pointer("/spec/failover/cluster/fencing");

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::objects::{self, Binding, Cluster};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
+use crate::feature::DRAIN;
 use crate::history::{Api, Entry, Event, Key, Phase, Process, World};
 
 const NAME: &str = "progress";
@@ -173,7 +174,9 @@ fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
 }
 
 /// A cluster that could take a workload, by rules so simple that they leave no doubt: it is ready,
-/// has no taint at all, the placement allows it and spreads nothing, and most of it is free.
+/// has no taint at all, the placement allows it and spreads nothing, dispatching to it is not
+/// suspended, and most of it is free. A cluster that has a copy takes none over, unless a person
+/// drains the other one.
 fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
     let placement = &binding.0["spec"]["placement"];
     let is_plain = ["spreadConstraints", "clusterAffinities", "workloadAffinity"]
@@ -186,14 +189,22 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
         return None;
     }
     let kind = objects::text(binding.0, "/spec/resource/kind");
+    // A copy under a taint is better than none where nobody gains one by its departure.
+    let is_emptied = scene.cluster(but).is_some_and(|cluster| {
+        let mut taints = cluster.taints();
+        taints.any(|it| it["key"] == DRAIN && it["effect"] == "NoExecute")
+    });
     let found = scene.clusters().find(|(name, cluster)| {
-        let holds_it = binding.clusters().contains_key(name) && !is_divided;
+        let has_it = binding.clusters().contains_key(name) && !is_divided;
+        let holds_it = has_it && is_emptied;
         *name != but
+            && (holds_it || !has_it)
             && scene.is_reachable(name)
             && cluster.ready() == Some("True")
             && cluster.taints().next().is_none()
             && !objects::is_deleting(cluster.0)
             && binding.task(name).is_none()
+            && !binding.is_suspended_in(name)
             && objects::condition(cluster.0, "WorksUpToDate")
                 .is_none_or(|it| it["status"] == "True")
             && objects::condition(cluster.0, "UniqueIdentity")
@@ -312,6 +323,43 @@ mod tests {
             let told = story.wait(seconds).end();
             let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_under_a_taint_leaves_for_one_that_is_there_only_where_a_person_drains() {
+        for (key, is_kept) in [("x", true), (DRAIN, false)] {
+            let well = |since: &str| serving("True", &[], since);
+            let mut story = story(well, binding(&["m1", "m2"]));
+            let since = story.time();
+            let tainted = serving("True", &[&format!("{key}:NoExecute")], &since);
+            story.write(person(), &cluster_key("m1"), tainted);
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{key}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_to_which_nothing_is_sent_takes_nothing() {
+        let well = |since: &str| serving("True", &[], since);
+        for (suspension, is_kept) in [
+            (json!(null), false),
+            (json!({"dispatching": true}), true),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
+                true,
+            ),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
+                false,
+            ),
+        ] {
+            let mut nowhere = binding(&[]);
+            nowhere["spec"]["suspension"] = suspension.clone();
+            let mut story = story(well, nowhere);
+            let told = story.wait(600).end();
+            let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
+            assert_eq!(told.is_empty(), is_kept, "{suspension}: {told:?}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! Safety contract 10: a fleet at rest writes nothing but leases, nor does one that is started
 //! anew.
 //!
-//! A workload that waits to leave its cluster is not at rest when it is started anew: it is tried
-//! once more, and what it waits for is told. What has no effect in a policy is told once by each
-//! process that looks through it. What a wrong clock dated into the future is set right. A fleet in
-//! which a graceful eviction goes on is not at rest: an application may fail wherever it comes to.
+//! A workload that waits to leave its cluster, or for its new placement, is not at rest when it is
+//! started anew: it is tried once more, and what it waits for is told. What has no effect in a
+//! policy is told once by each process that looks through it. What a wrong clock dated into the
+//! future is set right. A fleet in which a graceful eviction goes on is not at rest: an application
+//! may fail wherever it comes to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,15 @@ const REFUSALS: u32 = 8;
 /// The same of a process that has just started: its pauses, the first of which is a tenth of a
 /// second, become longer than the phase after so many.
 const REFUSALS_AT_FIRST: u32 = 12;
+
+/// Reasons for which a new placement that was asked for waits. Which of them it is depends on who
+/// waits before it.
+const HELD: [&str; 4] = [
+    "Paused",
+    "WaitingForRate",
+    "StoppedByThreshold",
+    "TargetObstructed",
+];
 
 /// Beginning of the name of the ConfigMap in which an agent keeps when it renewed its lease last.
 const RENEWAL: &str = "muster-fencing-";
@@ -204,6 +214,8 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     };
     let pending = |binding: &Value| {
         objects::condition(binding, "EvictionPending").is_some_and(|it| it["status"] == "True")
+            || objects::condition(binding, "Scheduled")
+                .is_some_and(|it| HELD.contains(&objects::text(it, "/reason")))
     };
     if is_policy(&object["kind"]) {
         let mut bindings = scene.bindings();
@@ -262,6 +274,23 @@ mod tests {
             story.world(World::Phase(phase));
             story.write(control_plane(), &key, event(about));
             assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {about}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_new_placement_is_told_once_more_after_a_fresh_start() {
+        for (phase, reason, is_kept) in [
+            (Phase::Fresh, "StoppedByThreshold", true),
+            (Phase::Fresh, "NoClusterFit", false),
+            (Phase::Rest, "StoppedByThreshold", false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.world(World::Phase(phase));
+            let told = json!({"type": "Scheduled", "status": "True", "reason": reason});
+            let patch = json!({"status": {"conditions": [told]}});
+            story.patch(control_plane(), &binding_key("web"), &patch);
+            assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {reason}");
         }
     }
 

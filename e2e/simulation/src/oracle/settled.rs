@@ -1,7 +1,8 @@
 //! Once faults stop the fleet converges: at the end each template is what runs in its clusters.
 //!
 //! Each target has a Work; each Work's manifests are in its member as written; what a member runs
-//! is what its Work, its binding and the template report.
+//! is what its Work, its binding and the template report. A template that asks for no replicas has
+//! none, but where a person keeps a copy or what is sent.
 
 use jiff::SignedDuration;
 use muster_shared::quantity::Quantity;
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use super::objects::{self, Binding, WORK};
 use super::scene::Scene;
+use super::shown::ready;
 use super::{End, Oracle, Violation};
 use crate::history::{Api, Entry, Key};
 
@@ -37,6 +39,7 @@ impl Oracle for Settled {
             if !objects::is_deleting(binding.0) {
                 sent(scene, key, binding, &mut tell);
                 reported(end, scene, key, binding, &mut tell);
+                unwanted(end, scene, key, binding, &mut tell);
             }
         }
         for (key, work) in scene.all(&Api::Fleet, WORK, "works") {
@@ -144,6 +147,45 @@ fn applied(
                     }
                 }
             }
+        }
+    }
+}
+
+/// Where the template asks for no replicas no copy runs.
+fn unwanted(
+    end: &End,
+    scene: &Scene,
+    key: &Key,
+    binding: Binding<'_>,
+    tell: &mut impl FnMut(&Key, String),
+) {
+    let template = binding.template();
+    let state = template.as_ref().and_then(|it| scene.objects.get(it));
+    let asks_for_none = state.and_then(|it| objects::number(it, "/spec/replicas")) == Some(0);
+    let is_held = binding.0["spec"]["suspension"]["scheduling"] == true;
+    let Some(template) = template.filter(|_| asks_for_none && !is_held) else {
+        return;
+    };
+    for cluster in &end.reachable {
+        let there = Key {
+            api: Api::Member(cluster.clone()),
+            ..template.clone()
+        };
+        let is_kept = binding.is_suspended_in(cluster)
+            || binding
+                .task(cluster)
+                .is_some_and(|task| task.0["suppressDeletion"] == true);
+        let object = scene.objects.get(&there).filter(|_| !is_kept);
+        let Some(object) = object.filter(|it| objects::binding_of(it).as_ref() == Some(key)) else {
+            continue;
+        };
+        let is_retained = objects::label(object, "resourcetemplate.karmada.io/retain-replicas");
+        let runs = ready(object);
+        if runs > 0 && is_retained.is_none() {
+            tell(
+                key,
+                format!("asks for no replicas, and {cluster} runs {runs}"),
+            );
         }
     }
 }
@@ -273,6 +315,37 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_asks_for_no_replicas_has_none_unless_a_person_keeps_them() {
+        let task = |kept: Value| {
+            let task = json!({"fromCluster": "m1", "suppressDeletion": kept});
+            json!({"clusters": [], "gracefulEvictionTasks": [task]})
+        };
+        for (replicas, spec, is_kept) in [
+            (2, json!({}), true),
+            (0, json!({}), false),
+            (0, task(Value::Null), false),
+            (0, task(json!(true)), true),
+            (0, json!({"suspension": {"scheduling": true}}), true),
+            (0, json!({"suspension": {"dispatching": true}}), true),
+        ] {
+            let mut story = story();
+            let scaled = json!({"spec": {"replicas": replicas}});
+            story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
+            story.patch(
+                control_plane(),
+                &binding_key("web"),
+                &json!({ "spec": spec }),
+            );
+            let told = story.end();
+            let told: Vec<_> = told
+                .into_iter()
+                .filter(|it| it.contains("no replicas"))
+                .collect();
+            assert_eq!(told.is_empty(), is_kept, "{replicas} {spec}: {told:?}");
         }
     }
 

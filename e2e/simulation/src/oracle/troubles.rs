@@ -77,6 +77,12 @@ impl Troubles {
         self.lately(now).any(is_short) && self.is_started(now, is_control_plane)
     }
 
+    /// Whether what a process lists at a server lately lacked objects.
+    pub fn lacks(&self, who: &Actor, server: &Api, now: Timestamp) -> bool {
+        let mut kinds = self.lately(now);
+        kinds.any(|it| matches!(it, FaultKind::Short { .. }) && it.concerns(who, server))
+    }
+
     fn is_started(&self, now: Timestamp, is_meant: impl Fn(&Process) -> bool) -> bool {
         let mut started = self.started.iter().filter(|(process, _)| is_meant(process));
         started.any(|(_, at)| now.duration_since(*at) <= AFTERWARDS)

@@ -40,6 +40,23 @@ fn places(policy: Option<&Value>) -> Value {
     fields.iter().map(|field| spec[*field].clone()).collect()
 }
 
+/// Kinds of bindings.
+const BINDINGS: [&str; 2] = ["resourcebindings", "clusterresourcebindings"];
+
+/// Whether a write of a binding changes more than whether it is scheduled.
+fn is_more_than_held(request: &Request) -> bool {
+    let said = |state: &Option<Arc<Value>>| {
+        state.as_deref().map(|state| {
+            let mut spec = state["spec"].clone();
+            if let Some(fields) = spec.as_object_mut() {
+                fields.remove("suspension");
+            }
+            (spec, objects::is_deleting(state))
+        })
+    };
+    said(&request.before) != said(&request.after)
+}
+
 /// A change by which a person may have copies go or move.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
@@ -53,6 +70,8 @@ enum Wish {
 #[derive(Debug, Default)]
 pub struct Wishes {
     times: BTreeMap<Wish, Timestamp>,
+    /// When people last changed a binding by hand, but for whether it is scheduled.
+    by_hand: BTreeMap<Key, Timestamp>,
     /// States of policies between which people changed them, and when.
     policies: BTreeMap<Key, Vec<(Timestamp, Arc<Value>)>>,
     /// The same for changes of what they select and where it may be.
@@ -65,6 +84,12 @@ impl Wishes {
         // The API server's own writes follow from a person's, such as the end of a namespace.
         if key.api != Api::Fleet || !matches!(request.actor, Actor::Person(_) | Actor::Server) {
             return;
+        }
+        if matches!(request.actor, Actor::Person(_))
+            && BINDINGS.contains(&key.plural.as_str())
+            && is_more_than_held(request)
+        {
+            self.by_hand.insert(key.clone(), now);
         }
         if POLICIES.contains(&key.plural.as_str()) {
             let states = [request.before.clone(), request.after.clone()];
@@ -122,9 +147,16 @@ impl Scene {
             || binding.template().is_some_and(|it| placed(&it))
     }
 
-    /// Whether a person recently changed an object himself.
-    pub fn is_wished_of(&self, key: &Key) -> bool {
-        self.is_recent(&Wish::Object(key.clone()))
+    /// Whether a person recently changed what placements can tell clusters by.
+    pub fn are_clusters_changed_by_person(&self) -> bool {
+        self.is_recent(&Wish::Clusters)
+    }
+
+    /// Whether a person recently changed a binding by hand, and not only held or freed its
+    /// scheduling. That it goes with its template, which the server sees to, is nobody's word.
+    pub fn is_wished_of(&self, binding: &Key) -> bool {
+        let at = self.wishes.by_hand.get(binding);
+        at.is_some_and(|at| self.is_answered(*at))
     }
 
     fn is_recent(&self, wish: &Wish) -> bool {

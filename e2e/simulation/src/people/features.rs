@@ -1,13 +1,16 @@
 //! People who set and unset features: which ones a seed draws, and how each is set.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::act::{Act, Step};
 use super::fleet::{self, Site};
+use super::orders::{order, pause, pause_of_fleet, suspend_scheduling};
 use super::script::{NAMESPACES, Script, Size, namespace, reference, widgets};
 use super::workloads::{self, Template};
 use super::{Dice, fields, policies, taints};
-use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PAUSED, RIVAL, Scope, TAINTS};
+use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PREFERRED, RIVAL, Scope, TAINTS};
 use crate::history::Api;
 
 /// Milliseconds before the end of the busy phase at which people begin to clear up.
@@ -28,6 +31,10 @@ impl Script {
         let mut objects: Vec<Value> = NAMESPACES[1..].iter().map(|name| namespace(name)).collect();
         objects.push(namespace(PAUSE.0));
         objects.push(taints::draw(dice, 1));
+        objects.push(
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": PREFERRED}, "value": 1_000}),
+        );
         let focus = index(dice, sites.len());
         let mut targets = Vec::new();
         for number in 1..=size.workloads.max(1) {
@@ -44,24 +51,25 @@ impl Script {
             focus,
             set: Vec::new(),
             number: 0,
+            last: None,
+            at_once: BTreeMap::new(),
+            has_removed: false,
         };
         let mut acts: Vec<(u64, Api, Act)> = Vec::new();
-        let mut tell = |at, told: Vec<(Api, Act)>| {
-            // Who changes one object twice reads it again in between.
-            let times = (at..).step_by(50);
-            acts.extend(
-                told.into_iter()
-                    .zip(times)
-                    .map(|((api, act), at)| (at, api, act)),
-            );
-        };
         let end = size.busy.saturating_sub(CLEARING);
-        for at in times(dice, size.steps, end) {
-            tell(at, people.turn(dice, features));
+        for moment in moments(dice, size.steps, end) {
+            let told = people.turn(dice, features, moment, end);
+            let told = told.into_iter();
+            acts.extend(told.map(|(after, api, act)| {
+                let at = moment.at + after;
+                (at.min(size.busy), api, act)
+            }));
         }
         for place in people.set.clone() {
             if is_cleared(dice, place.0) {
-                tell(end + dice.below(CLEARING), people.unset(place));
+                let at = end + dice.below(CLEARING);
+                let told = one_by_one(people.unset(place));
+                acts.extend(told.map(|(after, api, act)| (at + after, api, act)));
             }
         }
         acts.sort_by_key(|(at, ..)| *at);
@@ -76,27 +84,46 @@ impl Script {
     }
 }
 
+/// When a person does something.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    at: u64,
+    /// Whether it is given at once with the step before it.
+    follows: bool,
+}
+
 /// Moments of the steps, the earliest first. Some follow another at once.
-fn times(dice: &mut impl Dice, steps: u64, end: u64) -> Vec<u64> {
-    let mut times: Vec<u64> = Vec::new();
+fn moments(dice: &mut impl Dice, steps: u64, end: u64) -> Vec<Moment> {
+    let mut moments: Vec<Moment> = Vec::new();
     for _ in 0..steps {
-        let last = times.last().copied();
-        times.push(match last.filter(|_| dice.percent(35)) {
-            Some(last) => last + dice.below(AT_ONCE),
-            None => dice.below(end),
+        let last = moments.last().filter(|_| dice.percent(50));
+        moments.push(match last {
+            // Two of three before even a program that is fast can have answered the first.
+            Some(last) => Moment {
+                at: last.at + [1, 2, 3 + dice.below(AT_ONCE)][index(dice, 3)],
+                follows: true,
+            },
+            None => Moment {
+                at: dice.below(end),
+                follows: false,
+            },
         });
     }
-    times.sort_unstable();
-    times
+    moments.sort_by_key(|moment| moment.at);
+    moments
+}
+
+/// Acts with the milliseconds after which each is done: who changes one object twice reads it again
+/// in between.
+fn one_by_one(acts: Vec<(Api, Act)>) -> impl Iterator<Item = (u64, Api, Act)> {
+    let times = (0..).step_by(50);
+    times.zip(acts).map(|(after, (api, act))| (after, api, act))
 }
 
 /// Whether people unset a feature before they rest. What holds everything is not forgotten.
 fn is_cleared(dice: &mut impl Dice, feature: Feature) -> bool {
     match feature {
-        Feature::PauseFleet
-        | Feature::PauseCluster
-        | Feature::SuspendScheduling
-        | Feature::Delete => true,
+        Feature::PauseFleet | Feature::PauseCluster | Feature::SuspendScheduling => true,
         _ => dice.percent(50),
     }
 }
@@ -120,33 +147,88 @@ struct People<'a> {
     set: Vec<Place>,
     /// Number of the last order.
     number: u64,
+    /// What was changed last.
+    last: Option<Place>,
+    /// How often one feature was changed at once after another.
+    at_once: BTreeMap<(Feature, Feature), u64>,
+    /// Whether a cluster was taken out of the fleet.
+    has_removed: bool,
 }
 
 impl People<'_> {
     /// Sets a feature that is not set, or unsets it; now and then edits a template.
-    fn turn(&mut self, dice: &mut impl Dice, features: &[Feature]) -> Vec<(Api, Act)> {
-        let feature = *dice.one(features);
-        let number = match feature.scope() {
-            Scope::Workload if dice.percent(70) => 0,
-            Scope::Workload => index(dice, self.targets.len()),
-            Scope::Cluster if dice.percent(50) => self.focus,
-            Scope::Cluster => index(dice, self.sites.len()),
-            Scope::Fleet => 0,
+    fn turn(
+        &mut self,
+        dice: &mut impl Dice,
+        features: &[Feature],
+        moment: Moment,
+        end: u64,
+    ) -> Vec<(u64, Api, Act)> {
+        // A fleet that has lost a cluster shows less of everything else.
+        let may_remove = moment.at > end / 3 * 2 && !self.has_removed;
+        let features = features.iter().copied();
+        let features: Vec<Feature> = features
+            .filter(|it| *it != Feature::Remove || may_remove)
+            .collect();
+        let last = self.last.filter(|_| moment.follows);
+        let feature = self.choose(dice, &features, last.map(|(feature, _)| feature));
+        // Orders that are given at once are about one thing most of the time.
+        let same = last.filter(|(last, _)| last.scope() == feature.scope() && dice.percent(80));
+        let number = match (feature.scope(), same) {
+            (_, Some((_, number))) => number,
+            (Scope::Workload, None) if dice.percent(70) => 0,
+            (Scope::Workload, None) => index(dice, self.targets.len()),
+            (Scope::Cluster, None) if dice.percent(50) => self.focus,
+            (Scope::Cluster, None) => index(dice, self.sites.len()),
+            (Scope::Fleet, None) => 0,
         };
         if dice.percent(5) {
             let object = self.targets[0].template.edit(dice);
-            return vec![(Api::Fleet, Act::Apply { object })];
+            return vec![(0, Api::Fleet, Act::Apply { object })];
         }
         let place = (feature, number);
+        self.last = Some(place);
+        self.has_removed |= feature == Feature::Remove;
         if self.set.contains(&place) {
-            return self.unset(place);
+            return one_by_one(self.unset(place)).collect();
         }
         self.set
             .retain(|it| it.1 != number || !feature.excludes(it.0));
-        if !matches!(feature, Feature::Rebalance | Feature::Clean) {
+        if !feature.is_order() {
             self.set.push(place);
         }
-        self.set(dice, place)
+        let mut told: Vec<_> = one_by_one(self.set(dice, place)).collect();
+        if feature == Feature::Delete {
+            let object = self.targets[number].template.object.clone();
+            told.push((
+                dice.between(1_000, 60_000),
+                Api::Fleet,
+                Act::Apply { object },
+            ));
+        }
+        told
+    }
+
+    /// Chooses what is changed next: at once after another change what followed it least.
+    fn choose(
+        &mut self,
+        dice: &mut impl Dice,
+        features: &[Feature],
+        last: Option<Feature>,
+    ) -> Feature {
+        let Some(last) = last else {
+            return *dice.one(features);
+        };
+        let times = |it: &Feature| self.at_once.get(&(last, *it)).copied().unwrap_or_default();
+        let fewest = features.iter().map(times).min().unwrap_or_default();
+        let rare: Vec<Feature> = features
+            .iter()
+            .copied()
+            .filter(|it| times(it) == fewest)
+            .collect();
+        let feature = *dice.one(&rare);
+        *self.at_once.entry((last, feature)).or_default() += 1;
+        feature
     }
 
     fn set(&mut self, dice: &mut impl Dice, (feature, number): Place) -> Vec<(Api, Act)> {
@@ -249,9 +331,6 @@ impl People<'_> {
                     "metadata": {"namespace": metadata["namespace"], "name": metadata["name"]},
                 }),
             },
-            Feature::Delete => Act::Apply {
-                object: target.template.object.clone(),
-            },
             _ => target.patch(fields::unset(feature, &target.policy)),
         })
     }
@@ -278,198 +357,5 @@ impl Target {
     }
 }
 
-/// An order about a cluster, as `kubectl muster` writes it.
-fn order(dice: &mut impl Dice, feature: Feature, cluster: &str) -> Vec<(Api, Act)> {
-    let taint = |key: &str, effect: &str| {
-        let act = Act::Taint {
-            cluster: cluster.to_owned(),
-            key: key.to_owned(),
-            effect: effect.to_owned(),
-        };
-        (Api::Fleet, act)
-    };
-    let effect = *dice.one(&["NoExecute", "NoExecute", "PreferNoExecute"]);
-    match feature {
-        Feature::Drain => vec![taint(DRAIN, "NoSchedule"), taint(DRAIN, "NoExecute")],
-        Feature::Cordon => vec![taint(CORDON, "NoSchedule")],
-        Feature::Taint => vec![taint(TAINTS[0], effect)],
-        Feature::SecondTaint => vec![taint(TAINTS[1], effect)],
-        _ => vec![(Api::Fleet, pause(cluster, &json!("maintenance")))],
-    }
-}
-
-/// As a person does it with `kubectl annotate`.
-fn pause(cluster: &str, reason: &Value) -> Act {
-    Act::Patch {
-        object: json!({
-            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-            "metadata": {"name": cluster, "annotations": {PAUSED: reason}},
-        }),
-        subresource: String::new(),
-    }
-}
-
-fn pause_of_fleet() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": PAUSE.0, "name": PAUSE.1},
-    })
-}
-
-/// As a job queue does it.
-fn suspend_scheduling(template: &Template, is_held: &Value) -> Act {
-    let namespace = &template.object["metadata"]["namespace"];
-    Act::Patch {
-        object: json!({
-            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-            "metadata": {"namespace": namespace, "name": template.binding()},
-            "spec": {"suspension": {"scheduling": is_held}},
-        }),
-        subresource: String::new(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::super::dice::tests::Split;
-    use super::*;
-    use crate::feature::{Subject, set_by};
-    use crate::oracle::objects;
-
-    const SIZE: Size = Size {
-        members: 3,
-        workloads: 3,
-        steps: 40,
-        busy: 300_000,
-        push: 20,
-    };
-
-    /// Objects of the fleet by kind and name.
-    type Objects = BTreeMap<(String, String), Value>;
-
-    fn merge(object: &mut Value, patch: &Value) {
-        let Some(fields) = patch.as_object() else {
-            patch.clone_into(object);
-            return;
-        };
-        if !object.is_object() {
-            *object = json!({});
-        }
-        for (name, value) in fields {
-            if value.is_null() {
-                object.as_object_mut().unwrap().remove(name);
-            } else {
-                merge(&mut object[name.as_str()], value);
-            }
-        }
-    }
-
-    fn carry_out(objects: &mut Objects, acts: Vec<(Api, Act)>) {
-        let key = |object: &Value| {
-            let text = |value: &Value| value.as_str().unwrap().to_owned();
-            (text(&object["kind"]), text(&object["metadata"]["name"]))
-        };
-        let named = |name: &str| ("Cluster".to_owned(), name.to_owned());
-        for (_, act) in acts.into_iter().filter(|(api, _)| *api == Api::Fleet) {
-            match act {
-                Act::Apply { object } | Act::Replace { object } => {
-                    objects.insert(key(&object), object);
-                }
-                Act::Patch { object, .. } => {
-                    merge(objects.entry(key(&object)).or_default(), &object);
-                }
-                Act::Delete { object } => {
-                    objects.remove(&key(&object));
-                }
-                Act::Taint {
-                    cluster,
-                    key,
-                    effect,
-                } => {
-                    let cluster = objects.entry(named(&cluster)).or_default();
-                    let mut taints = cluster["spec"]["taints"]
-                        .as_array()
-                        .cloned()
-                        .unwrap_or_default();
-                    taints.push(json!({"key": key, "effect": effect}));
-                    cluster["spec"]["taints"] = json!(taints);
-                }
-                Act::Untaint { cluster, key } => {
-                    let cluster = objects.entry(named(&cluster)).or_default();
-                    let taints = cluster["spec"]["taints"].as_array_mut().unwrap();
-                    taints.retain(|it| it["key"] != key.as_str());
-                }
-                Act::Claim { .. } | Act::Release { .. } => {}
-            }
-        }
-    }
-
-    fn features(objects: &Objects) -> BTreeSet<(Feature, Subject)> {
-        let set = objects
-            .iter()
-            .flat_map(|((kind, _), object)| set_by(&objects::plural(kind), object));
-        set.collect()
-    }
-
-    #[test]
-    fn what_people_set_is_there_until_they_unset_it() {
-        for feature in Feature::ALL {
-            if matches!(
-                feature,
-                Feature::Rebalance | Feature::Clean | Feature::Delete
-            ) {
-                continue;
-            }
-            let mut dice = Split(7);
-            let sites = fleet::draw(&mut dice, 3, 0);
-            let template = workloads::steady(&mut dice, "default", "w1");
-            let policy = policies::plain(&mut dice, &template, &sites, 0);
-            let binding = json!({"kind": "ResourceBinding", "metadata": {"name": template.binding()},
-                "spec": {"resource": {"name": "w1"}}});
-            let mut objects = Objects::new();
-            for object in [policy.clone(), binding] {
-                carry_out(&mut objects, vec![(Api::Fleet, Act::Apply { object })]);
-            }
-            let mut people = People {
-                sites: &sites,
-                targets: vec![Target { template, policy }],
-                focus: 0,
-                set: vec![(feature, 0)],
-                number: 0,
-            };
-            let before = features(&objects);
-            carry_out(&mut objects, people.set(&mut dice, (feature, 0)));
-            let set: Vec<Feature> = features(&objects).into_iter().map(|(it, _)| it).collect();
-            assert!(set.contains(&feature), "{feature:?}: {objects:?}");
-            carry_out(&mut objects, people.unset((feature, 0)));
-            let left = features(&objects);
-            let left: Vec<_> = left.iter().filter(|it| it.0 == feature).collect();
-            assert!(left.iter().all(|it| before.contains(it)), "{left:?}");
-        }
-    }
-
-    #[test]
-    fn a_script_of_features_follows_from_the_dice_and_draws_each_feature_that_it_is_given() {
-        let script = |seed| Script::of_features(&mut Split(seed), SIZE, &Feature::ALL);
-        assert_eq!(script(1), script(1));
-        assert_ne!(script(1), script(2));
-        let script = script(3);
-        assert!(script.steps.is_sorted_by_key(|step| step.at));
-        assert!(script.steps.len() >= 40, "{}", script.steps.len());
-    }
-
-    #[test]
-    fn what_holds_everything_is_unset_before_people_rest() {
-        let held = [Feature::PauseFleet, Feature::PauseCluster];
-        for seed in 0..20 {
-            let script = Script::of_features(&mut Split(seed), SIZE, &held);
-            let mut objects = Objects::new();
-            for step in script.steps {
-                carry_out(&mut objects, vec![(step.api, step.act)]);
-            }
-            assert_eq!(features(&objects), BTreeSet::new(), "seed {seed}");
-        }
-    }
-}
+mod tests;

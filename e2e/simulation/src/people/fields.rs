@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Dice;
 use super::fleet::Site;
-use crate::feature::{Feature, TAINTS};
+use crate::feature::{Feature, PREFERRED, TAINTS};
 
 /// What a policy says when a feature is set. `focus` is the number of a cluster that is preferred.
 pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize) -> Value {
@@ -53,6 +53,26 @@ pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize)
         Feature::Lazy => json!({"activationPreference": "Lazy"}),
         Feature::Overwrite => json!({"conflictResolution": "Overwrite"}),
         Feature::Dependencies => json!({"propagateDeps": true}),
+        Feature::Spread => {
+            let least = dice.between(1, 2);
+            let clusters = json!({"spreadByField": "cluster",
+                "minGroups": least, "maxGroups": least + dice.below(2)});
+            json!({"placement": {"spreadConstraints": [clusters]}})
+        }
+        Feature::Weights => {
+            let weights = fleet.iter().map(|site| {
+                let weight = dice.between(1, 3);
+                json!({"targetCluster": {"clusterNames": [site.name]}, "weight": weight})
+            });
+            let weights: Vec<Value> = weights.collect();
+            json!({"placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                "weightPreference": {"dynamicWeight": null, "staticWeightList": weights},
+            }}})
+        }
+        Feature::SchedulePriority => json!({"schedulePriority": {
+            "priorityClassSource": "KubePriorityClass", "priorityClassName": PREFERRED,
+        }}),
         _ => {
             let site = if dice.percent(50) {
                 &fleet[focus]
@@ -78,6 +98,24 @@ pub fn unset(feature: Feature, policy: &Value) -> Value {
         Feature::Lazy => json!({"activationPreference": null}),
         Feature::Overwrite => json!({"conflictResolution": null}),
         Feature::Dependencies => json!({"propagateDeps": null}),
+        Feature::SchedulePriority => json!({"schedulePriority": null}),
+        Feature::Spread => {
+            let constraints = &policy["spec"]["placement"]["spreadConstraints"];
+            json!({"placement": {"spreadConstraints": constraints}})
+        }
+        Feature::Weights => {
+            let mut strategy = policy["spec"]["placement"]["replicaScheduling"].clone();
+            // What it did not say is taken back by a null.
+            if let Some(said) = strategy.as_object_mut() {
+                for field in ["replicaDivisionPreference", "weightPreference"] {
+                    said.entry(field).or_insert(Value::Null);
+                }
+            }
+            if strategy["weightPreference"].is_object() {
+                strategy["weightPreference"]["staticWeightList"] = Value::Null;
+            }
+            json!({"placement": {"replicaScheduling": strategy}})
+        }
         Feature::Narrow => {
             let groups = &policy["spec"]["placement"]["clusterAffinities"];
             json!({"placement": {"clusterAffinity": null, "clusterAffinities": groups}})

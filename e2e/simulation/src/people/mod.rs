@@ -11,6 +11,7 @@ mod fields;
 mod fleet;
 mod malformed;
 mod mix;
+mod orders;
 mod policies;
 mod script;
 mod taints;

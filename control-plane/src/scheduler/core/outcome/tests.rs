@@ -479,3 +479,44 @@ fn a_cluster_that_does_not_match_any_more_keeps_its_copy_until_the_others_are_he
     let (names, tasks) = unmatched(&spec, &record(&spec), &clusters);
     assert_eq!((names.len(), tasks), (2, json!([])), "scaled down");
 }
+
+#[test]
+fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
+    let one = json!({"spreadConstraints": [
+        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1},
+    ]});
+    let never = json!({"cluster": {"purgeMode": "Never"}});
+    let status: ResourceBindingStatus = serde_json::from_value(json!({
+        "lastScheduledTime": "2024-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    for (what, placement, failover, requested) in [
+        ("each has all", json!({}), json!({}), Value::Null),
+        ("one has all", one, json!({}), Value::Null),
+        ("divided", dynamic(), json!({}), Value::Null),
+        ("old copies stay", json!({}), never, Value::Null),
+        (
+            "placed anew",
+            json!({}),
+            json!({}),
+            json!("2024-01-01T00:00:01Z"),
+        ),
+    ] {
+        let mut spec = placed(deployment(0, &placement), &[("m1", 2)]);
+        spec.failover = serde_json::from_value(failover).unwrap();
+        spec.reschedule_triggered_at = serde_json::from_value(requested).unwrap();
+        let applied = record(&spec);
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some(&applied),
+            spec: &spec,
+            status: &status,
+        };
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        let options = Options::default();
+        let placed = pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH).placed;
+        let placed = placed.expect("it has clusters");
+        assert_eq!(placed.clusters, [], "{what}");
+        assert_eq!(placed.tasks, None, "{what}");
+    }
+}
