@@ -116,14 +116,14 @@ impl Heartbeat {
         }
     }
 
-    /// Time after the renewal before it until which a renewal comes in its turn. No longer than the
-    /// lease, which is the shortest time after which a workload is stopped.
+    /// Returns the time after the previous renewal within which the next one is in time. It is no
+    /// longer than the lease, which is the shortest time after which a workload is stopped.
     fn turn(&self) -> Duration {
         (2 * self.interval).min(self.duration)
     }
 
-    /// Deadline for one renewal. It is shorter than the interval, so that a hung connection costs
-    /// one renewal and not the lease.
+    /// Returns the deadline for one renewal. It is shorter than the interval, so that a hung
+    /// connection costs one renewal and not the lease.
     fn deadline(&self) -> Duration {
         (self.interval / 2).clamp(Duration::from_millis(200), Duration::from_secs(5))
     }

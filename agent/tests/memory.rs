@@ -35,7 +35,7 @@ const WORKS: usize = 1000;
 /// Works that are larger than what the cache keeps.
 const LARGE: usize = 40;
 
-/// The cache of an agent.
+/// Returns a cache of the Works as an agent has it.
 fn cache(client: Client) -> Informer<CachedWork> {
     let (kinds, namespaces) = (Interner::default(), Interner::default());
     let texts = Texts::default();
@@ -46,7 +46,8 @@ fn cache(client: Client) -> Informer<CachedWork> {
     Informer::keeping(Api::all(client), Selection::everything(), form)
 }
 
-/// One test: others beside it would be counted, too.
+/// Measures how much memory a Work takes in the cache. This is one test, because others beside it
+/// would be counted, too.
 #[test]
 fn a_work_is_held_as_little_more_than_its_text() {
     let text = (0..WORKS).map(|n| work(n).to_string().len()).sum::<usize>() / WORKS;
@@ -164,12 +165,12 @@ fn name(number: usize) -> String {
     format!("web-{number}")
 }
 
-/// As long as a uid.
+/// Returns an identifier that is as long as a uid.
 fn uid(name: &str) -> String {
     format!("{name:0>36}")
 }
 
-/// A template as people write them: two containers with a dozen variables.
+/// Returns a template as people write them: two containers with a dozen variables.
 fn deployment(number: usize) -> Value {
     let name = name(number);
     let variables: Vec<Value> = (0..12)
@@ -194,7 +195,7 @@ fn deployment(number: usize) -> Value {
     })
 }
 
-/// What a member makes of it.
+/// Returns the object that a member makes of the template.
 fn observed(number: usize) -> Value {
     let mut object = deployment(number);
     object["status"] = replicas();
@@ -205,7 +206,7 @@ fn replicas() -> Value {
     json!({ "availableReplicas": 2, "observedGeneration": 1, "readyReplicas": 2, "replicas": 2, "updatedReplicas": 2 })
 }
 
-/// A Work as it is listed once it was applied and reported.
+/// Returns a Work as it is listed once it was applied and reported.
 fn work(number: usize) -> Value {
     let name = name(number);
     let time = "2026-01-01T00:00:00Z";

@@ -52,7 +52,7 @@ pub fn execute(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The definitions of these names; all without any.
+/// Returns the definitions of these names; all of them if no name is given.
 fn choose(
     all: Vec<CustomResourceDefinition>,
     names: &[String],

@@ -138,7 +138,7 @@ use crate::settings::Settings;
 
 pub use wiring::{run, run_over};
 
-/// The program: reads arguments and environment, runs until it is told to stop.
+/// Runs the program: reads arguments and environment, and runs until it is told to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -102,7 +102,7 @@ fn held<K: Followed>(
     })
 }
 
-/// A server that has one list and no news.
+/// Answers a request as a server does that has one list and no news.
 async fn answer(request: Request<Body>, list: String) -> Result<Response<Body>, Infallible> {
     let query = request.uri().query().unwrap_or_default();
     if query.contains("sendInitialEvents") {
@@ -119,7 +119,7 @@ async fn answer(request: Request<Body>, list: String) -> Result<Response<Body>, 
     Ok(Response::new(list.into_bytes().into()))
 }
 
-/// Metadata as an API server fills it in.
+/// Returns metadata as an API server fills it in.
 fn metadata(namespace: &str, name: &str, labels: &Value, annotations: &Value) -> Value {
     json!({
         "namespace": namespace, "name": name, "uid": uid(name), "resourceVersion": "123456", "generation": 2,
@@ -128,7 +128,7 @@ fn metadata(namespace: &str, name: &str, labels: &Value, annotations: &Value) ->
     })
 }
 
-/// As long as a uid.
+/// Returns a text with the name that is as long as a uid.
 fn uid(name: &str) -> String {
     format!("{name:0>36}")
 }
@@ -201,7 +201,7 @@ fn reported_binding() -> Value {
     status
 }
 
-/// What is reflected of a Deployment.
+/// Returns what is reflected of a Deployment.
 fn replicas() -> Value {
     json!({
         "availableReplicas": 2, "generation": 1, "observedGeneration": 1, "readyReplicas": 2, "replicas": 2,

@@ -258,7 +258,8 @@ impl Trial {
         ))
     }
 
-    /// The embedded member with its nodes and pods; none where it runs elsewhere.
+    /// Starts the embedded member with its nodes and pods; starts none if the member runs
+    /// elsewhere.
     async fn member(self, arguments: &Arguments) -> anyhow::Result<Option<Running>> {
         if arguments.member.is_some() {
             return Ok(None);
@@ -287,7 +288,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Whether the Cluster tells everything about the member, and rightly.
+    /// Returns whether the Cluster reports everything about the member, and correctly.
     fn is_complete(self, cluster: &Value) -> bool {
         let status = &cluster["status"];
         let ready = status["conditions"]

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The whole way, from the taint to the writes.
+/// Measures the whole way, from the taint to the writes.
 #[tokio::main(worker_threads = 2)]
 async fn whole(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
@@ -106,7 +106,7 @@ async fn whole(arguments: &Arguments) -> anyhow::Result<()> {
     result
 }
 
-/// The clusters, and the workloads as the scheduler has left them.
+/// Creates the clusters, and the workloads as the scheduler has left them.
 fn fill(fleet: &Running, count: usize) -> anyhow::Result<()> {
     let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
     for n in 0..CLUSTERS {
@@ -224,7 +224,7 @@ fn name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// A binding that the scheduler has nothing to do for.
+/// Returns a binding for which the scheduler has nothing to do.
 fn object(number: usize) -> Value {
     let placement = json!({
         "clusterAffinity": {},

@@ -308,7 +308,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Each binding's cluster, by the name of the binding.
+    /// Returns each binding's cluster, by the name of the binding.
     fn placements(&self) -> BTreeMap<String, Option<String>> {
         let Ok(bindings) = self
             .fleet

@@ -79,7 +79,8 @@ async fn kill(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that is one of two, as its first argument says.
+/// Writes a program that runs one of two programs, as its first argument says, and returns its
+/// path.
 fn both(scratch: &Scratch, control_plane: &Path, agent: &Path) -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let whole = |path: &Path| {

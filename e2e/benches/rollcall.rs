@@ -235,7 +235,7 @@ fn name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// How many clusters have the condition Ready Unknown.
+/// Returns how many clusters have the condition Ready Unknown.
 fn unknown(clusters: &Seeds) -> usize {
     let all = clusters.all::<Value>();
     all.iter().filter(|cluster| is_unknown(cluster)).count()

@@ -121,7 +121,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one report costs while so many workloads wait.
+/// Measures what one report costs while so many workloads wait.
 fn reports(arguments: &Arguments) -> anyhow::Result<()> {
     for graded in [false, true] {
         let capacity = if graded {
@@ -170,7 +170,7 @@ fn reports(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cluster with some more that is free.
+/// Returns the cluster with some more free capacity.
 fn roomier(cluster: &Cluster) -> anyhow::Result<Arc<Cluster>> {
     let mut object = serde_json::to_value(cluster)?;
     let summary = &mut object["status"]["resourceSummary"];
@@ -183,7 +183,7 @@ fn roomier(cluster: &Cluster) -> anyhow::Result<Arc<Cluster>> {
     Ok(Arc::new(serde_json::from_value(object)?))
 }
 
-/// A workload of which each replica asks for amounts of its own.
+/// Returns a workload whose replicas ask for amounts that no other workload asks for.
 fn shaped(number: usize) -> anyhow::Result<ResourceBindingSpec> {
     let scheduling =
         json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
@@ -243,7 +243,7 @@ fn nothing() -> ResourceBindingStatus {
     ResourceBindingStatus::default()
 }
 
-/// The ways to divide, over a fleet of so many clusters.
+/// Returns the ways to divide, over a fleet of so many clusters.
 fn strategies(clusters: usize) -> Vec<(&'static str, Value)> {
     let divided = |preference: &str, weights: Value| json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": preference, "weightPreference": weights});
     let weights: Vec<Value> = (0..clusters)
@@ -314,8 +314,8 @@ fn name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// A cluster like others: labels, a region, many kinds, some load, and a taint of the mild kind on
-/// every tenth.
+/// Returns a cluster like others: labels, a region, many kinds, some load, and a taint of the mild
+/// kind on every tenth.
 fn cluster(number: usize, graded: bool) -> anyhow::Result<Arc<Cluster>> {
     let groups: Vec<Value> = (0..GROUPS)
         .map(|group| {

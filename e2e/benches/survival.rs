@@ -198,7 +198,8 @@ impl Scene {
         verdict(&agent, megabytes(start.anonymous), &anonymous)
     }
 
-    /// One outage: what changes meanwhile, and the time from its end until that has arrived.
+    /// Runs one outage with changes meanwhile, and measures the time from its end until they have
+    /// arrived.
     async fn outage(
         &self,
         process: u32,
@@ -293,7 +294,7 @@ impl Scene {
         Ok(())
     }
 
-    /// What the member has of a Work.
+    /// Returns how many replicas of a Work the member has.
     fn replicas(&self, number: usize) -> Option<usize> {
         let deployments = self.member.seeds("apps", "v1", "deployments").ok()?;
         let object = deployments.get("default", &name(number))?;
@@ -320,7 +321,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Whether memory stayed where it was and the agent alive.
+/// Checks that memory stayed where it was and that the agent is alive.
 fn verdict(agent: &Process, before: f64, outages: &[f64]) -> anyhow::Result<()> {
     let ends = agent.lost();
     anyhow::ensure!(ends.is_empty(), "the agent ended by itself: {ends:?}");
@@ -364,7 +365,7 @@ fn name(number: usize) -> String {
     format!("web-{number}")
 }
 
-/// A template as people write them: two containers with a dozen variables.
+/// Returns a template as people write them: two containers with a dozen variables.
 fn deployment(number: usize, replicas: usize) -> Value {
     let name = name(number);
     let variables: Vec<Value> = (0..12)

@@ -148,7 +148,8 @@ impl Fleet {
         .await
     }
 
-    /// What the README has people apply: a taint policy, and an application with its policy.
+    /// Creates what the README has people apply: a taint policy, and an application with its
+    /// policy.
     async fn place(&self) {
         let client = &self.bed.client;
         let params = PostParams::default();
@@ -189,7 +190,7 @@ impl Fleet {
             .unwrap();
     }
 
-    /// The objects that the agent's chart makes in the member.
+    /// Creates the objects that the agent's chart makes in the member.
     async fn install_chart(&self) {
         let params = PostParams::default();
         let secrets: Api<Secret> = Api::namespaced(self.member_client.clone(), NAMESPACE);

@@ -115,7 +115,7 @@ async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_
     .await;
 }
 
-/// A silence by a policy of two taints, one of which the API refuses, as Karmada's does.
+/// Checks a silence under a policy of two taints, one of which the API refuses, as Karmada's does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taint_that_the_api_refuses_keeps_no_other_from_coming_and_going() {
     heartbeats::run(Setting::named("refused-taint", 2), async |fleet| {

@@ -79,7 +79,7 @@ impl Told {
             .unwrap()
     }
 
-    /// The next so many, in any order: those of one list have none.
+    /// Waits for the next so many, and returns them sorted, as those of one list come in any order.
     async fn sorted(&mut self, count: usize) -> Vec<String> {
         let mut told = Vec::new();
         for _ in 0..count {
@@ -90,8 +90,8 @@ impl Told {
     }
 }
 
-/// A server with a namespace of its own for the test, the collection as others write it, and an
-/// informer over it.
+/// Starts a server, and returns it with the collection of a namespace of the test's own, as others
+/// write it, and with an informer over that.
 async fn followed() -> (
     Running,
     Api<ConfigMap>,
@@ -203,7 +203,7 @@ fn candidate(identity: &str) -> Candidate {
     }
 }
 
-/// A proxy that tunnels what it is asked to (HTTP CONNECT), and tells whereto.
+/// Starts a proxy that tunnels what it is asked to (HTTP CONNECT), and tells whereto.
 async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

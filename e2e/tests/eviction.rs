@@ -40,7 +40,7 @@ spec:
     apply(&fleet.client, &policy).await
 }
 
-/// So many workloads on each of the first clusters.
+/// Places so many workloads on each of the first clusters.
 fn place(fleet: &HeartbeatFleet, clusters: usize, each: usize) -> anyhow::Result<()> {
     for number in 1..=clusters {
         for n in 0..each {

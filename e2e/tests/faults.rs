@@ -92,7 +92,7 @@ impl Scene {
         self.routed.request_text(request).await
     }
 
-    /// A watch of ConfigMaps by the route, past its first event.
+    /// Opens a watch of ConfigMaps by the route, and returns it past its first event.
     async fn watch(
         &self,
     ) -> impl futures::Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + use<> {
@@ -107,7 +107,7 @@ impl Scene {
         events
     }
 
-    /// Somebody else writes.
+    /// Creates a ConfigMap as somebody else who writes.
     async fn write(&self, name: &str) {
         let api: Api<ConfigMap> = Api::default_namespaced(self.direct.clone());
         let config = object(json!({ "metadata": { "name": name, "labels": { "of": "us" } } }));

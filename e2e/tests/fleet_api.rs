@@ -54,7 +54,7 @@ impl Host {
         }
     }
 
-    /// One pass of `muster-control-plane fleet-api --once`.
+    /// Runs one pass of `muster-control-plane fleet-api --once`.
     async fn pass(&self) -> anyhow::Result<()> {
         let settings = Settings {
             kubeconfig: Some(self.scratch.path().join("host")),
@@ -198,7 +198,7 @@ async fn a_lost_authority_is_not_replaced_by_another() {
     assert!(writes.is_empty(), "{writes:?}");
 }
 
-/// An API that knows nothing of fleets yet.
+/// Starts an API that knows nothing of fleets yet.
 async fn bare() -> (Running, Client) {
     muster_shared::tls::install_provider();
     let options = Options {

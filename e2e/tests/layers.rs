@@ -208,7 +208,8 @@ fn layers_of_kubectl_point_one_way() {
     }
 }
 
-/// The driver of the fuzz targets is a dev-dependency of what it feeds.
+/// Checks that the driver of the fuzz targets uses nothing of the product: it is a dev-dependency
+/// of what it feeds.
 #[test]
 fn the_fuzz_driver_uses_nothing_of_the_product() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
@@ -250,7 +251,7 @@ fn arrows_are_found_in_all_their_spellings() {
     }
 }
 
-/// The arrows of a crate that point upwards, and the modules that no floor names.
+/// Returns the arrows of a crate that point upwards, and the modules that no floor names.
 fn arrows_upwards(crate_name: &str, floors: &[&[&str]]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -302,7 +303,7 @@ fn arrows_upwards(crate_name: &str, floors: &[&[&str]]) -> Vec<String> {
     wrong
 }
 
-/// The top-level modules that a file's text uses.
+/// Returns the top-level modules that a file's text uses.
 fn uses(path: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
     static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"//[^\n]*").expect("a pattern"));
     static WAY: LazyLock<Regex> = LazyLock::new(|| {
@@ -333,7 +334,7 @@ fn uses(path: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
     found
 }
 
-/// Where the bodies of modules within a file begin and end, as formatted by rustfmt.
+/// Returns where the bodies of modules within a file begin and end, as formatted by rustfmt.
 fn inline_modules(text: &str) -> Vec<(usize, usize)> {
     static BEGIN: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?m)^( *)(?:pub(?:\([^)]*\))? )?mod \w+ \{").expect("a pattern")
@@ -361,7 +362,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A dependency that nobody uses costs every build, and a place in every advisory.
+/// Checks that every dependency is used: one that nobody uses costs every build, and a place in
+/// every advisory.
 #[test]
 fn every_dependency_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -408,7 +410,7 @@ fn every_dependency_is_used() {
     assert_eq!(unused, Vec::<String>::new());
 }
 
-/// The names of all dependencies in a manifest, which names one a line.
+/// Returns the names of all dependencies in a manifest, which names one a line.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let mut section = "";
     let mut found = Vec::new();

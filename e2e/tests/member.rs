@@ -24,7 +24,7 @@ struct Cluster {
     _running: DropGuard,
 }
 
-/// A member with two nodes of two CPUs and quick pods.
+/// Starts a member with two nodes of two CPUs and quick pods.
 async fn cluster() -> Cluster {
     muster_shared::tls::install_provider();
     let server = ApiServer::for_test().await;

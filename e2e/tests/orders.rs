@@ -20,7 +20,7 @@ use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, S
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
-/// What a command of `kubectl muster` prints, whatever its exit code.
+/// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(fleet: &HeartbeatFleet, words: &[&str]) -> String {
     let kubeconfig = fleet.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
@@ -229,7 +229,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
     .await;
 }
 
-/// What the other commands tell in the middle of a drain that is paused.
+/// Checks what the other commands tell in the middle of a drain that is paused.
 async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
     let drain = ["drain", "member1", "--wait", "--timeout=1s"];
     let told = muster(fleet, &drain).await;
@@ -333,7 +333,7 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
     .await;
 }
 
-/// The exit code of a command, and what it prints.
+/// Runs a command of `kubectl muster`, and returns its exit code and what it prints.
 async fn outcome(fleet: &HeartbeatFleet, words: &[&str]) -> anyhow::Result<(u8, String)> {
     let kubeconfig = fleet.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
@@ -400,7 +400,7 @@ async fn while_nobody_leads_each_order_and_each_look_says_so() {
     .await;
 }
 
-/// The records that there are, by cluster.
+/// Returns the records that there are, by cluster.
 async fn records(fleet: &HeartbeatFleet) -> anyhow::Result<Vec<Failover>> {
     let api: Api<Failover> = Api::all(fleet.client.clone());
     let mut all = api.list(&ListParams::default()).await?.items;

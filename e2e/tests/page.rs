@@ -59,7 +59,7 @@ async fn with_page(
     told
 }
 
-/// The status, the exit code of the command, and the document at an address.
+/// Requests an address, and returns the status, the exit code of the command, and the document.
 async fn get(url: &str) -> anyhow::Result<(u16, Option<u8>, Value)> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let response = client
@@ -72,7 +72,7 @@ async fn get(url: &str) -> anyhow::Result<(u16, Option<u8>, Value)> {
     Ok((head.status.as_u16(), code, serde_json::from_slice(&body)?))
 }
 
-/// A document without what changes from moment to moment.
+/// Returns a document without what changes from moment to moment.
 fn still(mut document: Value) -> Value {
     const MOVING: [&str; 4] = [
         "renewed",
@@ -94,7 +94,7 @@ fn still(mut document: Value) -> Value {
     document
 }
 
-/// A fleet of which one cluster is silent, with a workload that it keeps.
+/// Runs a test in a fleet of which one cluster is silent, with a workload that it keeps.
 async fn with_a_silent_cluster(
     name: &'static str,
     tell: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
@@ -167,7 +167,7 @@ async fn the_page_answers_as_the_commands_do() {
     .await;
 }
 
-/// The first browser that is installed.
+/// Returns the first browser that is installed.
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -181,7 +181,7 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// What a browser prints that looks at an address.
+/// Runs a browser that looks at an address, and returns what it prints.
 async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new(browser);
     command

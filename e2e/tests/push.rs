@@ -123,7 +123,7 @@ impl Bench {
         self.deploy_with(clusters, json!({})).await;
     }
 
-    /// The same by a policy that says this, too.
+    /// Deploys `web` in these clusters by a policy that also has these fields.
     async fn deploy_with(&self, clusters: &[&str], more: Value) {
         create::<Deployment>(&Self::here(self.fleet()), deployment()).await;
         let mut policy = json!({

@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A policy that adds the taint `example.com/failed` of this effect to clusters of which all these
-/// conditions hold: type, operator, status.
+/// Creates a policy that adds the taint `example.com/failed` of this effect to clusters of which
+/// all these conditions hold: type, operator, status.
 async fn policy(
     fleet: &HeartbeatFleet,
     effect: &str,
@@ -45,7 +45,7 @@ async fn policy(
     apply(&fleet.client, &policy.to_string()).await
 }
 
-/// A placement on one cluster that tolerates this.
+/// Returns a placement on one cluster that tolerates this.
 fn tolerating(tolerations: &Value) -> Value {
     json!({
         "clusterAffinity": {},
@@ -68,7 +68,7 @@ async fn taint(fleet: &HeartbeatFleet, cluster: &str, effect: &str) -> anyhow::R
     Ok(())
 }
 
-/// The clusters that have the taint of the policy.
+/// Returns the clusters that have the taint of the policy.
 fn tainted(view: &View) -> Vec<String> {
     let has_it = |cluster: &Cluster| {
         let mut taints = cluster.spec.taints.iter();
@@ -354,7 +354,7 @@ async fn a_cluster_that_is_removed_gets_no_taint() {
 /// A series that has to be there: its name, labels of it, and whether its value is right.
 type Series<'a> = (&'a str, &'a [&'a str], fn(&str) -> bool);
 
-/// The answer to a request for `/metrics`.
+/// Requests `/metrics`, and returns the answer.
 async fn scrape(port: u16) -> Result<String, String> {
     let asked = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;

@@ -59,12 +59,13 @@ tokio::task_local! {
 pub struct Calendar(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Calendar {
-    /// A calendar that a function reads.
+    /// Makes a calendar that a function reads.
     pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// The calendar of the program that the running task belongs to, if it has one of its own.
+    /// Returns the calendar of the program that the running task belongs to, if it has one of its
+    /// own.
     fn of_program() -> Option<Self> {
         PROGRAM.try_with(Clone::clone).ok().flatten()
     }
@@ -76,8 +77,8 @@ impl Debug for Calendar {
     }
 }
 
-/// The calendar of this machine as it is. It may leap at any time: what is decided by times asks a
-/// [`Clock`].
+/// Returns the calendar of this machine as it is. It may leap at any time: what is decided by times
+/// asks a [`Clock`].
 pub fn calendar() -> Timestamp {
     let of_program = PROGRAM.try_with(|own| own.as_ref().map(|own| (own.0)()));
     of_program.ok().flatten().unwrap_or_else(of_thread)
@@ -98,7 +99,7 @@ pub fn with_calendar<F: Future>(
     PROGRAM.scope(Some(calendar), program)
 }
 
-/// A task that reads the calendar of the task which calls this.
+/// Returns a task that reads the calendar of the task which calls this.
 pub fn inherited<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
     PROGRAM.scope(Calendar::of_program(), task)
 }
@@ -149,8 +150,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that follows the calendar of a server. Until the server has answered for the first
-    /// time, it is the program's.
+    /// Returns a clock that follows the calendar of a server. Until the server has answered for the
+    /// first time, it is the program's.
     pub fn of_server(server: Arc<ServerClock>) -> Self {
         Self {
             server: Some(server),
@@ -158,7 +159,7 @@ impl Clock {
         }
     }
 
-    /// This moment.
+    /// Returns this moment.
     pub fn now(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let tick = Instant::now();
@@ -187,7 +188,7 @@ impl Clock {
         next.wall
     }
 
-    /// The calendar of the program.
+    /// Returns the calendar of the program.
     fn calendar(&self) -> Timestamp {
         let own = self.program.as_ref();
         own.map_or_else(of_thread, |own| (own.0)())
@@ -212,7 +213,7 @@ impl Clock {
 }
 
 impl Reading {
-    /// The first reading of a calendar.
+    /// Returns the first reading of a calendar.
     const fn begin(wall: Timestamp, tick: Instant, is_servers: bool) -> Self {
         Self {
             wall,
@@ -222,7 +223,7 @@ impl Reading {
         }
     }
 
-    /// The reading when the calendar says `wall` and the monotonic clock `tick`.
+    /// Returns the reading when the calendar says `wall` and the monotonic clock `tick`.
     fn next(self, wall: Timestamp, tick: Instant) -> Self {
         let passed = tick.saturating_duration_since(self.tick);
         let passed = SignedDuration::try_from(passed.min(Duration::from_hours(24)))

@@ -97,7 +97,7 @@ mod tests {
             "spec": { "target": { "apiVersion": "v1", "kind": kind }, "customizations": {} } })
     }
 
-    /// An API that has some of the objects.
+    /// Returns an API that has some of the objects.
     fn api() -> Api<ResourceInterpreterCustomization> {
         let server = tower::service_fn(|request: Request<Body>| {
             let name = request.uri().path().rsplit('/').next().unwrap_or_default();

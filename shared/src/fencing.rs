@@ -49,7 +49,7 @@ impl Orders {
         manifest["metadata"]["annotations"][annotation::FENCING] = json!(json!(self).to_string());
     }
 
-    /// Time without a renewal of the lease after which the object is stopped.
+    /// Returns the time without a renewal of the lease after which the object is stopped.
     pub fn after(&self) -> Duration {
         Duration::from_secs(self.after_seconds.into())
     }

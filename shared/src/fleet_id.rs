@@ -74,7 +74,7 @@ impl FleetId {
         }
     }
 
-    /// What this fleet's objects are marked with, if it is known.
+    /// Returns what this fleet's objects are marked with, if it is known.
     pub fn mark(&self) -> Option<&str> {
         match self {
             Self::Known { id, .. } => Some(id),
@@ -82,7 +82,7 @@ impl FleetId {
         }
     }
 
-    /// Whose an object is that bears this id.
+    /// Returns to whom an object belongs that bears this id.
     pub fn owner(&self, mark: Option<&str>) -> Owner {
         match (mark, self) {
             (None, _) => Owner::Unmarked,

@@ -180,7 +180,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Leadership without an election, for a process that runs alone.
+    /// Makes a leadership without an election, for a process that runs alone.
     pub fn always() -> Self {
         Self {
             always: true,
@@ -188,7 +188,7 @@ impl Leadership {
         }
     }
 
-    /// Leadership that an election grants; see [`campaign`].
+    /// Makes a leadership that an election grants; see [`campaign`].
     pub fn elected() -> Self {
         Self {
             until: Arc::new(watch::Sender::new(None)),
@@ -216,18 +216,18 @@ impl Leadership {
         }
     }
 
-    /// The identity of the process that leads while we stand by; `None` while nobody is seen to
-    /// lead, and while we do.
+    /// Returns the identity of the process that leads while we stand by; `None` while nobody is
+    /// seen to lead, and while we do.
     pub fn holder(&self) -> watch::Receiver<Option<String>> {
         self.holder.subscribe()
     }
 
-    /// Why the lease could be neither taken nor read at the last attempt.
+    /// Returns why the lease could be neither taken nor read at the last attempt.
     pub(crate) fn trouble(&self) -> watch::Receiver<Option<String>> {
         self.trouble.subscribe()
     }
 
-    /// Until when this process may act; `None` before the first success and after a loss.
+    /// Returns until when this process may act; `None` before the first success and after a loss.
     pub(crate) fn leads(&self) -> watch::Receiver<Option<Instant>> {
         self.until.subscribe()
     }
@@ -256,7 +256,7 @@ impl Leadership {
     }
 }
 
-/// What `/readyz` and the log say of a process that stands by.
+/// Returns what `/readyz` and the log say of a process that stands by.
 pub(crate) fn stands_by(holder: &str) -> String {
     format!("{holder:?} leads: standing by to take over, and doing nothing until then")
 }
@@ -446,7 +446,7 @@ enum Claim {
     Held(String),
 }
 
-/// One attempt to take or renew the lease.
+/// Tries once to take or renew the lease.
 async fn attempt(
     api: &Api<Lease>,
     candidate: &Candidate,
@@ -532,7 +532,7 @@ async fn attempt(
     }
 }
 
-/// The identity as the name of a field manager, which may have 128 characters.
+/// Returns the identity as the name of a field manager, which may have 128 characters.
 fn manager(identity: &str) -> String {
     let skipped = identity.chars().count().saturating_sub(128);
     identity.chars().skip(skipped).collect()

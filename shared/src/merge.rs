@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// The examples of RFC 7386, appendix A, whose targets are objects.
+    /// Checks the examples of RFC 7386, appendix A, whose targets are objects.
     #[test]
     fn a_patch_is_applied_as_the_standard_says() {
         for (object, patch, after) in [

@@ -313,22 +313,23 @@ pub fn impersonation_secret(cluster: &str) -> String {
     format!("{cluster}-impersonator")
 }
 
-/// Name of the deployment that estimates the capacity of a member.
+/// Returns the name of the deployment that estimates the capacity of a member.
 pub fn estimator_deployment(cluster: &str) -> String {
     estimator_service("karmada-scheduler-estimator", cluster)
 }
 
-/// Name of the service in front of it.
+/// Returns the name of the service in front of the deployment that estimates the capacity of a
+/// member.
 pub fn estimator_service(prefix: &str, cluster: &str) -> String {
     format!("{prefix}-{cluster}")
 }
 
-/// Name of the service that stands for one that was imported from other members.
+/// Returns the name of the service that stands for one that was imported from other members.
 pub fn derived_service(service: &str) -> String {
     format!("derived-{service}")
 }
 
-/// Name of an endpoint slice that was imported from a member.
+/// Returns the name of an endpoint slice that was imported from a member.
 pub fn imported_endpoint_slice(slice: &str, cluster: &str) -> String {
     format!("imported-{cluster}-{slice}")
 }
@@ -345,7 +346,7 @@ pub fn fnv32a(text: &str) -> u32 {
     })
 }
 
-/// The hash of a text, in decimal, spelled in letters that make no words (Kubernetes' safe
+/// Returns the hash of a text, in decimal, spelled in letters that make no words (Kubernetes' safe
 /// encoding).
 fn hash(text: &str) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

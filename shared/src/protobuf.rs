@@ -53,7 +53,7 @@ pub enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// The bytes of a field that must have some; `field` is for the error.
+    /// Returns the bytes of a field that must have some; `field` is for the error.
     pub fn bytes(self, field: u64) -> Result<&'a [u8], Malformed> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -62,7 +62,8 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The text of a field that must have one. Go writes texts that were never set as empty ones.
+    /// Returns the text of a field that must have one. Go writes texts that were never set as empty
+    /// ones.
     pub fn text(self, field: u64) -> Result<String, Malformed> {
         let text = std::str::from_utf8(self.bytes(field)?).map_err(|_| Malformed::Text)?;
         Ok(text.to_owned())
@@ -76,7 +77,7 @@ pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
-/// The fields of a message.
+/// Returns the fields of a message.
 pub fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
@@ -136,8 +137,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The message of an object that stands alone. Its envelope also names version and kind, which
-/// whoever asked for it knows.
+/// Returns the message of an object that stands alone. Its envelope also names version and kind,
+/// which whoever asked for it knows.
 pub fn message(object: &[u8]) -> Result<&[u8], Malformed> {
     let envelope = object.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
     let mut message = &[][..];
@@ -149,8 +150,8 @@ pub fn message(object: &[u8]) -> Result<&[u8], Malformed> {
     Ok(message)
 }
 
-/// An entry of a map from texts: its key and the content of its value, which is absent where it is
-/// empty.
+/// Returns an entry of a map from texts: its key and the content of its value, which is absent
+/// where it is empty.
 pub fn entry(message: &[u8]) -> Result<(String, Option<Content<'_>>), Malformed> {
     let (mut key, mut value) = (String::new(), None);
     for field in fields(message) {

@@ -269,7 +269,8 @@ impl<'a> Requirement<'a> {
         }
     }
 
-    /// A cluster may have several zones: `In` wants one of them in the list, `NotIn` none.
+    /// Returns whether the zones of a cluster will do. A cluster may have several zones: `In` wants
+    /// one of them in the list, `NotIn` none.
     fn holds_for_zones(&self, cluster: &Cluster) -> bool {
         let mut zones = cluster.zones();
         match &self.test {
@@ -282,7 +283,7 @@ impl<'a> Requirement<'a> {
         }
     }
 
-    /// Whether a value, or its absence, will do.
+    /// Returns whether a value, or its absence, will do.
     fn holds(&self, actual: Option<&str>) -> bool {
         let number = || actual.and_then(|text| text.parse::<i64>().ok());
         match &self.test {
@@ -391,7 +392,7 @@ fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(part)
 }
 
-/// Whether a text is not empty, made of `inner`, and begins and ends with `outer`.
+/// Returns whether a text is not empty, made of `inner`, and begins and ends with `outer`.
 fn bounded(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.iter().copied().all(inner)

@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// The port of an admin server, which ends with the guard.
+    /// Starts an admin server, which ends with the guard, and returns its port.
     async fn served() -> (u16, tokio_util::sync::DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -271,7 +271,7 @@ mod tests {
         TcpStream::connect(("127.0.0.1", port)).await.unwrap()
     }
 
-    /// What is answered to a text.
+    /// Sends a text, and returns what is answered to it.
     async fn said(stream: &mut TcpStream, text: &str) -> String {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -281,7 +281,8 @@ mod tests {
         answer
     }
 
-    /// The first line of the answer on a port; `None` where nobody listens.
+    /// Requests a path on a port, and returns the first line of the answer; `None` where nobody
+    /// listens.
     async fn first_line(port: u16, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
         let question = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

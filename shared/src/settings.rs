@@ -112,9 +112,9 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
     Ok(builder.build()?.try_deserialize()?)
 }
 
-/// The environment variables that begin as settings do and are none of this program. A program
-/// tells them: one of them may be a setting that is misspelled. What Kubernetes sets for a Service
-/// of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
+/// Returns the environment variables that begin as settings do and are none of this program. A
+/// program tells them: one of them may be a setting that is misspelled. What Kubernetes sets for a
+/// Service of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
 pub fn unknown_variables<T: clap::Args>(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<String> {
@@ -144,8 +144,8 @@ pub fn warn_of_unknown_variables<T: clap::Args>() {
     }
 }
 
-/// The variables whose names begin with the prefix, without it. A name that is not UTF-8 is none of
-/// them.
+/// Returns the variables whose names begin with the prefix, without it. A name that is not UTF-8 is
+/// none of them.
 fn ours(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (String, OsString)> {
@@ -155,12 +155,13 @@ fn ours(
     })
 }
 
-/// The environment variable of a flag, without the prefix.
+/// Returns the environment variable of a flag, without the prefix.
 fn variable(flag: &str) -> String {
     flag.to_uppercase().replace('-', "_")
 }
 
-/// The defaults that a settings struct declares in its clap attributes: the body of its `Default`.
+/// Returns the defaults that a settings struct declares in its clap attributes: the body of its
+/// `Default`.
 ///
 /// # Panics
 /// When a default value does not parse, which any test of the struct finds.

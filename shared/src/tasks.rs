@@ -121,7 +121,7 @@ impl Drop for Tasks {
     }
 }
 
-/// The next task to end of either set; `None` when both are empty.
+/// Waits for the next task to end of either set; returns `None` when both are empty.
 async fn next_of(
     set: &mut JoinSet<()>,
     last: &mut JoinSet<()>,
@@ -185,7 +185,7 @@ async fn terminated() {
     }
 }
 
-/// Only Ctrl-C ends a program where there is no SIGTERM.
+/// Waits for ever: only Ctrl-C ends a program where there is no SIGTERM.
 #[cfg(not(unix))]
 async fn terminated() {
     std::future::pending().await

@@ -135,7 +135,8 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains(odd)
 }
 
-/// Whether the text is one quoted string already, as texts are whose field was given without `%`.
+/// Returns whether the text is one quoted string already, as texts are whose field was given
+/// without `%`.
 fn is_quoted(text: &str) -> bool {
     serde_json::from_str::<String>(text).is_ok()
 }
@@ -187,7 +188,7 @@ pub fn metrics() -> Result<PrometheusHandle, Error> {
     Ok(handle)
 }
 
-/// The metrics as text. A gauge without a value ([`Gauges`]) is left out.
+/// Returns the metrics as text. A gauge without a value ([`Gauges`]) is left out.
 pub fn render(handle: &PrometheusHandle) -> String {
     let text = handle.render();
     let lines = text.split_inclusive('\n');

@@ -15,7 +15,7 @@ pub enum Error {
     X509(String),
 }
 
-/// The time from which the first certificate of a PEM text is no longer valid.
+/// Returns the time from which the first certificate of a PEM text is no longer valid.
 pub fn not_after(pem: &[u8]) -> Result<Timestamp, Error> {
     let certificate = CertificateDer::from_pem_slice(pem).map_err(Error::Pem)?;
     let (_, certificate) = x509_parser::parse_x509_certificate(&certificate)
@@ -37,7 +37,7 @@ pub struct Certificate {
     pub key: Vec<u8>,
 }
 
-/// The certificates of a PEM text, in their order; never an empty list.
+/// Returns the certificates of a PEM text, in their order; never an empty list.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
     let x509 = |error: &dyn std::fmt::Display| Error::X509(error.to_string());
     let time = |seconds| Timestamp::from_second(seconds).map_err(|error| x509(&error));
@@ -58,7 +58,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
     Ok(list)
 }
 
-/// Whether a private key is that of the first certificate (PEM texts).
+/// Returns whether a private key is that of the first certificate (PEM texts).
 pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let (Ok(chain), Ok(key)) = (chain, PrivateKeyDer::from_pem_slice(key)) else {
@@ -68,8 +68,8 @@ pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
     !chain.is_empty() && rustls::sign::CertifiedKey::from_der(chain, key, &provider).is_ok()
 }
 
-/// Whether the first certificate of one PEM text bears the signature of the first of another.
-/// Neither's validity is looked at.
+/// Returns whether the first certificate of one PEM text bears the signature of the first of
+/// another. Neither's validity is looked at.
 pub fn is_signed_by(certificate: &[u8], authority: &[u8]) -> bool {
     let octets = |pem| CertificateDer::from_pem_slice(pem).ok();
     let (Some(certificate), Some(authority)) = (octets(certificate), octets(authority)) else {

@@ -15,7 +15,7 @@ use muster_shared::{
 };
 use serde_json::{Map, Value, json};
 
-/// Where the control-plane chart keeps the definitions.
+/// Returns the path at which the control-plane chart keeps the definition.
 fn golden(crd: &CustomResourceDefinition) -> PathBuf {
     let charts = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -48,9 +48,9 @@ fn the_chart_carries_the_definitions_of_the_types() {
     }
 }
 
-/// What the informers of Karmada's own programs list before they do anything, read from their
-/// sources (August 2026: `cmd/agent`, with the resource interpreter that it starts, and
-/// `pkg/scheduler`). A program whose list is answered 404 waits for ever.
+/// Checks that what the informers of Karmada's own programs list before they do anything is served.
+/// It was read from their sources (August 2026: `cmd/agent`, with the resource interpreter that it
+/// starts, and `pkg/scheduler`). A program whose list is answered 404 waits for ever.
 #[test]
 fn what_karmadas_agent_and_scheduler_wait_for_is_served() {
     const BUILT_IN: [&str; 2] = ["", "scheduling.k8s.io"];
@@ -156,7 +156,8 @@ fn the_checker_sees_every_fault() {
     }
 }
 
-/// The rules of `apiextensions.k8s.io/v1` for structural schemas, as far as ours could break them.
+/// Checks the rules of `apiextensions.k8s.io/v1` for structural schemas, as far as ours could break
+/// them.
 fn check(node: &Value, at: &str, faults: &mut Vec<String>) {
     const FORBIDDEN: &[&str] = &[
         "$ref",
@@ -251,7 +252,7 @@ fn check(node: &Value, at: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Whether a schema admits its own default.
+/// Returns whether a schema admits its own default.
 fn admits(node: &Map<String, Value>, kind: &str, default: &Value) -> bool {
     let typed = match kind {
         "string" => default.is_string(),
@@ -272,7 +273,7 @@ fn admits(node: &Map<String, Value>, kind: &str, default: &Value) -> bool {
     typed && listed && default.as_f64().is_none_or(|number| number >= minimum)
 }
 
-/// Whether the keys of a list of type map are required properties of its items.
+/// Returns whether the keys of a list of type map are required properties of its items.
 fn has_map_keys(node: &Map<String, Value>) -> bool {
     let keys = node
         .get("x-kubernetes-list-map-keys")
@@ -385,7 +386,7 @@ fn odd_values_do_not_hide_an_object() {
     }
 }
 
-/// An empty object is what its absence means.
+/// Returns a spec without its empty objects: an empty object is what its absence means.
 fn without_empty(mut spec: Value) -> Value {
     if let Some(fields) = spec.as_object_mut() {
         fields.retain(|_, value| *value != json!({}));
@@ -421,7 +422,7 @@ fn round_trip(kind: &str, object: &Value) -> Result<Value, String> {
     result.map_err(|error| format!("{kind}: {error}"))
 }
 
-/// An object with every field that a schema knows.
+/// Returns an object with every field that a schema knows.
 fn example(schema: &Value) -> Value {
     let text = |keyword: &str| schema[keyword].as_str().unwrap_or_default();
     if let Some(known) = schema["enum"].as_array() {

@@ -46,7 +46,7 @@ struct CommandLine {
     request_timeout: Duration,
 }
 
-/// The command: checks, prints, and ends.
+/// Runs the command: checks the member, prints the results, and returns the exit code.
 pub fn execute(mut arguments: Vec<OsString>) -> ExitCode {
     arguments.remove(1);
     match run(&CommandLine::parse_from(arguments)) {

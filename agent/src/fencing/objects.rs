@@ -163,7 +163,7 @@ impl Objects {
         round
     }
 
-    /// The fenced objects of a kind, page by page.
+    /// Returns the fenced objects of a kind, page by page.
     fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Told> {
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         let selection = fenced().page_size(PAGE);

@@ -46,7 +46,7 @@ impl Fenced {
         found
     }
 
-    /// Time without a renewal of the lease from which nothing of the Work is applied.
+    /// Returns the time without a renewal of the lease from which nothing of the Work is applied.
     pub fn after(&self) -> Duration {
         Duration::from_secs(self.shortest.into())
     }

@@ -63,9 +63,10 @@ async fn ask(client: &Client, path: &str) -> Answer {
     }
 }
 
-/// An answer other than 200 is an answer: the server is there and says that it is not well. Karmada
-/// calls that "not reachable" for every status of 300 and above (defect K1), which sends people to
-/// look at the network. A server that refuses the credentials has not been asked for its health.
+/// Judges the answer of the API server. An answer other than 200 is an answer: the server is there
+/// and says that it is not well. Karmada calls that "not reachable" for every status of 300 and
+/// above (defect K1), which sends people to look at the network. A server that refuses the
+/// credentials has not been asked for its health.
 fn judge(answer: Answer) -> Observation {
     match answer {
         Answer::Status(200) => Observation::Ready,

@@ -173,7 +173,8 @@ mod tests {
         }
     }
 
-    /// The description of the field agrees with the code: no other property of the member is used.
+    /// Checks that the description of the field agrees with the code: no other property of the
+    /// member is used.
     #[test]
     fn a_cluster_is_identified_by_what_its_definition_says() {
         let definitions = muster_shared::api::crds();

@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// An API with namespaces of this uid, and the Cluster if given; it records writes.
+    /// Returns an API with namespaces of this uid, and the Cluster if given; it records writes.
     fn api(id: &str, cluster: Option<&Value>, writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Client {
         let (id, cluster, writes) = (id.to_owned(), cluster.cloned(), Arc::clone(writes));
         let service = tower::service_fn(move |request: Request<Body>| {

@@ -95,8 +95,8 @@ fn judged(health: Option<&ResourceHealth>) -> Option<&'static str> {
     }
 }
 
-/// Kind, namespace and name, as Karmada's messages have them: an object without a namespace has an
-/// empty one.
+/// Returns the kind, namespace and name of an object, as Karmada's messages have them: an object
+/// without a namespace has an empty one.
 fn path(object: &ResourceIdentifier) -> String {
     let namespace = object.namespace.as_deref().unwrap_or_default();
     format!("{}/{namespace}/{}", object.kind, object.name)

@@ -195,7 +195,7 @@ mod tests {
     use crate::work::desired::ObjectKey;
     use crate::work::reader::tests::{Fleet, cache, work};
 
-    /// A reporter of a Work of which an object was seen.
+    /// Returns a reporter of a Work of which an object was seen.
     async fn reporter(has_room: bool) -> (Arc<Reporter>, Arc<Fleet>) {
         let fleet = Arc::new(Fleet::default());
         let work = work("w", 100_000);

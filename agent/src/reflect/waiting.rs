@@ -93,7 +93,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing waits yet.
+    /// Makes a list in which no object waits yet.
     pub(super) fn new(room: Room, reader: Reader) -> Self {
         Self {
             room,
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// A question that nothing answers, until the interpreters have other webhooks.
+    /// Returns a question to the interpreters that nothing answers until they have other webhooks.
     fn asked(interpreters: &Interpreters, object: &Value) -> Pending {
         interpreters.health(object).unwrap_err().pending().unwrap()
     }

@@ -32,7 +32,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Nothing was collected yet.
+    /// Returns the state in which nothing was collected yet.
     pub fn nothing(now: Timestamp) -> Self {
         Self {
             is_asked: false,

@@ -93,8 +93,8 @@ pub(super) fn leases(context: &Context) -> Made {
     ))
 }
 
-/// The member's lease as the flags have it: renewed each time that a fraction of its duration has
-/// passed.
+/// Returns the heartbeat that renews the member's lease as the flags say: each time that a fraction
+/// of its duration has passed.
 fn heartbeat(settings: &Settings) -> Heartbeat {
     let duration = *settings.cluster_lease_duration;
     Heartbeat {

@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the tasks on the page of the crate.
+    /// Returns the names of the tasks on the page of the crate.
     fn on_the_page() -> Vec<&'static str> {
         let page = include_str!("../lib.rs");
         let entries = page.lines().filter_map(|line| line.strip_prefix("//! * `"));

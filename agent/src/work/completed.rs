@@ -59,7 +59,7 @@ fn name(manifest: &Value) -> String {
     }
 }
 
-/// The hash FNV-1a: the same in each process and version.
+/// Returns the FNV-1a hash of the bytes: it is the same in each process and version.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -99,8 +99,8 @@ impl ObjectKey {
         })
     }
 
-    /// Group, kind, namespace and name: what two keys of one object have in common, in whatever
-    /// version of the API.
+    /// Returns the group, kind, namespace and name: what two keys of one object have in common, in
+    /// whatever version of the API.
     pub fn object(&self) -> (String, String, String, String) {
         let Self {
             kind,
@@ -110,8 +110,8 @@ impl ObjectKey {
         (kind.group, kind.kind, namespace, name)
     }
 
-    /// Kind, namespace and name: what two keys of one object have in common that is served in two
-    /// API groups. Only the uids say whether it is one.
+    /// Returns the kind, namespace and name: what two keys of one object that is served in two API
+    /// groups have in common. Only the uids say whether it is one object.
     pub fn across_groups(&self) -> (String, String, String) {
         let (_, kind, namespace, name) = self.object();
         (kind, namespace, name)
@@ -129,7 +129,7 @@ impl ObjectKey {
         )
     }
 
-    /// `namespace/name`, or the name alone.
+    /// Returns `namespace/name`, or the name alone if there is no namespace.
     pub fn path(&self) -> String {
         if self.namespace.is_empty() {
             self.name.clone()

@@ -175,7 +175,8 @@ impl Error {
     }
 }
 
-/// Message about an object that stays as it is because of the id of a fleet that it bears.
+/// Returns the message about an object that stays as it is because of the id of a fleet that it
+/// bears.
 fn left_alone(object: &str, foreign: &Foreign) -> String {
     match foreign {
         Foreign::OtherFleet { theirs, ours } => format!(

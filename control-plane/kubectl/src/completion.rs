@@ -49,7 +49,7 @@ const OF_CLUSTERS: [&str; 9] = [
 /// Flags whose values are clusters.
 const CLUSTER_FLAGS: [&str; 3] = ["--lost", "--drain", "--cluster"];
 
-/// The words that the program was run to complete, if that is what it was run for.
+/// Returns the words that are to be completed, if the program was run for that.
 pub(super) fn asked(arguments: &[OsString]) -> Option<&[OsString]> {
     let (program, words) = arguments.split_first()?;
     if Path::new(program).file_stem() == Some(OsStr::new(NAME)) {
@@ -74,7 +74,8 @@ pub(super) async fn answer(root: &Command, words: &[OsString]) -> String {
     candidates(wanted, last, fleet).await
 }
 
-/// The fleet API of a command line, and its namespace. `None` if it cannot be reached by it.
+/// Returns a client for the fleet API of a command line, and its namespace. `None` means that the
+/// fleet API cannot be reached by it.
 async fn fleet(words: &[String]) -> Option<(Client, String)> {
     let given = |names: &[&str]| {
         words.iter().enumerate().find_map(|(at, word)| {
@@ -94,7 +95,7 @@ async fn fleet(words: &[String]) -> Option<(Client, String)> {
     Some((fleet, namespace))
 }
 
-/// What the last of these words is completed with.
+/// Returns what can complete the last of these words.
 pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
     let (last, before) = match words.split_last() {
         Some((last, before)) => (last.as_str(), before),
@@ -151,7 +152,7 @@ fn flags(root: &Command, command: &Command) -> Vec<(String, String)> {
     flags
 }
 
-/// The values of a flag that takes one of a few.
+/// Returns the possible values of a flag, if it takes one of a few.
 fn values(root: &Command, command: &Command, flag: &str) -> Option<Vec<(String, String)>> {
     let all = command.get_arguments().chain(root.get_arguments());
     let is_it = |it: &&clap::Arg| {
@@ -170,7 +171,8 @@ fn values(root: &Command, command: &Command, flag: &str) -> Option<Vec<(String, 
         .then(|| values.collect())
 }
 
-/// The candidates for the last word, by the fleet. A fleet that does not answer has none.
+/// Returns the candidates for the last word, as the fleet has them. If the fleet does not answer,
+/// there are none.
 pub(super) async fn candidates(
     wanted: Wanted,
     last: &str,

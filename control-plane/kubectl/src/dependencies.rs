@@ -47,7 +47,8 @@ pub(super) struct Partings {
     pub parted_unknown: Option<String>,
 }
 
-/// The kinds of Kubernetes and what is shipped: customizations of users are not asked.
+/// Returns whether a rule tells what the resource of a binding refers to. Only kinds of Kubernetes
+/// and rules that are shipped count: customizations of users are not asked.
 fn has_rule(rules: &Interpreters, binding: &AnyBinding) -> bool {
     let resource = &binding.spec().resource;
     let operation = Operation::InterpretDependency;
@@ -160,7 +161,7 @@ impl fmt::Display for Parted {
 }
 
 impl Partings {
-    /// The warning for people; empty if nothing is parted.
+    /// Returns the warning for people; it is empty if no workload is parted from what it refers to.
     pub fn warning(&self) -> String {
         let mut text = String::new();
         if let Some(reason) = &self.parted_unknown {
@@ -192,7 +193,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The dependency on a ConfigMap of the namespace `shop`.
+    /// Returns the dependency on a ConfigMap of the namespace `shop`.
     pub fn need(name: &str) -> Dependency {
         serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name,

@@ -128,7 +128,7 @@ async fn asked<B: BindingKind>(
     Ok(answer.waiting(binding, &snapshot, settings, now))
 }
 
-/// The Works of a binding; none if they may not be read.
+/// Reads the Works of a binding; there are none if they may not be read.
 async fn works<B: BindingKind>(client: &Client, binding: &B) -> Vec<ObjectMeta> {
     let Some(id) = binding.permanent_id() else {
         return Vec::new();
@@ -140,7 +140,7 @@ async fn works<B: BindingKind>(client: &Client, binding: &B) -> Vec<ObjectMeta> 
     works.into_iter().map(|it| it.metadata).collect()
 }
 
-/// Where old copies of a workload may still run, in words.
+/// Returns the sentences about where old copies of a workload may still run.
 fn old_copies<B: Binding>(works: &[ObjectMeta], binding: &B, snapshot: &Snapshot) -> Vec<String> {
     let clusters = old_copies::of_one(works, &BindingKey::of(binding), binding.spec());
     let told = clusters.into_iter().map(|name| {
@@ -272,7 +272,7 @@ impl Answer {
         }
     }
 
-    /// The answer with what each graceful task waits for.
+    /// Adds to the answer what each graceful task waits for.
     fn waiting<B: Binding>(
         mut self,
         binding: &B,
@@ -340,13 +340,13 @@ impl Answer {
         conditions::is_true(&self.conditions, CONDITION)
     }
 
-    /// The answer as text.
+    /// Returns the answer as text in this format.
     pub fn print(&self, format: Format) -> anyhow::Result<String> {
         format.print(|| self, self)
     }
 }
 
-/// Whether the group is used, and gives what the clusters have already.
+/// Returns whether the attempt was successful and gives the clusters what they have already.
 fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
     let given = used.clusters.iter().filter_map(|line| match &line.fate {
         Fate::Fits(fit) => Some((line.name.as_str(), fit.given?)),
@@ -358,8 +358,8 @@ fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
     used.failure.is_none() && given.collect::<BTreeMap<_, _>>() == has.collect()
 }
 
-/// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane,
-/// so that another one than the usual is told and not judged.
+/// Returns why our scheduler leaves a binding alone. The name of our scheduler is a flag of the
+/// control plane, so that a name other than the usual one is told and not judged.
 fn held_back<B: Binding>(binding: &B) -> Option<String> {
     let spec = binding.spec();
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();

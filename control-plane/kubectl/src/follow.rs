@@ -200,8 +200,8 @@ where
     }
 }
 
-/// Notified by Ctrl-C, whenever that is pressed: once a program has listened for it, it is told of
-/// it and does not end by itself.
+/// Returns a handle that is notified by Ctrl-C, whenever that is pressed: once a program has
+/// listened for Ctrl-C, it is told of it and does not end by itself.
 fn interruption() -> Arc<Notify> {
     let interrupted = Arc::new(Notify::new());
     let told = Arc::clone(&interrupted);
@@ -231,7 +231,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Nothing so far.
+    /// Makes a record of the progress of which nothing was shown so far.
     fn new(is_terminal: bool) -> Self {
         Self {
             is_terminal,

@@ -54,7 +54,7 @@ enum What {
     },
 }
 
-/// The answer as text.
+/// Returns the answer as text.
 pub(super) async fn carry_out(
     client: &Client,
     namespace: &str,
@@ -127,8 +127,8 @@ pub(super) async fn carry_out(
     }
 }
 
-/// What is left of workloads in clusters where they are not placed any more, as far as it may be
-/// read.
+/// Returns what is left of workloads in clusters where they are not placed any more, as far as it
+/// may be read.
 async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left {
     let own = Settings::default();
     let (view, works) = join!(View::read(client, &own), works(Api::all(client.clone())));

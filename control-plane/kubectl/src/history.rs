@@ -28,7 +28,7 @@ pub(super) struct Options {
     cluster: Option<String>,
 }
 
-/// The history, or one failover.
+/// Returns the history, or one failover.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
     let api: Api<Failover> = Api::all(client.clone());
     if let Some(name) = &options.name {
@@ -57,7 +57,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     options.output.print(|| table(&all), &all)
 }
 
-/// What is said of a failover that there is no record of.
+/// Returns what is said of a failover that there is no record of.
 fn unknown(name: &str, mut all: Vec<Failover>) -> String {
     sort(&mut all);
     let names: Vec<String> = all.iter().map(kube::ResourceExt::name_any).collect();
@@ -151,7 +151,7 @@ fn moment(time: Option<&Time>) -> String {
     time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
 }
 
-/// A duration as kubectl writes it, of two units at most.
+/// Returns a duration as kubectl writes it, of two units at most.
 fn passed(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),

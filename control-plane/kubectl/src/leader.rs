@@ -24,7 +24,7 @@ pub(super) struct Leader {
 pub(super) const SILENT: &str = "SilentAndNotJudged";
 
 impl Leader {
-    /// The leader, by its lease as far as that could be read.
+    /// Returns the leader, by its lease as far as that could be read.
     pub(super) fn of(lease: &Result<Option<Lease>, String>, now: Timestamp) -> Self {
         let Some(spec) = lease.iter().flatten().find_map(|lease| lease.spec.as_ref()) else {
             return Self {
@@ -47,8 +47,8 @@ impl Leader {
         }
     }
 
-    /// Whether the member with this lease is silent, and what it last reported would be told as the
-    /// truth, because no leader acts.
+    /// Returns whether the member with this lease is silent, and what it last reported would be
+    /// told as the truth, because no leader acts.
     pub(super) fn leaves_silent(&self, member: Option<&Lease>, now: Timestamp) -> bool {
         let is_judged = self.acts || self.is_unread;
         !is_judged && member.is_some_and(|lease| is_silent(lease, now))
@@ -60,9 +60,9 @@ pub(super) fn renewed(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
 }
 
-/// Whether a member has not renewed its lease for twice as long as that holds: while no leader
-/// acts, nobody else says that the member is silent, and its last report would stand for ever. The
-/// member's clock may differ from this one's.
+/// Returns whether a member has not renewed its lease for twice as long as that holds: while no
+/// leader acts, nobody else says that the member is silent, and its last report would stand for
+/// ever. The member's clock may differ from this one's.
 fn is_silent(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else {
         return false;

@@ -146,7 +146,7 @@ enum Question {
     Hand(hands::Hand),
 }
 
-/// The program: does one thing and ends.
+/// Runs the program: carries out one command and returns its exit code.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -196,8 +196,8 @@ async fn reply(asked: Asked) -> anyhow::Result<Reply> {
     }
 }
 
-/// What the program prints for a command line, its own name first. Needs the process's TLS
-/// provider.
+/// Returns what the program prints for a command line, its own name first. Needs the TLS provider
+/// of the process.
 ///
 /// # Errors
 /// When the command line is wrong, or what the program would say.
@@ -208,7 +208,7 @@ where
     Ok(outcome(arguments).await?.text)
 }
 
-/// The same, with the exit code.
+/// Returns what [`answer`] does, with the exit code.
 ///
 /// # Errors
 /// As [`answer`].
@@ -224,8 +224,8 @@ where
     Box::pin(reply(asked)).await
 }
 
-/// The page that `kubectl muster ui` serves, opened and not yet served. Needs the process's TLS
-/// provider.
+/// Opens the page of `kubectl muster ui`, which is not served yet. Needs the TLS provider of the
+/// process.
 ///
 /// # Errors
 /// When the command line is wrong or not one of `ui`, or the port is taken.

@@ -18,8 +18,8 @@ use serde_json::Value;
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
 
-/// Every object of an API that can be read; of the others people are told. The error says which
-/// list failed and why.
+/// Returns every object of an API that can be read, and warns people of the others. The error says
+/// which list failed and why.
 ///
 /// A server forgets a list that is read in pages after some minutes (410); the list is then read
 /// anew in one page, as client-go's pager does it.
@@ -30,7 +30,7 @@ where
     Ok(told(readable(api, Part::Whole).await?))
 }
 
-/// The objects that can be read, after people are told of the others.
+/// Returns the objects that can be read, and warns people of the others.
 fn told<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
     for told in unreadable {
         eprintln!("warning: {told}");
@@ -45,15 +45,16 @@ enum Part {
     Metadata,
 }
 
-/// The metadata of the Works in a namespace, or of all of them: what they carry is most of what a
-/// fleet API stores.
+/// Returns the metadata of the Works in a namespace, or of all of them: what they carry is most of
+/// what a fleet API stores.
 pub(super) async fn works(api: Api<PartialObjectMeta<Work>>) -> Result<Vec<ObjectMeta>, String> {
     let works = told(readable(api, Part::Metadata).await?);
     Ok(works.into_iter().map(|it| it.metadata).collect())
 }
 
-/// Every object of an API that can be read, and a sentence about each of the others. A member
-/// writes some objects itself, and what it writes must not keep the state of the fleet from people.
+/// Returns every object of an API that can be read, and a sentence about each of the others. A
+/// member writes some objects itself, and what it writes must not keep the state of the fleet from
+/// people.
 async fn readable<K>(api: Api<K>, part: Part) -> Result<(Vec<K>, Vec<String>), String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -70,7 +71,7 @@ where
     Ok((found, unreadable))
 }
 
-/// Every object of an API as it is.
+/// Returns every object of an API as it is.
 pub(super) async fn objects<K: Resource + Clone>(api: &Api<K>) -> Result<Vec<Value>, kube::Error> {
     pages(api, Part::Whole).await
 }
@@ -114,7 +115,7 @@ fn left_out(kind: &str, object: &Value, error: &serde_json::Error) -> String {
     format!("{kind} {place}{name} cannot be read and is left out here: {error}")
 }
 
-/// The binding of every workload.
+/// Returns the binding of every workload.
 pub(super) async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
     let (namespaced, cluster_wide) = join(
         all::<ResourceBinding>(Api::all(client.clone())),

@@ -44,7 +44,7 @@ pub(super) fn old_copies<'a>(
     old
 }
 
-/// The binding that a Work was made for, and its cluster.
+/// Returns the binding that a Work was made for, and its cluster.
 fn place(work: &ObjectMeta) -> Option<(BindingKey, &str)> {
     let annotations = work.annotations.as_ref();
     let named = |key: &str| Some(annotations?.get(key)?.as_str());
@@ -92,13 +92,15 @@ pub(super) fn by_cluster(
     counts.collect()
 }
 
-/// State of a cluster that keeps copies there from being confirmed gone; `None` if it is ready.
+/// Returns the state of a cluster if it keeps copies there from being confirmed gone; `None` if the
+/// cluster is ready.
 fn state(name: &str, clusters: &[Cluster], unheard: &BTreeSet<String>) -> Option<&'static str> {
     let state = state_of(clusters.iter().find(|it| it.name_any() == name));
     state.or_else(|| unheard.contains(name).then_some(SILENT))
 }
 
-/// The same of a cluster as it says itself; `None` stands for one that is not in the fleet.
+/// Returns the state of a cluster, as it says itself, if it keeps copies there from being confirmed
+/// gone; a cluster of `None` stands for one that is not in the fleet.
 pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
     let Some(cluster) = cluster else {
         return Some("not in the fleet");
@@ -134,7 +136,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The Work of a binding of the namespace `default` in a cluster.
+    /// Returns the Work of a binding of the namespace `default` in a cluster.
     pub fn work(binding: &str, cluster: &str) -> ObjectMeta {
         serde_json::from_value(json!({
             "name": binding, "namespace": format!("karmada-es-{cluster}"),

@@ -48,7 +48,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The answer in this form: the text for people, or the document for programs.
+    /// Returns the answer in this form: the text for people, or the document for programs.
     pub(super) fn print<T: Display>(
         self,
         text: impl FnOnce() -> T,

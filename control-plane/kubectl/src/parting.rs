@@ -109,7 +109,7 @@ async fn workloads(works: &Api<Work>) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// Whether something would be missed if the objects of a Work were removed from the member.
+/// Returns whether something would be missed if the objects of a Work were removed from the member.
 fn is_missed(work: &Work) -> bool {
     if is_of_namespace(&work.metadata) {
         return false;

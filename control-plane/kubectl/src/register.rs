@@ -97,7 +97,8 @@ impl Options {
         Ok(())
     }
 
-    /// The token, from where it was given. What cannot be read is not repeated: it may be a secret.
+    /// Returns the token, from where it was given. What cannot be read is not repeated: it may be a
+    /// secret.
     fn token(&self) -> anyhow::Result<Token> {
         let Some(file) = &self.token_file else {
             return self.token.clone().context("give --token or --token-file");
@@ -119,8 +120,8 @@ impl Options {
     }
 }
 
-/// Host and port of an address that may be written as `https://HOST:PORT/`. The connection is
-/// always TLS, and the API is at the root.
+/// Returns the host and port of an address that may be written as `https://HOST:PORT/`. The
+/// connection is always TLS, and the API is at the root.
 fn endpoint(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").unwrap_or(text);
     let host = host.strip_suffix('/').unwrap_or(host);
@@ -168,7 +169,8 @@ pub(super) async fn carry_out(
     Ok(what_is_left(namespace, &options.cluster_name))
 }
 
-/// The identity of a cluster: the uid of its namespace `kube-system`, as the agent reports it.
+/// Returns the identity of a cluster: the uid of its namespace `kube-system`, as the agent reports
+/// it.
 async fn identify(member: &Client) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(member.clone());
     let found = call("identify the member", namespaces.get("kube-system")).await?;
@@ -214,8 +216,8 @@ async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     Ok(info)
 }
 
-/// A connection that trusts pinned authorities alone where some are pinned, so that whoever can add
-/// one to the public ConfigMap is not sent the token.
+/// Returns a connection that trusts pinned authorities alone where some are pinned, so that whoever
+/// can add one to the public ConfigMap is not sent the token.
 fn verified(options: &Options, info: &Info) -> anyhow::Result<Config> {
     let mut config = Config::new(options.server().parse().context("read the address")?);
     config.root_cert = Some(info.roots(&options.discovery_token_ca_cert_hash));

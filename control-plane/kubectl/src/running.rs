@@ -30,8 +30,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// The settings by the flags that a command was given or, without any, by the lease of the
-    /// leader.
+    /// Returns the settings by the flags that a command was given or, without any, by the lease of
+    /// the leader.
     ///
     /// # Errors
     /// When the flags of the command are refused.

@@ -52,7 +52,7 @@ pub(super) struct Options {
     flags: Vec<String>,
 }
 
-/// The forecast; ends with 1 if something would be stranded.
+/// Returns the forecast; the exit code is 1 if something would be stranded.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
@@ -75,7 +75,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     })
 }
 
-/// The pauses that hold and concern the clusters of a disaster, in words.
+/// Returns the pauses that hold and concern the clusters of a disaster, in words.
 fn pauses(
     record: Option<&ConfigMap>,
     clusters: &[Cluster],
@@ -88,7 +88,7 @@ fn pauses(
     pauses.map(|pause| pause.to_string()).collect()
 }
 
-/// The clusters that are meant.
+/// Returns the clusters that are meant.
 fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
     let names: BTreeSet<String> = fleet.clusters.iter().map(ResourceExt::name_any).collect();
     let all: Vec<String> = names.iter().cloned().collect();

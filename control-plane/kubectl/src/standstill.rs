@@ -87,7 +87,7 @@ impl Standing {
         seen
     }
 
-    /// The reason that nobody leads.
+    /// Returns the reason that nobody leads.
     pub fn nobody_leads(&self, now: Timestamp) -> Option<String> {
         let leader = Leader::of(&self.lease, now);
         if leader.acts || leader.is_unread {
@@ -104,7 +104,7 @@ impl Standing {
         ))
     }
 
-    /// Why nothing moves out of some clusters.
+    /// Returns why nothing moves out of some clusters.
     pub fn of<'a>(
         &self,
         clusters: impl IntoIterator<Item = &'a Cluster>,

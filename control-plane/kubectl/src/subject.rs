@@ -160,7 +160,7 @@ fn kinds<B: Binding>(bindings: &[B]) -> BTreeSet<String> {
     kinds.collect()
 }
 
-/// The kind that was meant, if one is near enough.
+/// Returns the kind that was meant, if one is near enough.
 fn near(kind: &str, kinds: &[String]) -> Option<String> {
     let hint = instead(kind, kinds);
     hint.contains("is it").then_some(hint)
@@ -171,7 +171,7 @@ fn is_meant<B: Binding>(binding: &B, kind: &str, name: &str) -> bool {
     resource.name == name && is_kind(resource, kind)
 }
 
-/// Whether a word stands for the kind of an object: `Deployment`, `deployments`, `deploy`,
+/// Returns whether a word stands for the kind of an object: `Deployment`, `deployments`, `deploy`,
 /// `deployment.apps`.
 fn is_kind(resource: &ObjectReference, word: &str) -> bool {
     let word = word.to_lowercase();

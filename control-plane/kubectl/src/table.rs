@@ -14,7 +14,7 @@ pub(super) struct Table<const N: usize> {
 }
 
 impl<const N: usize> Table<N> {
-    /// A table with this head and no rows.
+    /// Returns a table with this head and no rows.
     pub fn new(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.map(str::to_owned)],
@@ -68,7 +68,7 @@ pub(super) fn indented(lines: &[impl fmt::Display]) -> String {
     shown.chain([more]).collect()
 }
 
-/// A text of at most so many characters; one that was cut ends with an ellipsis.
+/// Returns a text of at most so many characters; one that was cut ends with an ellipsis.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();

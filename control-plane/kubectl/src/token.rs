@@ -185,7 +185,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
     ))
 }
 
-/// The command that installs the agent of a member.
+/// Returns the command that installs the agent of a member.
 fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(
@@ -226,7 +226,7 @@ async fn taken(fleet: &Client, name: &str) -> Option<String> {
     ))
 }
 
-/// When a token ends that is made now.
+/// Returns when a token ends that is made now.
 fn end(now: Timestamp, ttl: Duration) -> anyhow::Result<Option<Timestamp>> {
     if ttl.is_zero() {
         return Ok(None);

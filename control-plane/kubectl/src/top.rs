@@ -44,7 +44,7 @@ enum Order {
     Pods,
 }
 
-/// The answer as text.
+/// Returns the answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let view = View::read(client, &Settings::default()).await;
     // Whoever may not read leases sees the clusters.
@@ -137,7 +137,8 @@ impl Amounts {
         ])
     }
 
-    /// The sum with those of another cluster. What cannot be read of one is not known of both.
+    /// Returns the sum of these amounts and those of another cluster. What cannot be read of one is
+    /// not known of both.
     fn plus(self, other: Self) -> Self {
         let sum = |a: Option<Quantity>, b: Option<Quantity>| Some(a? + b?);
         Self::new([
@@ -147,7 +148,7 @@ impl Amounts {
         ])
     }
 
-    /// What is requested of what is offered, in a cell of the table.
+    /// Returns what is requested of what is offered, in a cell of the table.
     fn share(self, name: &str) -> String {
         let [requested, offered] = [self.requested, self.allocatable]
             .map(|it| it.map_or_else(|| "-".to_owned(), |it| short(name, it)));
@@ -156,7 +157,7 @@ impl Amounts {
     }
 }
 
-/// An amount with one decimal at the most: cores, bytes with a binary suffix, or units.
+/// Returns an amount with one decimal at the most: cores, bytes with a binary suffix, or units.
 fn short(name: &str, amount: Quantity) -> String {
     let tenths = |amount: i128, unit: i128| {
         let tenths = amount.saturating_mul(10) / unit;
@@ -175,7 +176,7 @@ fn short(name: &str, amount: Quantity) -> String {
 }
 
 impl Row {
-    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    /// Returns the row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
     fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
@@ -230,8 +231,8 @@ fn sort(rows: &mut [Row], order: Order) {
     rows.sort_by_key(|it| (Reverse(it.percent(resource)), it.name.clone()));
 }
 
-/// The table, with the sum of the clusters that are ready, and what its marks mean. A wide one has
-/// the resources beyond processors, memory and pods.
+/// Returns the table, with the sum of the clusters that are ready, and what its marks mean. A wide
+/// one has the resources beyond processors, memory and pods.
 fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     let mut table = Table::new([
         "NAME", "READY", "HEARD", "NODES", "CPU", "MEMORY", "PODS", "WAITING", "OTHERS",
@@ -279,7 +280,8 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
 const NOT_READY: &str = "\n?: what a cluster reported last that is not ready now.";
 const NOT_IN_SUM: &str = " It is not in the sum.\n";
 
-/// The clusters that are ready as one; none if that would say nothing, or if none is ready.
+/// Returns the clusters that are ready as one row; `None` if that would say nothing, or if none is
+/// ready.
 fn sum(rows: &[Row]) -> Option<Row> {
     let ready = || rows.iter().filter(|it| it.is_ready());
     if rows.len() < 2 || ready().next().is_none() {

@@ -36,7 +36,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The version of this program, if it alone is asked for.
+    /// Returns the version of this program, if it alone is asked for.
     pub fn own(&self) -> Option<anyhow::Result<String>> {
         self.client.then(|| Versions::default().print(self.output))
     }
@@ -78,7 +78,7 @@ impl Default for Versions {
     }
 }
 
-/// The answer as text.
+/// Returns the answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let View {
         leader,

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Time within which the program has to end.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// An API that serves nothing; returns its address.
+/// Starts an API that serves nothing; returns its address.
 fn api() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -34,7 +34,7 @@ fn refuse(mut stream: TcpStream) {
     let _ = stream.write_all(answer.as_bytes());
 }
 
-/// The program, asking an API.
+/// Starts the program, which asks an API.
 fn watching(directory: &std::path::Path) -> Child {
     let kubeconfig = directory.join("kubeconfig");
     let config = format!(

@@ -50,7 +50,7 @@ fn detect(case: &Case) -> Result<(), Difference> {
     Ok(())
 }
 
-/// One pass, by the decisions that the controller makes.
+/// Plays one pass by the decisions that the controller makes, and returns what comes of it.
 fn pass(
     spec: &mut ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -170,7 +170,7 @@ fn kept(case: &Case) -> Result<(), Difference> {
     same(&case.output, &got)
 }
 
-/// The labels of the object that is sent to one of the targets.
+/// Compares the labels of the object that is sent to one of the targets with the recorded ones.
 fn injected(case: &Case) -> Result<(), Difference> {
     let input = &case.input;
     let target = &input["targetCluster"];

@@ -93,7 +93,7 @@ struct Known {
     told_at: Option<Timestamp>,
 }
 
-/// Whether a binding says that no other cluster takes the workload of a cluster.
+/// Returns whether a binding says that no other cluster takes the workload of a cluster.
 fn is_stranded<B: Binding>(binding: &B, cluster: &str) -> bool {
     let told = conditions::get(&binding.status().conditions, CONDITION);
     told.is_some_and(|told| {
@@ -194,13 +194,14 @@ fn follow<B: BindingKind>(
     });
 }
 
-/// Whether a policy asks for the failover of an application, or something is written down of one.
+/// Returns whether a policy asks for the failover of an application, or the binding records
+/// something about one.
 fn concerns_us<B: Binding>(binding: &B) -> bool {
     application(binding.spec()).is_some() || binding.annotations().contains_key(history::ANNOTATION)
 }
 
 impl Known {
-    /// Whether it found no place when it was to leave last.
+    /// Returns whether the application found no place the last time that it was to leave a cluster.
     fn found_no_place(&self) -> bool {
         self.attempts > 0
     }
@@ -405,8 +406,8 @@ impl Controller {
         }
     }
 
-    /// The first of the clusters to be left that nothing holds it in, and what holds it in those
-    /// before.
+    /// Returns the first of the clusters to be left for which there is no obstacle, and the
+    /// obstacles of those before it.
     fn ready(
         &self,
         (spec, behavior): (&ResourceBindingSpec, &ApplicationFailoverBehavior),
@@ -423,7 +424,7 @@ impl Controller {
     }
 }
 
-/// The first of the clusters that have no obstacle, and the obstacles of those before.
+/// Returns the first of the clusters that has no obstacle, and the obstacles of those before it.
 fn first_free(
     leave: &[String],
     obstacle: impl Fn(&str) -> Option<(Obstacle, Duration)>,
@@ -438,7 +439,7 @@ fn first_free(
     (None, held)
 }
 
-/// The earlier of two looks.
+/// Returns when to look next: the earlier of the two times.
 fn sooner(wait: Option<Duration>, other: Next) -> Next {
     match (wait, other) {
         (Some(wait), Next::After(other)) => Next::After(wait.min(other)),
@@ -447,7 +448,8 @@ fn sooner(wait: Option<Duration>, other: Next) -> Next {
     }
 }
 
-/// The first that is tolerated for no longer than until then.
+/// Returns the report about the cluster in which the application has been unhealthy for the longest
+/// time, tolerated until a moment; `None` while that has not lasted long enough.
 fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option<Turn> {
     let settled = |since: &Timestamp| since.checked_add(SETTLING).is_ok_and(|then| then <= now);
     let (cluster, since) = history.since.iter().min_by_key(|(_, since)| **since)?;
@@ -458,8 +460,8 @@ fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option
     })
 }
 
-/// The pause of an application that found no place: short where a cluster has opened since its
-/// attempt began.
+/// Returns the pause of an application that found no place. It is short where a cluster has become
+/// available since the attempt began.
 fn pause_after(pause: Duration, before: u64, now: u64) -> Duration {
     if before == now {
         pause
@@ -468,7 +470,8 @@ fn pause_after(pause: Duration, before: u64, now: u64) -> Duration {
     }
 }
 
-/// The time until just after a moment: what is tolerated until then is not any more.
+/// Returns the time until just after a moment: what is tolerated until then is not tolerated any
+/// more.
 fn after(moment: Timestamp, now: Timestamp) -> Duration {
     until(moment, now) + Duration::from_millis(1)
 }

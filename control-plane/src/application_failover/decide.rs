@@ -25,7 +25,7 @@ pub struct Verdict {
     pub next: Option<Timestamp>,
 }
 
-/// How long an application may be unhealthy.
+/// Returns how long an application may be unhealthy.
 pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
     let seconds = behavior
         .decision_conditions

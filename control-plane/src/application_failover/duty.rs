@@ -18,9 +18,10 @@ pub enum Duty<'a> {
     Forget(Option<Unfollowed>),
 }
 
-/// What the policy says, where it can be followed: the health of the kind is known, and what the
-/// application needs goes with it (the rules of Karmada; it does not ask the latter of resources
-/// without a namespace, K55, nor for the gate). `propagates_deps`: the gate `PropagateDeps`.
+/// Returns what the policy says, where it can be followed: the health of the kind is known, and
+/// what the application needs goes with it (the rules of Karmada; it does not ask the latter of
+/// resources without a namespace, K55, nor for the gate). `propagates_deps` says whether the gate
+/// `PropagateDeps` is on.
 pub fn duty<'a, B: Binding>(
     binding: &'a B,
     interpreters: &Interpreters,
@@ -72,7 +73,7 @@ mod tests {
         serde_json::from_value(binding).unwrap()
     }
 
-    /// The duty in one word.
+    /// Returns the duty in one word.
     fn of<B: Binding + serde::de::DeserializeOwned>(
         edit: impl Fn(&mut Value),
         propagates_deps: bool,

@@ -45,7 +45,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Those of the settings.
+    /// Returns the switches as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             graceful_eviction: settings.gate(&GRACEFUL_EVICTION),
@@ -54,7 +54,8 @@ impl Switches {
     }
 }
 
-/// What holds an application back before a place is looked for, and how long for.
+/// Returns the obstacle that holds an application back before a place is looked for, and for how
+/// long.
 pub fn obstacle(
     mode: &PurgeMode,
     history: &History,
@@ -87,7 +88,8 @@ pub fn obstacle(
     off.then_some((Obstacle::GateOff, OBSTRUCTED.1))
 }
 
-/// The departure of an application from a cluster where it has been unhealthy since a moment.
+/// Returns the departure of an application from a cluster where it has been unhealthy since a
+/// moment.
 pub fn departure<'a>(
     (spec, status): (&'a ResourceBindingSpec, &'a ResourceBindingStatus),
     behavior: &ApplicationFailoverBehavior,
@@ -112,7 +114,7 @@ pub fn departure<'a>(
     }
 }
 
-/// The pause before an application that found no place so many times is tried again.
+/// Returns the pause before an application is tried again that found no place this many times.
 pub fn pause(attempts: u32) -> Duration {
     OBSTRUCTED
         .0
@@ -257,7 +259,8 @@ impl Exit {
     }
 }
 
-/// What becomes of the old copy of a workload: where two copies must not run, it goes first.
+/// Returns what becomes of the old copy of a workload. Where two copies must not run, it is removed
+/// before the new one is made.
 pub fn purge_mode_of(
     spec: &ResourceBindingSpec,
     behavior: &ApplicationFailoverBehavior,
@@ -268,19 +271,19 @@ pub fn purge_mode_of(
     }
 }
 
-/// What the policy says about the old copy.
+/// Returns what the policy says about the old copy.
 pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
     let mode = behavior.purge_mode.as_ref().map(PurgeMode::canonical);
     mode.cloned().unwrap_or(PurgeMode::Gracefully)
 }
 
-/// Whether a policy names state that is not preserved, because the gate is off.
+/// Returns whether a policy asks for state to be preserved that is not, because the gate is off.
 fn leaves_state(behavior: &ApplicationFailoverBehavior, switches: Switches) -> bool {
     let rules = behavior.state_preservation.as_ref();
     rules.is_some_and(|state| !state.rules.is_empty()) && !switches.preserves_state
 }
 
-/// Who moves it, as tasks name it.
+/// Returns the name of the controller that moves applications, as eviction tasks have it.
 pub fn producer<B: BindingKind>() -> &'static str {
     if B::NAMESPACED {
         "resource-binding-application-failover-controller"

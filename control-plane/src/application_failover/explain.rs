@@ -20,7 +20,7 @@ const HEALTH: &str = "HealthUnknown";
 /// Ending of the message about a move that left the application's state behind.
 const WITHOUT_STATE: &str = "; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off";
 
-/// Whether a condition says that the policy is not followed.
+/// Returns whether a condition says that the policy is not followed.
 pub fn is_not_followed(condition: &Condition) -> bool {
     [DEPENDENCIES, HEALTH].contains(&condition.reason.as_str())
 }
@@ -147,8 +147,8 @@ impl From<Move> for Turn {
 }
 
 impl Turn {
-    /// Whether it says the same as the condition, told at a moment, but for the numbers in the
-    /// reason why there is no place.
+    /// Returns whether the report says the same as the condition that was written at a moment,
+    /// except for the numbers in the reason why there is no place.
     pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
         let Self::Held {
             cluster,
@@ -166,7 +166,7 @@ impl Turn {
             })
     }
 
-    /// The reason, in one word.
+    /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Tolerated { .. } => "WaitingForToleration",
@@ -193,7 +193,7 @@ impl Turn {
         }
     }
 
-    /// The same in a sentence.
+    /// Returns the message of the condition and the event, in a sentence.
     pub fn message(&self) -> String {
         match self {
             Self::Tolerated {
@@ -231,7 +231,7 @@ impl Turn {
         }
     }
 
-    /// Whether somebody may have to do something.
+    /// Returns the type of the event: a warning where somebody may have to do something.
     pub fn severity(&self) -> EventType {
         match self {
             Self::Held { why, .. } if !matches!(why, Obstacle::Rate) => EventType::Warning,
@@ -244,7 +244,7 @@ impl Turn {
         }
     }
 
-    /// The condition that says so.
+    /// Returns the condition that tells the state of the application.
     pub fn condition(&self, now: Timestamp) -> Condition {
         let pending = matches!(self, Self::Tolerated { .. } | Self::Held { .. });
         let status = if pending { "True" } else { "False" };

@@ -23,9 +23,9 @@ pub enum Heard {
 }
 
 impl Heard {
-    /// What follows from a cluster and from when it was seen to come back, if it was. Only where
-    /// nobody saw it the word of the member counts: its clock may be ahead by any time, and until
-    /// then nothing would leave it.
+    /// Returns since when a cluster is heard, from its condition and from when it was seen to come
+    /// back, if it was. The time that the member gives counts only where nobody saw it come back:
+    /// its clock may be ahead by any time, and until then nothing would leave it.
     pub fn of(cluster: Option<&Cluster>, returned: Option<Timestamp>) -> Self {
         let ready = cluster.and_then(|cluster| cluster.condition(READY));
         match ready {
@@ -71,7 +71,7 @@ impl Hearing {
         }
     }
 
-    /// Whether the reports of a cluster count.
+    /// Returns whether the reports of a cluster count, and since when.
     pub fn of(&self, name: &str) -> Heard {
         let returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
         let returned = returned.get(name).copied();
@@ -79,8 +79,8 @@ impl Hearing {
     }
 }
 
-/// Whether a cluster is heard of from now on: it was not ready before, or not all the time, or it
-/// is seen for the first time and says that it became ready at a moment that has not come yet.
+/// Returns whether a cluster is heard from now on: it was not ready before, or not all the time, or
+/// it is seen for the first time and says that it became ready at a moment that has not come yet.
 fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
     let (told, before) = (Heard::of(Some(new), None), Heard::of(old, None));
     match (told, old) {

@@ -75,19 +75,19 @@ impl History {
             .unwrap_or_default()
     }
 
-    /// What a binding says.
+    /// Returns the history that a binding records.
     pub fn of(binding: &impl ResourceExt) -> Self {
         Self::read(binding.annotations().get(ANNOTATION).map(String::as_str))
     }
 
-    /// The annotation; `None` for nothing to remember.
+    /// Returns the value of the annotation; `None` if there is nothing to remember.
     pub fn write(&self) -> Option<String> {
         let is_something = *self != Self::default();
         is_something.then(|| serde_json::json!(self).to_string())
     }
 
-    /// The same where the reports of a cluster count only since it was heard of again: its silence
-    /// was nobody's health.
+    /// Returns the history in which a cluster counts as unhealthy at the earliest since it was
+    /// heard again: while it was silent, nothing was known of the health.
     #[must_use]
     pub fn heard_since(mut self, heard: impl Fn(&str) -> Heard, now: Timestamp) -> Self {
         for (cluster, since) in &mut self.since {
@@ -98,7 +98,8 @@ impl History {
         self
     }
 
-    /// The first moment at which it may be moved again; `None` for at once.
+    /// Returns the first moment at which the application may be moved again; `None` if it may be
+    /// moved at once.
     pub fn rested_at(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = FIRST_PAUSE
             .saturating_mul(1 << (self.moves.checked_sub(1)?).min(16))
@@ -113,14 +114,15 @@ impl History {
         )
     }
 
-    /// Whether the last move has a date that no clock which is right has written. The move counts
-    /// as one of now, and that has to be written down: else it would be one of now at each look.
+    /// Returns whether the last move has a date that is too far in the future to be right. Such a
+    /// move counts as one of now, and that has to be written down: otherwise it would count as one
+    /// of now each time that the application is looked at.
     pub fn is_ahead(&self, now: Timestamp) -> bool {
         self.last_move.is_some_and(|last| is_far_ahead(last, now))
     }
 
-    /// The same with what is known of its health now. Moves are forgotten after the longest pause
-    /// without another.
+    /// Returns the history with what is known of the application's health now. Moves are forgotten
+    /// after the longest pause without another.
     #[must_use]
     pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
         let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
@@ -138,7 +140,7 @@ impl History {
         }
     }
 
-    /// The same after it left a cluster.
+    /// Returns the history after the application left a cluster.
     #[must_use]
     pub fn after_move(mut self, cluster: &str, now: Timestamp) -> Self {
         self.since.remove(cluster);
@@ -148,8 +150,8 @@ impl History {
         self
     }
 
-    /// The same with the moves that a binding says, where it knows of a later one: its write was
-    /// answered by nobody, or another process's.
+    /// Returns the history with the moves that the binding records, where the binding knows of a
+    /// later one: the answer to its write was lost, or another process wrote it.
     #[must_use]
     pub fn with_moves_of(mut self, written: &Self) -> Self {
         if written.last_move > self.last_move {
@@ -160,8 +162,9 @@ impl History {
         self
     }
 
-    /// The last move, if the condition is one of before it. Of two moves without anything between,
-    /// the condition keeps the time of the first, and tells which it is about.
+    /// Returns the last move if the condition is older than it, so that the move was not told yet.
+    /// Of two moves without anything between them, the condition keeps the time of the first, and
+    /// its message says which one it is about.
     pub fn untold(&self, told: Option<&Condition>) -> Option<&Move> {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {

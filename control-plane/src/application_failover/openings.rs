@@ -44,7 +44,7 @@ impl Openings {
         openings
     }
 
-    /// Number of changes so far: differs when there was one in between.
+    /// Returns the number of changes so far: it differs if there was a change in between.
     pub fn count(&self) -> u64 {
         self.0.count.load(Ordering::Acquire)
     }

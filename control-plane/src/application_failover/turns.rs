@@ -44,7 +44,7 @@ pub struct Paid {
 }
 
 impl Paid {
-    /// Something was moved, or may have been.
+    /// Keeps the payment as spent: something was moved, or may have been.
     pub fn keep(mut self) {
         self.is_used = true;
     }
@@ -59,7 +59,7 @@ impl Drop for Paid {
 }
 
 impl Turns {
-    /// Nobody waits.
+    /// Makes the turns, for which nobody waits yet.
     pub fn new(pace: Pace, pauses: Pauses, clock: Arc<Clock>) -> Self {
         let changed = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&changed));
@@ -76,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// The budget that turns are paid from.
+    /// Returns the budget that turns are paid from.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -110,13 +110,14 @@ impl Turns {
         false
     }
 
-    /// An application does not wait any more.
+    /// Removes an application from those that wait.
     pub fn leave(&self, key: &BindingKey) {
         self.lock().forget(key);
         drop(self.take(key));
     }
 
-    /// Whose turn it is, or when to ask again (`None`: when something changes).
+    /// Returns the application whose turn it is, or when to ask again (`None`: when something
+    /// changes).
     pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
         let mut state = self.lock();
         let date = self.clock.now();

@@ -24,8 +24,8 @@ pub enum About {
 }
 
 impl About {
-    /// Object that a binding is about, seen beside the template of that name; without uids the name
-    /// decides.
+    /// Tells which object a binding is about, compared with the template of that name; without uids
+    /// the name decides.
     pub fn of(binding: &impl Binding, template: &ObjectMeta) -> Self {
         let resource = &binding.spec().resource;
         let Some(present) = given(template.uid.as_deref()) else {
@@ -40,8 +40,9 @@ impl About {
     }
 }
 
-/// The uid of the object that a binding was made for, where that owns it. The controller of a
-/// binding that somebody else made may be any object, which then says nothing about the template.
+/// Returns the uid of the object that a binding was made for, where that object owns the binding.
+/// The controller of a binding that somebody else made may be any object, which then says nothing
+/// about the template.
 fn owner<'a>(
     held: &'a ObjectMeta,
     resource: &ObjectReference,

@@ -41,14 +41,15 @@ pub enum Existence {
 pub struct Missing(Mutex<HashMap<BindingKey, Instant>>);
 
 impl Missing {
-    /// What is still to wait before the Works of a binding that does not exist may go.
+    /// Returns the time that has still to pass before the Works of a binding that does not exist
+    /// may be removed.
     fn wait(&self, key: &BindingKey, now: Instant) -> Option<Duration> {
         let since = *self.lock().entry(key.clone()).or_insert(now);
         let rest = CONFIRMED.saturating_sub(now.duration_since(since));
         (!rest.is_zero()).then_some(rest)
     }
 
-    /// The binding exists, or its Works are gone.
+    /// Forgets that a binding was missing, because it exists or its Works are gone.
     pub fn forget(&self, key: &BindingKey) {
         self.lock().remove(key);
     }
@@ -103,7 +104,7 @@ fn was_seen_leaving(fleet: &Fleet, key: &BindingKey) -> bool {
     }
 }
 
-/// Whether a binding exists, by the cache if it knows and by the API if it does not.
+/// Tells whether a binding exists, by the cache if it knows and by the API if it does not.
 pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
     fn known<T>(presence: &Presence<T>) -> Option<Existence> {
         match presence {

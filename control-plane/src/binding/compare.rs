@@ -13,7 +13,7 @@ const OVERRIDES: [&str; 2] = [
     annotation::APPLIED_CLUSTER_OVERRIDES,
 ];
 
-/// The whole Work, for one that does not exist yet.
+/// Returns the whole Work, for the case that it does not exist yet.
 pub fn create(rendered: &Rendered) -> Value {
     json!({
         "apiVersion": "work.karmada.io/v1alpha1",
@@ -29,8 +29,8 @@ pub fn create(rendered: &Rendered) -> Value {
     })
 }
 
-/// The merge patch for an existing Work, `None` when it is as rendered. Labels, annotations and
-/// finalizers of others stay.
+/// Returns the merge patch for an existing Work, `None` when it is as rendered already. Labels,
+/// annotations and finalizers of others stay.
 pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     let held = &work.metadata;
     let mut metadata = Map::new();
@@ -76,7 +76,7 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What differs in the part of the spec that we decide.
+/// Returns what differs in the fields of the spec that the control plane decides.
 fn spec(held: &CachedWork, wanted: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
     let manifests = &wanted["workload"]["manifests"];
@@ -125,8 +125,8 @@ mod tests {
         }
     }
 
-    /// The Work that was written for what was rendered, with something of the server's and of
-    /// others'.
+    /// Returns the Work that was written for what was rendered, with fields that the server and
+    /// others added.
     fn held(rendered: &Rendered, change: impl FnOnce(&mut Value)) -> CachedWork {
         let mut work = create(rendered);
         work["metadata"]["resourceVersion"] = json!("7");

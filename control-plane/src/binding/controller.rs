@@ -158,9 +158,10 @@ fn expectation(
     }
 }
 
-/// A change of the status alone does not concern us, but where replicas are kept until others are
-/// reported, and where a condition of ours changed: while the cache showed an older state, a
-/// condition that differs now may have seemed to be written already.
+/// Follows the bindings, and queues those that change. A change of the status alone is left out,
+/// except where replicas are kept until others are reported, and where a condition of this
+/// controller changed: while the cache showed an older state, a condition that differs now may have
+/// seemed to be written already.
 fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
     let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
     bindings.on_change(move |change| match change {
@@ -400,13 +401,14 @@ async fn identify<B: BindingKind>(
     Ok(Next::Done)
 }
 
-/// Whether a cluster is ready as far as the control plane hears, so that it can remove what it has.
+/// Returns whether a cluster is ready as far as the control plane hears, so that it can remove what
+/// it has.
 pub(super) fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
     let cluster = fleet.clusters.get(None, cluster);
     cluster.is_some_and(|cluster| availability::readiness(&cluster) == conditions::TRUE)
 }
 
-/// The cluster that a Work is for.
+/// Returns the cluster that a Work is for.
 pub(super) fn cluster_of(work: &CachedWork) -> Option<&str> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }

@@ -45,8 +45,8 @@ pub struct Held {
     pub pause: Duration,
 }
 
-/// The first copy outside the targets that may run. `removed` says whether the Works outside the
-/// targets have been deleted.
+/// Returns the first copy outside the targets that may run. `removed` says whether the Works
+/// outside the targets have been deleted.
 pub async fn held(
     fleet: &Fleet,
     client: &Client,
@@ -90,14 +90,14 @@ pub async fn held(
     Ok(None)
 }
 
-/// Whether a Work outside the targets has been deleted; `removed` says whether those were that are
-/// not expected any more.
+/// Returns whether a Work outside the targets has been deleted; `removed` says whether those were
+/// that are not expected any more.
 fn goes(removed: bool, is_expected: bool, work: &ObjectMeta) -> bool {
     removed && !is_expected || work.deletion_timestamp.is_some()
 }
 
-/// Whether people are told that a copy holds new ones back: one in a ready cluster may take a
-/// while.
+/// Returns whether people are told that a copy holds new ones back; a copy in a ready cluster is
+/// told only after a while.
 fn is_told(is_ready: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
     !is_ready || waits.is_some_and(|waits| waits >= UNTOLD)
@@ -153,7 +153,8 @@ async fn judge(
 }
 
 impl Held {
-    /// The condition while the copy holds new ones back; nothing where none has to be told.
+    /// Returns the condition while the copy holds new ones back; `None` where nothing has to be
+    /// told.
     pub fn condition(&self, now: Timestamp) -> Option<Condition> {
         let (kind, message) = (hold::CONDITION, &self.message);
         self.is_told

@@ -37,8 +37,8 @@ pub struct Hold<'a> {
     pub until: Timestamp,
 }
 
-/// The copy that holds the new ones back the longest, if any does. `is_there` says whether a
-/// cluster still has its Work and is heard of.
+/// Returns the copy that holds the new ones back the longest, if any does. `is_there` says whether
+/// a cluster still has its Work and is heard of.
 pub fn hold<'a>(
     tasks: &'a [GracefulEvictionTask],
     is_there: &dyn Fn(&str) -> bool,
@@ -67,7 +67,8 @@ pub fn hold<'a>(
 }
 
 impl Hold<'_> {
-    /// When to look again if nothing happens: before the end, and as soon as it has to be told.
+    /// Returns when to look again if nothing happens: before the end, and as soon as it has to be
+    /// told.
     pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
         let told = self.since.saturating_add(UNTOLD).unwrap_or(self.until);
         let next = if told > now {
@@ -83,8 +84,8 @@ impl Hold<'_> {
     }
 }
 
-/// The condition while a copy holds the new ones back, and once it does no more; nothing where none
-/// has to be told.
+/// Returns the condition while a copy holds the new ones back, and once it does not any more;
+/// `None` where nothing has to be told.
 pub fn condition(
     hold: Option<&Hold<'_>>,
     before: &[Condition],

@@ -61,12 +61,12 @@ impl Keeping {
         wait.map_or(Next::Done, Next::After)
     }
 
-    /// No replicas of a binding are kept.
+    /// Notes that no replicas of a binding are kept any more.
     pub fn end(&self, key: &BindingKey) {
         self.lock().remove(key);
     }
 
-    /// Whether replicas of a binding are kept, so that a report may let them go.
+    /// Returns whether replicas of a binding are kept, so that a report may let them go.
     pub fn has(&self, key: &BindingKey) -> bool {
         self.lock().contains_key(key)
     }
@@ -76,7 +76,7 @@ impl Keeping {
     }
 }
 
-/// The sooner of two looks.
+/// Returns when to look next: the sooner of the two times.
 pub(super) fn sooner(first: Next, second: Next) -> Next {
     match (first, second) {
         (Next::After(first), Next::After(second)) => Next::After(first.min(second)),
@@ -85,9 +85,9 @@ pub(super) fn sooner(first: Next, second: Next) -> Next {
     }
 }
 
-/// The condition while `keepers`, clusters with commas between them, keep replicas, and once none
-/// does any more; nothing where none has to be told. The message changes only with the clusters:
-/// numbers would be written with each report.
+/// Returns the condition while `keepers`, clusters with commas between them, keep replicas, and
+/// once none does any more; `None` where nothing has to be told. The message changes only with the
+/// clusters: numbers would be written with each report.
 pub fn condition(
     keepers: Option<&str>,
     is_due: bool,

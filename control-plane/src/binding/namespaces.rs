@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// Each of the namespaces, in one cluster only.
+    /// Returns the places of these namespaces in one cluster only.
     fn in_cluster(
         namespaces: impl Iterator<Item = String>,
         cluster: &str,
@@ -197,7 +197,7 @@ async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next,
     Ok(Next::Done)
 }
 
-/// Whether a namespace is propagated by itself. `default` is in every cluster anyway.
+/// Returns whether a namespace is propagated by itself. `default` is in every cluster anyway.
 fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
     let name = namespace.name_any();
     let kept_back = namespace
@@ -285,8 +285,8 @@ fn is_bound(work: &CachedWork) -> bool {
     binding_of(work).is_some() || owner_id(work).is_some()
 }
 
-/// The Work of a namespace for one cluster. It says nothing about conflicts: a namespace that the
-/// member has already is not taken over.
+/// Returns the Work of a namespace for one cluster. It says nothing about conflicts: a namespace
+/// that the member has already is not taken over.
 fn render(namespace: &Namespace, cluster: &str) -> Result<Rendered, serde_json::Error> {
     let mut manifest = serde_json::to_value(namespace)?;
     manifest["apiVersion"] = json!("v1");

@@ -20,7 +20,8 @@ pub enum Owner {
     Nobody,
 }
 
-/// Owner of a Work, seen from the binding `origin` of the resource with the uid `resource`.
+/// Returns the owner of a Work, seen from the binding `origin` of the resource with the uid
+/// `resource`.
 ///
 /// A Work whose marks somebody took off is known by what is left: the permanent id, or the
 /// Namespace that it was made for (those go to all clusters without a binding, and may have one

@@ -221,8 +221,8 @@ fn tell_refusal<B: BindingKind>(
     events.publish_about(about, warning, reason, note);
 }
 
-/// The spec with the replicas that each Work is to have, where these are not the shares.
-/// `members_scale`: the members decide on the number of replicas, and nothing is kept.
+/// Returns the spec with the replicas that each Work is to have, where these differ from the
+/// shares. With `members_scale` the members decide on the number of replicas, and nothing is kept.
 fn kept<B: BindingKind>(
     deleted: &DeletedWorks,
     binding: &B,
@@ -253,7 +253,7 @@ fn kept<B: BindingKind>(
     shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
 }
 
-/// What a Work reports of its copy.
+/// Returns what a Work reports of its copy.
 fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Option<Copy> {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
@@ -277,9 +277,9 @@ fn parted(all: Vec<Result<Rendered, Error>>) -> (Vec<Rendered>, Vec<Error>) {
     (rendered, refused)
 }
 
-/// The pause of a binding that is about a former object: until garbage collection has removed it,
-/// or the detector has brought it up to date. One that nobody removes and nobody brings up to date
-/// within seconds has no other keeper: its Works follow the name.
+/// Returns how long to wait for a binding that is about a former object: until garbage collection
+/// has removed it, or the detector has brought it up to date. A binding that nobody removes and
+/// nobody brings up to date within seconds is not waited for: its Works follow the name.
 fn outdated<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,

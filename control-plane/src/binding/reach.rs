@@ -3,8 +3,8 @@
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
 
-/// Whether a binding may place a template. Whoever may write bindings in one namespace must not
-/// reach the objects of another by them.
+/// Returns whether a binding may place a template. Whoever may write bindings in one namespace must
+/// not reach the objects of another by them.
 pub fn may_place(binding: &BindingKey, template: &TemplateKey) -> bool {
     binding.namespace.is_none()
         || template.namespace.is_none()

@@ -31,12 +31,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The labels of a Work and its manifest.
+    /// Returns the labels that a Work and its manifest get.
     pub fn labels(&self) -> Pairs {
         Pairs::from([(self.label().to_owned(), self.id.clone())])
     }
 
-    /// The binding.
+    /// Returns the key of the binding.
     pub fn key(&self) -> BindingKey {
         BindingKey {
             namespace: self.namespace.clone(),
@@ -44,7 +44,7 @@ impl Origin {
         }
     }
 
-    /// The label that holds the permanent id.
+    /// Returns the name of the label that holds the permanent id.
     pub fn label(&self) -> &'static str {
         if self.namespace.is_some() {
             label::RESOURCE_BINDING_ID
@@ -95,7 +95,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The spec of the Work. The manifest carries the Work's permanent id once it has one.
+    /// Returns the spec of the Work. The manifest carries the Work's permanent id once it has one.
     pub fn spec(&self, permanent_id: Option<&str>) -> Value {
         let mut manifest = self.manifest.clone();
         if let Some(id) = permanent_id {
@@ -124,7 +124,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The clusters of a binding.
+    /// Returns the clusters of a binding: its targets, and those in which its Works are expected.
     ///
     /// A cluster that is being left gracefully is expected, so that its Work stays, and is no
     /// target, so that the Work stays as it is: the old copy runs unchanged until the task is done.
@@ -161,8 +161,8 @@ impl Scope {
     }
 }
 
-/// Whether a Work of a binding may be in a cluster: what [`Scope::expected`] says of one cluster,
-/// without the lists.
+/// Returns whether a Work of a binding may be in a cluster. This is what [`Scope::expected`] says
+/// of one cluster, without making the lists.
 pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
     let among = |clusters: &[TargetCluster]| clusters.iter().any(|target| target.name == cluster);
     among(&spec.clusters)
@@ -175,8 +175,8 @@ pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
         })
 }
 
-/// Whether the copy that a task is about goes before new ones are made: with purge mode Directly,
-/// and where two copies must not run.
+/// Returns whether the copy that a task is about is removed before new ones are made: with purge
+/// mode Directly, and where two copies must not run.
 fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
     match task.purge_mode.as_ref().map(PurgeMode::canonical) {
         Some(PurgeMode::Directly) => true,
@@ -355,7 +355,8 @@ fn record_managed_keys(manifest: &mut Value) {
     manifest["metadata"]["annotations"][annotation::MANAGED_ANNOTATIONS] = list(annotations);
 }
 
-/// The template's own word goes before the policy's.
+/// Returns how conflicts are resolved. What the template's own annotation says goes before what the
+/// policy says.
 fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static str {
     match template["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION].as_str() {
         Some("overwrite") => "overwrite",
@@ -389,8 +390,9 @@ fn divided_completions(
     Some(webster(&parties, completions, TieBreak::for_uid(uid)))
 }
 
-/// The labels that an application failover saved for the copy that replaces the lost one: only when
-/// there is one target, the last task purged directly, and the target is new.
+/// Returns the labels that an application failover saved for the copy that replaces the lost one.
+/// There are some only if there is one target, the last task purged directly, and the target is
+/// new.
 fn preserved_state<'a>(
     spec: &'a ResourceBindingSpec,
     targets: &[TargetCluster],

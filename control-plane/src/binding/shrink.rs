@@ -23,8 +23,8 @@ pub struct Copy {
     pub stays: bool,
 }
 
-/// The spec with as many replicas in each target as its Work is to have, where that differs from
-/// what the scheduler gave it; `None` where it does not.
+/// Returns the spec with as many replicas in each target as its Work is to have, where that differs
+/// from what the scheduler gave it; `None` where it does not.
 ///
 /// A target keeps ready replicas beyond its share, as far as fewer would be ready in all clusters
 /// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
@@ -86,7 +86,7 @@ pub fn kept(
     (kept.clusters != spec.clusters).then_some(kept)
 }
 
-/// The targets that keep more than their share, with commas between them.
+/// Returns the names of the targets that keep more than their share, with commas between them.
 pub fn keepers(spec: &ResourceBindingSpec, kept: &ResourceBindingSpec) -> String {
     let both = spec.clusters.iter().zip(&kept.clusters);
     let keepers = both.filter(|(share, kept)| share.replicas < kept.replicas);
@@ -123,7 +123,8 @@ mod tests {
         Some(kept.clusters.iter().map(|it| it.replicas).collect())
     }
 
-    /// What a Work reports whose report the binding has already.
+    /// Returns what the report about a cluster says of its copy, for a Work whose report the
+    /// binding has already.
     fn copy(reports: &[AggregatedStatusItem], cluster: &str) -> Option<Copy> {
         let report = reports.iter().find(|it| it.cluster_name == cluster)?;
         let ready = ready_replicas(&report.status.as_ref()?.0)?;

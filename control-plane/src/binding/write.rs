@@ -118,8 +118,8 @@ pub async fn ensure(
     }
 }
 
-/// Whether a Work that is wanted stays. One that this process asked to be deleted is read: the
-/// cache may not show its deletion yet, or the request has come to nothing.
+/// Returns whether a Work that is wanted stays. If this process asked for its deletion, the Work is
+/// read from the API: the cache may not show the deletion yet, or the request has come to nothing.
 async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool, Error> {
     if !fleet.deleted_works.is_to_go(work) {
         return Ok(true);
@@ -140,8 +140,8 @@ async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool
     Ok(stays)
 }
 
-/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made
-/// any more.
+/// Returns whether the cluster of an execution namespace is leaving the fleet: its Works are
+/// removed, and none are made any more.
 fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
     names::cluster_of_execution_namespace(namespace)
         .and_then(|cluster| fleet.clusters.get(None, cluster))
@@ -185,13 +185,13 @@ async fn create(
     }
 }
 
-/// The binding that a Work names.
+/// Returns the binding that a Work names.
 fn named(work: &ObjectMeta) -> Option<BindingKey> {
     let annotations = work.annotations.as_ref();
     binding_named(|key| annotations?.get(key).map(String::as_str))
 }
 
-/// Whether a Work names another binding, whatever its labels say.
+/// Returns whether a Work names another binding, whatever its labels say.
 fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
     named(work).is_some_and(|named| named != *key)
 }
@@ -279,9 +279,9 @@ fn says(fleet: &Fleet, work: &Doomed, stays: bool) -> bool {
     held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
 }
 
-/// The Works of a binding: those that the cache knows, and those that it does not show, such as one
-/// that was made a moment ago. One that a former process made just before it ended is removed when
-/// the cache shows it and its binding is gone.
+/// Returns the Works of a binding: those that the cache knows, and those that it does not show,
+/// such as one that was made a moment ago. A Work that a former process made just before it ended
+/// is removed when the cache shows it and its binding is gone.
 pub async fn listed(fleet: &Fleet, key: &BindingKey) -> Result<Vec<Doomed>, Error> {
     fn doomed(metadata: &ObjectMeta) -> Doomed {
         Doomed {

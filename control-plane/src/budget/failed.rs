@@ -6,16 +6,16 @@ use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
 
-/// Whether a taint can make workloads leave.
+/// Returns whether a taint can make workloads leave.
 pub fn evicts(taint: &Taint) -> bool {
     taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
 }
 
-/// A cluster has failed when a taint evicts from it, whoever put it there (the proposal's
-/// definition: a person who drains most of a fleet is as likely to be mistaken as a monitor), and
-/// already when it is known not to be ready: clusters that fail together get their taints one after
-/// the other, and the first must not count as the only one. A cluster that never reported has not
-/// failed; it has not begun.
+/// Returns whether a cluster has failed: a taint evicts from it, whoever put it there (the
+/// proposal's definition: a person who drains most of a fleet is as likely to be mistaken as a
+/// monitor), or it is known not to be ready. Readiness counts because clusters that fail together
+/// get their taints one after the other, and the first must not count as the only one. A cluster
+/// that never reported has not failed; it has not begun.
 pub fn has_failed(cluster: &Cluster) -> bool {
     let conditions = cluster
         .status
@@ -26,9 +26,9 @@ pub fn has_failed(cluster: &Cluster) -> bool {
     not_ready || cluster.spec.taints.iter().any(evicts)
 }
 
-/// Whether a cluster is one of those of which a part may fail: it has begun, and stays. Clusters
-/// that were registered and never reported, and those that are being removed, would make a failing
-/// fleet look healthy.
+/// Returns whether a cluster counts when the failed part of the fleet is computed: it has begun,
+/// and stays. Clusters that were registered and never reported, and those that are being removed,
+/// would make a failing fleet look healthy.
 pub fn is_counted(cluster: &Cluster) -> bool {
     let conditions = cluster
         .status

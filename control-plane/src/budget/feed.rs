@@ -29,8 +29,9 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// The budget that the settings give to a control plane, told of every cluster from now on. Call it
-/// before the listeners of those who pay are installed: they find it up to date.
+/// Returns the budget that the settings give to a control plane; it is told of every cluster from
+/// now on. Call it before the listeners of those who pay are installed, so that they find it up to
+/// date.
 pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
     let pace = Pace::of(&fleet.settings);
     let lost = Queue::new("lost clusters");

@@ -68,12 +68,12 @@ struct Inner {
 }
 
 impl Pace {
-    /// The budget that the settings give to a control plane.
+    /// Returns the budget that the settings give to a control plane.
     pub fn of(settings: &Settings) -> Self {
         Self::new(Rates::of(settings), Instant::now())
     }
 
-    /// An empty budget, of which nothing is spent before [`begin`](Self::begin).
+    /// Returns an empty budget, of which nothing is spent before [`begin`](Self::begin).
     pub fn new(rates: Rates, now: Instant) -> Self {
         Self {
             inner: Arc::new(Mutex::new(Inner {
@@ -101,7 +101,7 @@ impl Pace {
         inner.budget = Budget::new(inner.rates.per_second(inner.band), now);
     }
 
-    /// Other rates from now on.
+    /// Sets other rates from now on.
     #[cfg(test)]
     pub fn set_rates(&self, rates: Rates, now: Instant) {
         let mut inner = self.lock();
@@ -110,7 +110,8 @@ impl Pace {
         inner.budget.set_rate(per_second, now);
     }
 
-    /// A cluster is new or changed: it counts once it has begun and as long as it stays.
+    /// Hears of a cluster that is new or changed. The cluster counts once it has begun and as long
+    /// as it stays.
     pub fn hear(&self, cluster: &Cluster, now: Instant) {
         if is_counted(cluster) {
             self.put(&cluster.name_any(), has_failed(cluster), now);
@@ -119,15 +120,15 @@ impl Pace {
         }
     }
 
-    /// A cluster is not known any more, and nobody saw it leave: one that had failed counts on, or
-    /// the rate would rise by what nobody knows.
+    /// Hears of a cluster that is not known any more and that nobody saw leave. One that had failed
+    /// goes on to count, because otherwise the rate would rise by something that nobody knows.
     pub fn lost(&self, cluster: &str, now: Instant) {
         if !self.has_failed(cluster) {
             self.gone(cluster, now);
         }
     }
 
-    /// A cluster that counts is new or changed.
+    /// Puts in a cluster that counts and is new or changed.
     pub fn put(&self, cluster: &str, has_failed: bool, now: Instant) {
         let mut inner = self.lock();
         let before = if let Some(known) = inner.clusters.get_mut(cluster) {
@@ -141,7 +142,7 @@ impl Pace {
         inner.settle_band(now);
     }
 
-    /// A cluster is gone.
+    /// Removes a cluster that is gone.
     pub fn gone(&self, cluster: &str, now: Instant) {
         let mut inner = self.lock();
         if let Some(before) = inner.clusters.remove(cluster) {
@@ -150,17 +151,17 @@ impl Pace {
         }
     }
 
-    /// Whether a cluster counts as failed.
+    /// Returns whether a cluster counts as failed.
     pub fn has_failed(&self, cluster: &str) -> bool {
         self.lock().clusters.get(cluster) == Some(&true)
     }
 
-    /// How much of the fleet has failed.
+    /// Returns how much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
         self.lock().health()
     }
 
-    /// The band that follows from it.
+    /// Returns the band that follows from the health of the fleet.
     pub fn band(&self) -> Band {
         self.lock().band
     }
@@ -221,7 +222,7 @@ impl Pace {
         Ok(())
     }
 
-    /// A payer wants nothing any more.
+    /// Withdraws a payer that wants nothing any more.
     pub fn withdraw(&self, payer: Payer) {
         let mut inner = self.lock();
         if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
@@ -277,7 +278,7 @@ impl Inner {
 }
 
 impl Payer {
-    /// The one with whom a payer takes turns.
+    /// Returns the payer with whom this one takes turns.
     fn other(self) -> Self {
         match self {
             Self::Taints => Self::Applications,
@@ -290,8 +291,8 @@ impl Payer {
 mod tests {
     use super::*;
 
-    /// How often each of the two pays until `end`, when both pay as soon as they may; the second
-    /// only from `joins` on.
+    /// Returns how often each of the two payers pays until `end`, when both pay as soon as they
+    /// may; the second pays only from `joins` on.
     fn spend(pace: &Pace, start: Instant, joins: Duration, end: Duration) -> [usize; 2] {
         let mut paid = [0; 2];
         let mut due = [start, start + joins];

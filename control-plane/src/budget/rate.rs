@@ -25,7 +25,7 @@ pub struct Rates {
 }
 
 impl Default for Rates {
-    /// The flags' defaults.
+    /// Returns the rates that the flags have by default.
     fn default() -> Self {
         Self::of(&Settings::default())
     }
@@ -41,7 +41,7 @@ pub struct FleetHealth {
 }
 
 impl FleetHealth {
-    /// Failed clusters as a fraction of all; 0 for an empty fleet.
+    /// Returns the failed clusters as a fraction of all; it is 0 for an empty fleet.
     pub fn failed_fraction(self) -> f64 {
         if self.total == 0 {
             return 0.0;
@@ -65,7 +65,7 @@ pub enum Band {
 }
 
 impl Rates {
-    /// The rates that the settings ask for.
+    /// Returns the rates that the settings ask for.
     pub fn of(settings: &Settings) -> Self {
         Self {
             primary: settings.resource_eviction_rate,
@@ -75,7 +75,7 @@ impl Rates {
         }
     }
 
-    /// The band for the present health. Both thresholds must be *exceeded*.
+    /// Returns the band for the present health. Both thresholds must be *exceeded*.
     pub fn band(&self, health: FleetHealth) -> Band {
         if health.failed_fraction() <= self.unhealthy_threshold {
             Band::Primary
@@ -113,7 +113,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// An empty budget.
+    /// Returns a budget from which nothing can be paid yet.
     pub fn new(per_second: f64, now: Instant) -> Self {
         Self {
             saved: 0.0,
@@ -148,7 +148,7 @@ impl Budget {
         ))
     }
 
-    /// Whether one eviction can be paid for now.
+    /// Returns whether one eviction can be paid for now.
     pub fn suffices(&mut self, now: Instant) -> bool {
         self.settle(now);
         self.per_second > 0.0 && self.saved >= 1.0

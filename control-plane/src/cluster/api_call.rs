@@ -59,7 +59,8 @@ pub(super) async fn write_condition(
     Ok(written)
 }
 
-/// Gone already, or changed meanwhile: the next look tells.
+/// Ignores the error that the object is gone already, or was changed meanwhile: the controller
+/// finds out when it looks next.
 pub(super) fn tolerate(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
     result.or_else(|error| {
         if client::is_not_found(&error) || client::is_conflict(&error) {

@@ -17,8 +17,8 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Contact starts now. A pause between two successes longer than `tolerance` counts as lost
-    /// even if no attempt failed in it: a process that was frozen did not get to try.
+    /// Starts the contact now. A pause between two successes longer than `tolerance` counts as lost
+    /// even if no attempt failed in it: a process that was frozen could not try.
     pub fn new(tolerance: Duration, now: Instant) -> Self {
         Self {
             reached: now,
@@ -27,7 +27,8 @@ impl Contact {
         }
     }
 
-    /// The API answered or sent something. Returns the time that was lost before, zero if none.
+    /// Notes that the API answered or sent something. Returns the time that was lost before, zero
+    /// if none.
     pub fn reached(&mut self, now: Instant) -> Duration {
         let pause = now.saturating_duration_since(self.reached);
         let lost = if self.failed || pause > self.tolerance {
@@ -43,12 +44,12 @@ impl Contact {
         lost
     }
 
-    /// An attempt to reach the API failed.
+    /// Notes that an attempt to reach the API failed.
     pub fn failed(&mut self) {
         self.failed = true;
     }
 
-    /// Whether the last attempt succeeded.
+    /// Returns whether the last attempt succeeded.
     pub fn is_good(&self) -> bool {
         !self.failed
     }

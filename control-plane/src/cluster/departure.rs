@@ -137,8 +137,9 @@ fn tell_of_waiting(
     }
 }
 
-/// Whether the namespace of a cluster is being deleted; `None` if it is gone. One that was not seen
-/// leaving may have been left out by a list, or made a moment ago: the API itself is asked.
+/// Returns whether the namespace of a cluster is being deleted; `None` if it is gone. If the
+/// namespace was not seen leaving, it may have been left out by a list, or made a moment ago: the
+/// API itself is asked.
 async fn is_deleting(
     fleet: &Fleet,
     cluster: &Cluster,
@@ -157,13 +158,13 @@ async fn is_deleting(
     }
 }
 
-/// Whether an agent has yet to remove what a Work placed.
+/// Returns whether an agent has still to remove what a Work placed.
 fn is_held(work: &ObjectMeta) -> bool {
     let mut finalizers = work.finalizers.iter().flatten();
     finalizers.any(|it| it == finalizer::WORK)
 }
 
-/// The patch that takes a finalizer off an object and leaves those of others.
+/// Returns the patch that takes a finalizer off an object and leaves those of others.
 fn release(object: &ObjectMeta, finalizer: &str) -> Value {
     let finalizers = object.finalizers.iter().flatten();
     let kept: Vec<_> = finalizers.filter(|it| *it != finalizer).collect();
@@ -231,12 +232,12 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     )
 }
 
-/// Whether what a Work placed has still to be preserved before the Work is deleted.
+/// Returns whether what a Work placed has still to be preserved before the Work is deleted.
 fn has_to_preserve(work: &CachedWork) -> bool {
     is_of_namespace(&work.metadata) && work.preserve_resources_on_deletion != Some(true)
 }
 
-/// Whether a Work is still to be deleted.
+/// Returns whether a Work is still to be deleted.
 fn stays(work: &CachedWork) -> bool {
     work.metadata.deletion_timestamp.is_none()
 }

@@ -63,8 +63,8 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
-/// The merge patch that publishes the id. One that is there stays: it may have come with a backup
-/// from another store, and the objects in the members bear it.
+/// Returns the merge patch that publishes the id. An id that is there stays: it may have come with
+/// a backup from another store, and the objects in the members bear it.
 fn publication(cluster: &Namespace, system: &Namespace) -> Option<Value> {
     let published = cluster.annotations().get(FLEET_ID);
     if published.is_some_and(|id| !id.trim().is_empty())
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// How often a fleet in which the write is answered so publishes its id in a while.
+    /// Returns how often a fleet writes its id within a while, when the write gets this answer.
     async fn attempts(answer: Option<(u16, &str)>) -> usize {
         let namespace = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
         let mut stand = Stand::new([

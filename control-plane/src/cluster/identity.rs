@@ -40,8 +40,8 @@ pub struct Claim {
 /// it.
 pub const RECORD: &str = "clusters.muster.io/id";
 
-/// Whether the id of a Cluster is to be written upon its execution namespace: it is the first to
-/// hold it, and that is not written yet.
+/// Returns whether the id of a Cluster is to be written upon its execution namespace: this Cluster
+/// is the first to hold the id, and that is not written yet.
 pub fn is_to_be_recorded(cluster: &Cluster, claims: &[Claim], namespace: &Namespace) -> bool {
     let id = cluster.spec.id.as_deref().filter(|id| !id.is_empty());
     let first = claims.iter().min();
@@ -50,12 +50,13 @@ pub fn is_to_be_recorded(cluster: &Cluster, claims: &[Claim], namespace: &Namesp
         && recorded(namespace) != id
 }
 
-/// The id that an execution namespace says its Cluster held first.
+/// Returns the id that an execution namespace says its Cluster held first.
 pub fn recorded(namespace: &Namespace) -> Option<&str> {
     namespace.annotations().get(RECORD).map(String::as_str)
 }
 
-/// What is to be said about the identity of a Cluster; nothing as long as there was never a doubt.
+/// Returns the condition about the identity of a Cluster; `None` as long as there was never a
+/// doubt.
 pub fn judge(cluster: &Cluster, claims: &[Claim], now: Timestamp) -> Option<Condition> {
     let name = cluster.name_any();
     let known = cluster.condition(UNIQUE_IDENTITY);
@@ -176,9 +177,9 @@ impl Identities {
         others.into_iter().collect()
     }
 
-    /// The Clusters that claim the id that a Cluster claims, itself included, with the time when
-    /// the claim was seen; and those that claim nothing and on whose execution namespace the id is
-    /// recorded.
+    /// Returns the Clusters that claim the same id as a Cluster, itself included, with the time
+    /// when each claim was seen; and those that claim nothing and on whose execution namespace the
+    /// id is recorded.
     pub fn holders(&self, name: &str) -> Vec<(String, u64)> {
         let inner = self.lock();
         let Some((id, _)) = inner.claims.get(name) else {
@@ -199,7 +200,8 @@ impl Identities {
     }
 }
 
-/// The claim of a Cluster that we saw make it at `since`, with its execution namespace.
+/// Returns the claim of a Cluster that was first seen with it at `since`, with what its execution
+/// namespace records.
 pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Claim {
     Claim {
         unrecorded: cluster.spec.id.is_none()
@@ -213,8 +215,8 @@ pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Cl
     }
 }
 
-/// The claim of a Cluster that claimed an id and cannot be read any more. Whatever it is now, it
-/// has not given the id up as far as anybody knows.
+/// Returns the claim of a Cluster that claimed an id and cannot be read any more. As far as anybody
+/// knows, it has not given the id up.
 pub fn unread_claim(
     name: &str,
     id: Option<&str>,

@@ -120,8 +120,8 @@ pub struct DeletionState<'a> {
 }
 
 impl DeletionState<'_> {
-    /// The next step. `connects` says whether the control plane connects to members of sync mode
-    /// Push.
+    /// Returns the next step of the deletion. `connects` says whether the control plane connects to
+    /// members of sync mode Push.
     pub fn next(self, connects: bool) -> DeletionStep {
         let conditions = self
             .cluster

@@ -126,7 +126,7 @@ impl LivenessTracker {
         }
     }
 
-    /// The cluster left the fleet, or is not pulled any more.
+    /// Forgets a cluster that left the fleet, or is not pulled any more.
     pub fn forget(&mut self, name: &str) {
         self.uids.remove(name);
         if let Some(Entry {
@@ -144,12 +144,12 @@ impl LivenessTracker {
         }
     }
 
-    /// The instant at which [`LivenessTracker::due`] has to be asked next.
+    /// Returns the instant at which [`LivenessTracker::due`] has to be asked next.
     pub fn next_timer(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// What is to be done now.
+    /// Returns the clusters that are silent, and those of which the API is to be asked now.
     pub fn due(&mut self, now: Instant) -> Due {
         let mut all = Due::default();
         while self.timers.first().is_some_and(|(at, _)| *at < now) {
@@ -173,28 +173,29 @@ impl LivenessTracker {
         all
     }
 
-    /// The API was asked at `asked` whether a heartbeat of this cluster was missed, and has
-    /// answered.
+    /// Notes that the API was asked at `asked` whether a heartbeat of this cluster was missed, and
+    /// has answered.
     pub fn confirmed(&mut self, name: &str, asked: Instant) {
         if let Some(entry) = self.tracked.get_mut(name) {
             entry.confirmed = entry.confirmed.max(Some(asked));
         }
     }
 
-    /// Whether the API was asked about this cluster so lately that its silence can be believed.
+    /// Returns whether the API was asked about this cluster so lately that its silence can be
+    /// believed.
     pub fn is_confirmed(&self, name: &str, now: Instant) -> bool {
         let asked = self.tracked.get(name).and_then(|entry| entry.confirmed);
         asked.is_some_and(|asked| asked + 2 * self.ahead >= now)
     }
 
-    /// What is to be thought of one cluster now; `None` if it is unknown.
+    /// Returns the verdict on one cluster now; `None` if it is unknown.
     pub fn judge(&self, name: &str, now: Instant) -> Option<Verdict> {
         self.tracked
             .get(name)
             .map(|entry| entry.liveness.judge(self.graces, now))
     }
 
-    /// Whether the cluster is to be reported silent.
+    /// Returns the silence of the cluster if it is to be reported now.
     pub fn silence(&self, name: &str, now: Instant) -> Option<Silence> {
         match self.judge(name, now)? {
             Verdict::Silent(silence) => Some(silence),

@@ -82,7 +82,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
-/// The gauges of one cluster.
+/// Returns the gauges of one cluster.
 fn figures(cluster: &Cluster, lease: Option<&Lease>, now: Timestamp) -> Vec<(Series, f64)> {
     let name = cluster.name_any();
     let mut figures = Vec::new();

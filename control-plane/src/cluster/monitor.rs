@@ -30,7 +30,7 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// The `reason` of the Ready condition.
+    /// Returns the `reason` of the Ready condition.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NeverReported => "ClusterStatusNeverUpdated",
@@ -38,7 +38,7 @@ impl Silence {
         }
     }
 
-    /// The `message` of the Ready condition.
+    /// Returns the `message` of the Ready condition.
     pub fn message(self) -> &'static str {
         match self {
             Self::NeverReported => "Cluster status controller never posted cluster status.",
@@ -46,7 +46,7 @@ impl Silence {
         }
     }
 
-    /// The Ready condition that tells of the silence.
+    /// Returns the Ready condition that tells of the silence.
     pub fn condition(self, now: Timestamp) -> Condition {
         Condition {
             type_: "Ready".to_owned(),
@@ -131,8 +131,8 @@ impl Liveness {
         self.heard = (self.heard + lost).min(now);
     }
 
-    /// Whether Ready has to become Unknown. Silence must last *longer* than the grace, not just as
-    /// long.
+    /// Tells whether Ready has to become Unknown. Silence must last *longer* than the grace, not
+    /// just as long.
     pub fn judge(&self, graces: Graces, now: Instant) -> Verdict {
         let (grace, silence) = match &self.ready {
             None => (graces.startup, Silence::NeverReported),

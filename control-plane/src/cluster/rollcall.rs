@@ -70,19 +70,19 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 impl State {
-    /// Whether the silence of a cluster is its own: the API can be reached, and was asked a moment
-    /// ago.
+    /// Returns whether the silence of a cluster is its own and not that of the API: the API can be
+    /// reached, and was asked a moment ago.
     fn believes_silence(&self, name: &str, now: Instant) -> bool {
         self.contact.is_good() && self.tracker.is_confirmed(name, now)
     }
 }
 
-/// The token of the page that follows; an empty one is none.
+/// Returns the token of the next page; an empty token means that there is none.
 fn following(token: Option<String>) -> Option<String> {
     token.filter(|token| !token.is_empty())
 }
 
-/// Whether a cluster renews a lease that is missed when it falls silent.
+/// Returns whether a cluster renews a lease that is missed when it falls silent.
 fn is_listened_to(cluster: &Cluster) -> bool {
     cluster.spec.sync_mode == ClusterSyncMode::Pull && cluster.metadata.deletion_timestamp.is_none()
 }
@@ -153,7 +153,7 @@ impl RollCall {
         });
     }
 
-    /// From now on heartbeats count; everyone starts with a full grace.
+    /// Begins to count heartbeats; every cluster starts with a full grace.
     fn begin(&self, graces: Graces, interval: Duration) {
         let now = Instant::now();
         *self.lock() = Some(State {
@@ -218,7 +218,8 @@ impl RollCall {
         self.with(|state, now| state.tracker.lease(&lease.name_any(), lease.renewed, now));
     }
 
-    /// The API was reached: time in which it was not is given back to everyone.
+    /// Notes that the API was reached, and gives the time in which it was not back to every
+    /// cluster.
     fn reached(&self) {
         self.with(|state, now| {
             let lost = state.contact.reached(now);
@@ -278,7 +279,7 @@ impl RollCall {
         false
     }
 
-    /// The same for many clusters at once.
+    /// Asks the API about the heartbeats of many clusters at once.
     async fn ask_about_all(&self, names: Vec<String>) {
         let asked = Instant::now();
         let leases = self.leases();

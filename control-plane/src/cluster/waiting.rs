@@ -22,7 +22,8 @@ const AGAIN: Duration = Duration::from_mins(30);
 /// Objects that are named where a cluster waits for them.
 const LISTED: usize = 3;
 
-/// The workload of a binding, with what keeps its scheduler from taking it off a cluster.
+/// Returns the workload of a binding, with the reason why its scheduler does not take it off a
+/// cluster.
 fn holder(spec: &ResourceBindingSpec) -> String {
     let resource = &spec.resource;
     let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
@@ -35,7 +36,8 @@ fn holder(spec: &ResourceBindingSpec) -> String {
     format!("{} {place}{}{why}", resource.kind, resource.name)
 }
 
-/// About bindings that name the cluster.
+/// Returns the message about the bindings that name the cluster, for which its removal waits;
+/// `None` if there are none.
 pub(super) fn waits_for_bindings(holders: &[ResourceBindingSpec]) -> Option<String> {
     let mut names: Vec<_> = holders.iter().map(holder).collect();
     names.sort_unstable();
@@ -45,7 +47,8 @@ pub(super) fn waits_for_bindings(holders: &[ResourceBindingSpec]) -> Option<Stri
     ))
 }
 
-/// About Works that are being deleted.
+/// Returns the message about the Works that are being deleted, for which the removal of the cluster
+/// waits; `None` if there are none.
 pub(super) fn waits_for_works<'a>(
     works: impl Iterator<Item = &'a Arc<CachedWork>>,
 ) -> Option<String> {
@@ -65,7 +68,7 @@ pub(super) fn waits_for_namespace(namespace: &str) -> String {
     )
 }
 
-/// The first of several names, and how many more there are; nothing where there are none.
+/// Returns the first of several names, and how many more there are; `None` if there are none.
 fn listed(names: &[String]) -> Option<String> {
     let first: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
     let more = names.len().saturating_sub(LISTED);
@@ -90,7 +93,8 @@ struct Wait {
 }
 
 impl Told {
-    /// Whether a step has taken so long that it is to be told now, if there is something to tell.
+    /// Returns whether a step has taken so long that it is to be told now, if there is something to
+    /// tell.
     pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = waits.entry(cluster.to_owned()).or_insert(Wait {
@@ -120,7 +124,7 @@ impl Told {
         }
     }
 
-    /// Call it when a cluster has gone.
+    /// Forgets a cluster. Call it when the cluster has gone.
     pub(super) fn forget(&self, cluster: &str) {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.remove(cluster);

@@ -35,22 +35,23 @@ pub struct Finding {
 
 /// State of the fleet, as far as policies refer to it.
 pub trait Facts {
-    /// What is known about a kind.
+    /// Returns what is known about a kind.
     fn standing(&self, kind: &Kind) -> Standing;
-    /// Why the templates of a kind cannot be listed, as far as that is known.
+    /// Returns why the templates of a kind cannot be listed, as far as that is known.
     fn trouble(&self, kind: &Kind) -> Option<String>;
-    /// Whether a selector finds any template; `None` when it is not known.
+    /// Returns whether a selector finds any template; `None` when it is not known.
     fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
-    /// Whether there is a cluster of this name, or might be.
+    /// Returns whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
-    /// Whether there is an override policy of this name where the policy looks for it, or might be.
+    /// Returns whether there is an override policy of this name where the policy looks for it, or
+    /// might be.
     fn has_override(&self, name: &str) -> bool;
-    /// Whether there is a priority class of this name, or might be.
+    /// Returns whether there is a priority class of this name, or might be.
     fn has_class(&self, name: &str) -> bool;
 }
 
-/// What has no effect whatever the fleet is like. `namespace` is that of the policy, `None` for a
-/// cluster-wide one.
+/// Returns what has no effect whatever the state of the fleet is. `namespace` is that of the
+/// policy, `None` for a cluster-wide one.
 pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |reason, note| found.push(Finding { reason, note });
@@ -148,7 +149,8 @@ fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {
     }
 }
 
-/// Whether a kind cannot be listed and it is not known yet why, so that its finding will say more.
+/// Returns whether some kind cannot be listed and it is not known yet why, so that its finding will
+/// say more later.
 pub fn is_unexplained(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> bool {
     kinds_of(spec, scope).iter().any(|kind| {
         let standing = facts.standing(kind);
@@ -156,8 +158,8 @@ pub fn is_unexplained(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts)
     })
 }
 
-/// What has no effect as the fleet is. Kinds, templates and clusters may be on their way: judge a
-/// policy that has just been written after a while.
+/// Returns what has no effect in the present state of the fleet. Kinds, templates and clusters may
+/// be on their way: judge a policy that has just been written after a while.
 pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |reason, note| found.push(Finding { reason, note });
@@ -238,7 +240,7 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
     bounded(found)
 }
 
-/// The clusters that a placement wants by name.
+/// Returns the clusters that a placement wants by name.
 pub fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
     fn names(affinity: &ClusterAffinity) -> impl Iterator<Item = &str> {
         affinity.cluster_names.iter().map(String::as_str)

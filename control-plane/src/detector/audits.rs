@@ -175,8 +175,8 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     next
 }
 
-/// The pause before the next look for the reason why a kind cannot be listed. It may never be
-/// known, and a look compares the policy with everything.
+/// Returns the pause before the next attempt to find out why a kind cannot be listed. The reason
+/// may never be known, and each attempt compares the policy with everything.
 fn again(looks: u32) -> Duration {
     AGAIN.saturating_mul(1 << looks.min(6))
 }

@@ -54,7 +54,7 @@ impl Bound {
         }
     }
 
-    /// The bindings that carry the id of a claim.
+    /// Returns the bindings that carry the id of a claim.
     pub fn by_id(&self, claim: &Claim) -> Vec<Arc<BindingKey>> {
         let label = if claim.policy.namespace().is_some() {
             label::PROPAGATION_POLICY_ID
@@ -65,7 +65,7 @@ impl Bound {
         found.into_iter().flatten().cloned().collect()
     }
 
-    /// The bindings whose claim names a policy, whatever its id.
+    /// Returns the bindings whose claim names a policy, whatever its id.
     pub fn by_policy(&self, policy: &PolicyKey) -> Vec<Arc<BindingKey>> {
         let found = self.by_policy.get(policy);
         found.into_iter().flatten().cloned().collect()

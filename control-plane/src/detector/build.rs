@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Why a binding of a template's name is not its own, `None` when it is.
+    /// Returns why a binding of a template's name is not its own, `None` when it is.
     pub fn foreign(held: &impl Binding, template: &TemplateKey, uid: Option<&str>) -> Option<Self> {
         let binding = held.meta().name.clone().unwrap_or_default();
         match owner(held, template, uid) {
@@ -173,12 +173,12 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// The binding's name.
+    /// Returns the binding's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The whole object, for a binding that does not exist yet.
+    /// Returns the whole binding, for the case that it does not exist yet.
     ///
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and
     /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
@@ -217,7 +217,8 @@ impl<'a> Wanted<'a> {
         json!({ "apiVersion": "work.karmada.io/v1alpha2", "kind": kind, "metadata": metadata, "spec": spec })
     }
 
-    /// The merge patch that brings an existing binding in line, `None` when it is.
+    /// Returns the merge patch that brings an existing binding in line, `None` when it is in line
+    /// already.
     ///
     /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not
     /// touched. A template whose version alone differs is no change, unless its fingerprint is
@@ -317,7 +318,7 @@ impl<'a> Wanted<'a> {
         metadata
     }
 
-    /// What the detector decides in a binding's spec.
+    /// Sets what the detector decides in a binding's spec.
     fn apply(&self, spec: &mut ResourceBindingSpec) {
         let policy = self.policy;
         spec.resource = ObjectReference {
@@ -381,12 +382,13 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The fingerprint of a template as bindings record it.
+/// Returns the fingerprint of a template as bindings record it.
 pub fn fingerprint(template: &Template) -> String {
     format!("{:016x}", template.fingerprint())
 }
 
-/// The fingerprint of the template that a binding was made of, `None` before one was recorded.
+/// Returns the fingerprint of the template that a binding was made of, `None` before one was
+/// recorded.
 pub fn recorded(binding: &ObjectMeta) -> Option<&str> {
     let annotations = binding.annotations.as_ref()?;
     annotations.get(TEMPLATE_FINGERPRINT).map(String::as_str)

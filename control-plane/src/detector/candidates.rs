@@ -51,7 +51,7 @@ impl Candidates {
         }
     }
 
-    /// The policies of a namespace that could select a template, or the cluster-wide ones.
+    /// Returns the policies of a namespace that could select a template, or the cluster-wide ones.
     pub fn of(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
         let place = (namespace.map(str::to_owned), subject.kind.clone());
         let Some(selecting) = self.places.get(&place) else {

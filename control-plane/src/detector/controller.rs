@@ -192,8 +192,8 @@ fn listen(detector: &Arc<Detector>) {
     });
 }
 
-/// A binding that somebody deleted is made again, and the template of one that lost its claim is
-/// looked at.
+/// Follows the bindings: one that somebody deleted is made again, and the template of one that lost
+/// its claim is looked at.
 fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Informer<B>) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
@@ -456,8 +456,8 @@ impl Detector {
     }
 }
 
-/// Whether a change that was seen at this time is still to be answered by a process that began to
-/// act then.
+/// Returns whether a change that was seen at this time has still to be answered by a process that
+/// began to act then.
 fn is_unanswered(seen: Instant, began: Instant) -> bool {
     began.saturating_duration_since(seen) <= TAKEOVER
 }

@@ -22,10 +22,10 @@ pub enum Owner {
     Other(ObjectReference),
 }
 
-/// Whose a binding is. The uid of the controller among its owners decides: garbage collection
-/// removes it with that one. A binding without a controller stays, and belongs to the template that
-/// it names, or whose uid it records. `uid` is that of the template, `None` when it is not known:
-/// then the name decides.
+/// Returns the owner of a binding. The uid of the controller among its owners decides: garbage
+/// collection removes the binding with that object. A binding without a controller stays, and
+/// belongs to the template that it names, or whose uid it records. `uid` is that of the template,
+/// `None` when it is not known: then the name decides.
 pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner {
     let resource = &held.spec().resource;
     let named = TemplateKey::of(resource);
@@ -47,7 +47,8 @@ pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner
     }
 }
 
-/// The name of the binding of a template and of its Works, when an API server takes them.
+/// Returns the name of the binding of a template, if an API server takes that name and the name of
+/// its Works. The error is the name that it does not take.
 pub fn sound_name(kind: &str, namespace: &str, name: &str) -> Result<String, String> {
     let binding = names::binding(kind, name);
     for made in [&binding, &names::work(kind, name, namespace)] {
@@ -58,7 +59,8 @@ pub fn sound_name(kind: &str, namespace: &str, name: &str) -> Result<String, Str
     Ok(binding)
 }
 
-/// Whether a text is a DNS subdomain (RFC 1123), as the names of custom resources have to be.
+/// Returns whether a text is a DNS subdomain (RFC 1123), as the names of custom resources have to
+/// be.
 fn is_object_name(name: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let label = |label: &str| {
@@ -92,7 +94,7 @@ mod tests {
         json!({ "apiVersion": api_version, "kind": "Job", "namespace": "shop", "name": "sum", "uid": uid })
     }
 
-    /// The owner of a binding with this controller, seen from a template with this uid.
+    /// Returns the owner of a binding with this controller, seen from a template with this uid.
     fn owner_of(controller: Option<&str>, resource: &Value, uid: Option<&str>) -> Owner {
         let owners = controller.map(|uid| {
             json!([{ "apiVersion": "x", "kind": "x", "name": "x", "uid": uid, "controller": true }])

@@ -16,7 +16,8 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 
 impl Detector {
-    /// The claim on a template that was not written on it yet.
+    /// Returns the claim on a template that is written on its binding, and may not have been
+    /// written on the template yet.
     pub(super) fn claim_of_binding(&self, key: &TemplateKey, template: &Template) -> Option<Claim> {
         if key.namespace.is_some() {
             let held = self.binding_of::<ResourceBinding>(key, template)?;
@@ -36,7 +37,8 @@ impl Detector {
         }
     }
 
-    /// The binding of a template: one of its name that is another object's is not.
+    /// Returns the binding of a template. A binding of its name that belongs to another object is
+    /// not returned.
     pub(super) fn binding_of<B: BindingKind>(
         &self,
         key: &TemplateKey,
@@ -48,18 +50,18 @@ impl Detector {
         (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)
     }
 
-    /// The policy by name.
+    /// Returns the policy of a key, if it is in the cache.
     pub(super) fn policy(&self, key: &PolicyKey) -> Option<Policy> {
         self.presence(key).there()
     }
 
-    /// What is known of a policy by its name.
+    /// Returns what is known of a policy of this key.
     pub(super) fn presence(&self, key: &PolicyKey) -> Presence<Policy> {
         key.presence(&self.fleet)
     }
 
-    /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that
-    /// cannot be read keeps what it has.
+    /// Returns whether a policy does not exist any more. The API is asked for a policy that merely
+    /// is not in the cache, and a policy that cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
         Ok(match self.presence(key) {
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
@@ -72,7 +74,8 @@ impl Detector {
         })
     }
 
-    /// The policy for a template that has none: one of its namespace before any cluster-wide one.
+    /// Returns the policy for a template that has none: one of its namespace goes before any
+    /// cluster-wide one.
     pub(super) fn match_policy(&self, subject: Subject<'_>) -> Option<Policy> {
         let best = |namespace: Option<&str>| {
             let candidates = self.memory().candidates.of(namespace, subject);

@@ -44,8 +44,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 ];
 
-/// The kinds that a policy has followed: those that may be propagated, the first [`MOST_KINDS`] of
-/// them.
+/// Returns the kinds that have to be followed for a policy: those that may be propagated, the first
+/// [`MOST_KINDS`] of them.
 pub fn kinds_of(policy: &PropagationSpec, scope: &Scope) -> Vec<Kind> {
     let mut kinds = BTreeSet::new();
     for selector in &policy.resource_selectors {
@@ -60,8 +60,8 @@ pub fn kinds_of(policy: &PropagationSpec, scope: &Scope) -> Vec<Kind> {
     kinds.into_iter().collect()
 }
 
-/// What a kind was probably meant to be that Kubernetes does not have: the right kind and API
-/// version. `None` for kinds of others, of which nothing is known here.
+/// Returns the kind and API version that were probably meant by a kind that Kubernetes does not
+/// have. `None` is returned for kinds of others, of which nothing is known here.
 pub fn meant(kind: &Kind) -> Option<String> {
     let (_, kinds) = BUILT_IN
         .iter()
@@ -79,7 +79,8 @@ pub fn meant(kind: &Kind) -> Option<String> {
     Some(format!("{} of {api_version}", kind.kind))
 }
 
-/// Whether a text is another one with one or two slips of the pen, or in other letters.
+/// Returns whether a text is probably another one that was misspelled: one or two letters differ,
+/// or only upper and lower case.
 fn is_slip(known: &str, text: &str) -> bool {
     let (known, text) = (known.to_lowercase(), text.to_lowercase());
     // Longer than any kind that is known here: not compared letter by letter.

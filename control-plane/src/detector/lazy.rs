@@ -18,7 +18,7 @@ pub enum Made<'a> {
 }
 
 impl<'a> Made<'a> {
-    /// What a binding says, if there is one.
+    /// Returns what a binding records of the template that it was made of, if there is a binding.
     pub fn of(binding: Option<&'a ObjectMeta>) -> Self {
         match binding {
             None => Self::Nothing,
@@ -27,10 +27,11 @@ impl<'a> Made<'a> {
     }
 }
 
-/// Whether a lazy policy takes effect on a template: with the next change of the template after
-/// that of the policy, and at once on one that came after the policy. `changed` is whether this
-/// process saw a change since it last looked. What the binding records says it across restarts, so
-/// that a restart applies nothing that waits, and loses nothing that happened meanwhile.
+/// Returns whether a lazy policy takes effect on a template: with the next change of the template
+/// after that of the policy, and at once on one that came after the policy. `changed` is whether
+/// this process saw a change since it last looked. What the binding records is known after a
+/// restart too, so that a restart applies nothing that waits, and loses nothing that happened
+/// meanwhile.
 pub fn activates(policy: &Policy, template: &Template, made: Made<'_>, changed: bool) -> bool {
     match made {
         Made::Of(recorded) => recorded != build::fingerprint(template),

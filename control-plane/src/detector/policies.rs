@@ -94,7 +94,7 @@ fn listen<K: Followed>(
     });
 }
 
-/// Whether a policy changed in what it says or in who it is.
+/// Returns whether a policy changed in its spec or in its identity.
 fn differ(old: &Policy, new: &Policy) -> bool {
     let (was, is) = (old.metadata(), new.metadata());
     was.uid != is.uid
@@ -237,7 +237,7 @@ impl Detector {
         }
     }
 
-    /// The templates of the bindings that carry a claim.
+    /// Returns the templates of the bindings that carry a claim.
     fn bound(&self, claim: &Claim) -> Vec<TemplateKey> {
         let found = self.memory().bound.by_id(claim);
         found

@@ -2,8 +2,8 @@
 
 use crate::fleet::policy::Policy;
 
-/// Whether `candidate`, which selects the template by name and may preempt, takes it over from
-/// `owner`.
+/// Returns whether `candidate`, which selects the template by name and may preempt, takes it over
+/// from `owner`.
 ///
 /// A namespaced policy always beats a cluster-wide one, and never the other way round. Among equals
 /// the explicit priority must be strictly greater (Karmada: `pkg/detector/preemption.go`).

@@ -29,7 +29,8 @@ pub(super) enum Priority {
 pub(super) struct Classes(Informer<PriorityClass>);
 
 impl Classes {
-    /// The classes, to be followed; `None` where priorities are off.
+    /// Returns the priority classes, which have still to be followed; `None` where priorities are
+    /// off.
     pub(super) fn of(fleet: &Fleet) -> Option<Self> {
         let api = Api::all(fleet.watch_client.clone());
         fleet
@@ -38,12 +39,12 @@ impl Classes {
             .then(|| Self(Informer::new(api, Selection::everything())))
     }
 
-    /// Whether there is a class of this name, or might be.
+    /// Returns whether there is a priority class of this name, or might be.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.get(None, name).is_some() || !self.0.is_synced()
     }
 
-    /// The priority that a policy asks for.
+    /// Returns the priority that a policy asks for.
     pub(super) fn priority(&self, spec: &PropagationSpec) -> Priority {
         let Some(wanted) = &spec.schedule_priority else {
             return Priority::Known(None);

@@ -7,7 +7,7 @@ use muster_shared::api::policy::PropagationSpec;
 use crate::fleet::policy::Policy;
 use crate::fleet::selection::{Strength, Subject, strength};
 
-/// How specifically the most specific selector of a policy means the template.
+/// Returns how specific the selector of a policy is that selects the template most specifically.
 pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Strength {
     let strengths = policy
         .resource_selectors
@@ -16,13 +16,13 @@ pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Stre
     strengths.max().unwrap_or(Strength::Mismatch)
 }
 
-/// Whether a policy selects the template at all. A namespaced one selects in its own namespace
-/// only, whatever its selectors say and whoever wrote its name on the template.
+/// Returns whether a policy selects the template at all. A namespaced one selects in its own
+/// namespace only, whatever its selectors say and whoever wrote its name on the template.
 pub fn selects(policy: &Policy, subject: Subject<'_>) -> bool {
     reaches(policy, subject) && implicit_priority(policy.spec(), subject) > Strength::Mismatch
 }
 
-/// Whether a template is where a policy may select at all.
+/// Returns whether a template is in a place where a policy may select at all.
 pub fn reaches(policy: &Policy, subject: Subject<'_>) -> bool {
     match policy {
         Policy::Namespaced(policy) => policy.metadata.namespace.as_deref() == subject.namespace,
@@ -30,9 +30,9 @@ pub fn reaches(policy: &Policy, subject: Subject<'_>) -> bool {
     }
 }
 
-/// The policy that gets the template among policies of one kind: the highest explicit priority,
-/// then the most specific, then the first by name. Policies that are going away take part in
-/// nothing.
+/// Returns the policy that gets the template among policies of one kind: the highest explicit
+/// priority, then the most specific, then the first by name. Policies that are being deleted do not
+/// take part.
 pub fn winner<'p>(
     policies: impl IntoIterator<Item = &'p Policy>,
     subject: Subject<'_>,

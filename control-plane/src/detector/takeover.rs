@@ -91,7 +91,8 @@ impl Detector {
         Ok(Next::Done)
     }
 
-    /// A policy whose priority fell may lose templates to those that it was above so far.
+    /// Offers templates to other policies when the priority of a policy falls: it may lose
+    /// templates to those that it was above so far.
     pub(super) fn offer_to_preemptors(&self, old: &Policy, new: &Policy) {
         if !self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
             return;

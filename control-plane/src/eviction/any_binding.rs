@@ -39,7 +39,7 @@ impl From<Arc<ClusterResourceBinding>> for AnyBinding {
 }
 
 impl AnyBinding {
-    /// What names it.
+    /// Returns the key of the binding.
     pub fn key(&self) -> BindingKey {
         match self {
             Self::Namespaced(binding) => BindingKey::of(binding.as_ref()),
@@ -47,7 +47,7 @@ impl AnyBinding {
         }
     }
 
-    /// Its metadata.
+    /// Returns the metadata of the binding.
     pub fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Namespaced(binding) => binding.meta(),
@@ -55,7 +55,7 @@ impl AnyBinding {
         }
     }
 
-    /// Its spec.
+    /// Returns the spec of the binding.
     pub fn spec(&self) -> &ResourceBindingSpec {
         match self {
             Self::Namespaced(binding) => &binding.spec,
@@ -71,7 +71,7 @@ impl AnyBinding {
         }
     }
 
-    /// Its status.
+    /// Returns the status of the binding.
     pub fn status(&self) -> &ResourceBindingStatus {
         match self {
             Self::Namespaced(binding) => binding.status(),
@@ -79,19 +79,19 @@ impl AnyBinding {
         }
     }
 
-    /// Whether the workload has completed in a cluster: a Job of which the cluster reports so. A
-    /// completed Job that is created in another cluster runs again.
+    /// Returns whether the workload has completed in a cluster: it is a Job, and the cluster
+    /// reports so. A completed Job that is created in another cluster runs again.
     pub fn has_completed(&self, cluster: &str) -> bool {
         let reports = &self.status().aggregated_status;
         completion::has_completed(&self.spec().resource, reports, cluster)
     }
 
-    /// Whether a cluster reports of the workload.
+    /// Returns whether a cluster reports a status of the workload.
     pub fn has_report_of(&self, cluster: &str) -> bool {
         completion::has_report(&self.status().aggregated_status, cluster)
     }
 
-    /// The placement whose tolerations count.
+    /// Returns the placement whose tolerations count.
     pub fn placement(&self) -> Option<Cow<'_, Placement>> {
         let annotations = match self {
             Self::Namespaced(binding) => binding.annotations(),
@@ -105,7 +105,7 @@ impl AnyBinding {
         )
     }
 
-    /// Its place in line: `spec.schedulePriority`.
+    /// Returns the priority of the binding in the queue: `spec.schedulePriority`.
     pub fn priority(&self) -> i32 {
         self.spec()
             .schedule_priority
@@ -113,7 +113,7 @@ impl AnyBinding {
             .map_or(0, |priority| priority.priority)
     }
 
-    /// The kind of its resource as the metrics name it: API version and kind.
+    /// Returns the kind of the binding's resource as the metrics name it: API version and kind.
     pub fn resource_kind(&self) -> String {
         format!(
             "{}/{}",
@@ -122,7 +122,8 @@ impl AnyBinding {
         )
     }
 
-    /// Whether the clusters of a Job tell the same of its completion.
+    /// Returns whether the clusters of a Job report the same of its completion in both versions of
+    /// the binding.
     fn has_completed_where(&self, other: &Self) -> bool {
         let mut clusters = self.spec().clusters.iter();
         let told = |binding: &Self, cluster: &str| {
@@ -140,7 +141,7 @@ impl AnyBinding {
             .is_some_and(|cluster| cluster.state_preservation.is_some())
     }
 
-    /// How events refer to it.
+    /// Returns the reference by which events name the binding.
     pub fn reference(&self) -> CoreObjectReference {
         match self {
             Self::Namespaced(binding) => binding.object_ref(&()),
@@ -148,8 +149,8 @@ impl AnyBinding {
         }
     }
 
-    /// Whether nothing that an eviction depends on differs. What its clusters report counts only
-    /// where it is to be preserved, and where a Job has completed.
+    /// Returns whether nothing differs that an eviction depends on. What the clusters report counts
+    /// only where it is to be preserved, and where a Job has completed.
     pub fn is_same_wish(&self, other: &Self) -> bool {
         self.spec() == other.spec()
             && (!self.preserves_state()

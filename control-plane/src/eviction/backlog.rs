@@ -40,7 +40,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// The rank of an item that was to be evicted since a moment.
+    /// Returns the rank of an item that has been waiting to be evicted since a moment.
     pub fn new(priority: i32, since: Timestamp) -> Self {
         Self {
             has_failed: false,
@@ -49,7 +49,7 @@ impl Rank {
         }
     }
 
-    /// The same for an item that could not be evicted when it was its turn.
+    /// Returns the rank for an item that could not be evicted when it was its turn.
     #[must_use]
     pub fn failed(self) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Rank {
         }
     }
 
-    /// Since when the item was to be evicted.
+    /// Returns since when the item has been waiting to be evicted.
     pub fn since(&self) -> Timestamp {
         self.since
     }
@@ -163,12 +163,12 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         known
     }
 
-    /// Where an item stands.
+    /// Returns the place of an item in the queue of a cluster.
     pub fn place(&self, cluster: &str, key: &K) -> Option<Slot> {
         self.lanes.get(cluster)?.places.get(key).copied()
     }
 
-    /// The cluster recovered or left: removes its lane and returns what was in it.
+    /// Removes the queue of a cluster that recovered or left, and returns what was in it.
     pub fn drop_cluster(&mut self, cluster: &str) -> Vec<K> {
         let Some((name, lane)) = self.lanes.remove_entry(cluster) else {
             return Vec::new();
@@ -182,7 +182,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         lane.places.into_keys().collect()
     }
 
-    /// When the next waiting item becomes ready.
+    /// Returns when the next waiting item becomes ready.
     pub fn next_timer(&self) -> Option<Instant> {
         self.timers.first().map(|(at, ..)| *at)
     }
@@ -202,15 +202,15 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         matured
     }
 
-    /// Something changed that could help: each stranded item is to be tried once more, as
-    /// [`Backlog::retry`] lets them.
+    /// Makes each stranded item due once more, as [`Backlog::retry`] allows: something changed that
+    /// could help.
     pub fn wake_stranded(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.due.append(&mut lane.stranded);
         }
     }
 
-    /// The same for one of them.
+    /// Makes one stranded item due once more: something changed that could help.
     pub fn wake(&mut self, cluster: &str, key: &K) {
         if let Some(lane) = self.lanes.get_mut(cluster)
             && let Some(Slot::Stranded(rank)) = lane.places.get(key)
@@ -244,12 +244,12 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         }
     }
 
-    /// Whether a stranded item is there that was not tried since something changed.
+    /// Returns whether there is a stranded item that was not tried since something changed.
     pub fn has_due(&self) -> bool {
         self.lanes.values().any(|lane| !lane.due.is_empty())
     }
 
-    /// Whether an item of a cluster that is not held is ready.
+    /// Returns whether an item is ready in a cluster that is not held.
     pub fn has_ready_but(&self, held: &BTreeSet<Arc<str>>) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|(name, lane)| !lane.ready.is_empty() && !held.contains(name))
@@ -261,7 +261,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         self.pop_but(&BTreeSet::new())
     }
 
-    /// The same, without the items of held clusters.
+    /// Takes the next item out and returns it, leaving out the items of held clusters.
     pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, K, Rank)> {
         let (name, _) = self
             .lanes
@@ -282,17 +282,17 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         Some((name, key, rank))
     }
 
-    /// The failed clusters and how many items each has.
+    /// Returns the failed clusters and how many items each has.
     pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, Depth)> {
         self.lanes.iter().map(|(name, lane)| (name, lane.depth()))
     }
 
-    /// How many items a cluster has.
+    /// Returns how many items a cluster has.
     pub fn depth(&self, cluster: &str) -> Depth {
         self.lanes.get(cluster).map(Lane::depth).unwrap_or_default()
     }
 
-    /// All items of one cluster.
+    /// Returns all items of one cluster.
     pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&K, &Slot)> {
         self.lanes
             .get(cluster)

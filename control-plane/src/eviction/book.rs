@@ -122,20 +122,20 @@ impl Book {
         Some(STALE.saturating_sub(now.duration_since(told)))
     }
 
-    /// All notes.
+    /// Returns all notes.
     pub fn notes(&self) -> Vec<Note> {
         self.0.iter().map(|entry| entry.note.clone()).collect()
     }
 
-    /// The notes that were not written yet.
+    /// Returns the notes that were not written yet.
     pub fn untold(&self) -> impl Iterator<Item = &Note> {
         let untold = self.0.iter().filter(|entry| entry.told.is_none());
         untold.map(|entry| &entry.note)
     }
 
-    /// How long what the condition says is left alone: a process that has just begun to act knows
-    /// that a workload waits for the rate before it knows what was known of it, and that is
-    /// written on the binding.
+    /// Returns how long the present message of the condition is left as it is. A process that has
+    /// just begun to act knows that a workload waits for the rate before it learns the reason that
+    /// was known before, and that is written on the binding.
     pub fn wait(&self, known: Option<&Condition>, now: Instant) -> Option<Duration> {
         let known = known.filter(|it| it.status == conditions::TRUE)?;
         if !explain::STRANDED.contains(&known.reason.as_str()) {
@@ -157,7 +157,7 @@ impl Book {
         (!wait.is_zero() && is_known).then_some(wait)
     }
 
-    /// These notes were written: what came to an end is forgotten.
+    /// Notes that these notes were written, and forgets what came to an end.
     pub fn told(&mut self, notes: &[Note], now: Instant) {
         for note in notes {
             let Ok(at) = self.place(&note.cluster) else {
@@ -187,7 +187,7 @@ impl Book {
         });
     }
 
-    /// Whether nothing is known.
+    /// Returns whether there are no notes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -209,7 +209,7 @@ pub(super) mod tests {
         }
     }
 
-    /// That no other cluster takes the workload of a cluster.
+    /// Returns the note that no other cluster takes the workload of a cluster.
     pub fn nowhere(cluster: &str, why: &str) -> Note {
         let (cause, why) = ("taint x:NoExecute".into(), why.into());
         note(cluster, Turn::Nowhere { cause, why })

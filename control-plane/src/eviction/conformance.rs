@@ -25,7 +25,7 @@ fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
 /// longer toleration wraps and may count as over.
 const LONGEST: i64 = i64::MAX / 1_000_000_000;
 
-/// Whether a toleration is longer than the reference counts.
+/// Returns whether a toleration is longer than the longest time that the reference counts.
 fn is_uncounted(input: &Value) -> bool {
     let mut tolerations = input["tolerations"].as_array().into_iter().flatten();
     tolerations.any(|it| it["tolerationSeconds"].as_i64() > Some(LONGEST))

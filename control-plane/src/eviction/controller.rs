@@ -155,7 +155,8 @@ impl Controller {
         step
     }
 
-    /// Called with the evictor locked: of two notes about one binding the later must be told last.
+    /// Tells the news to the writer of conditions, and publishes events about clusters. It is
+    /// called with the evictor locked: of two notes about one binding the later must be told last.
     fn tell(&self, news: News) {
         self.writer.forget(&news.gone);
         self.writer.tell(news.bindings);
@@ -232,9 +233,9 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
     }
 }
 
-/// The outcome of an eviction, one that panicked on odd data included: it has failed, is told of,
-/// and is tried again with back-off. Without an outcome its binding would never be evicted, and
-/// nobody would learn why.
+/// Waits for an eviction and returns its outcome, also of one that panicked on odd data: that has
+/// failed, is told of, and is tried again with back-off. Without an outcome its binding would never
+/// be evicted, and nobody would learn why.
 async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
     eviction.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))
@@ -308,7 +309,7 @@ where
     }
 }
 
-/// The outcome of an eviction whose write has failed.
+/// Returns the outcome of an eviction whose write was answered by this error.
 fn outcome_of(error: &kube::Error) -> Outcome {
     match error {
         error if client::is_conflict(error) => Outcome::Conflict,

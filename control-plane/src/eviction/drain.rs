@@ -29,9 +29,9 @@ pub fn parse(text: &str) -> Result<f64, NoRate> {
         .ok_or_else(|| NoRate(text.chars().take(64).collect()))
 }
 
-/// The rate at which a cluster may be left, `None` if only that of the fleet counts: without an
-/// annotation, without a drain, and where another taint drives workloads out as well (a drained
-/// cluster that fails is left as fast as any other).
+/// Returns the rate at which workloads may leave a cluster, `None` if only that of the fleet
+/// counts: without an annotation, without a drain, and where another taint drives workloads out as
+/// well (a drained cluster that fails is left as fast as any other).
 ///
 /// # Errors
 /// The annotation cannot be read. Nothing should be evicted then: a typing error must not make a

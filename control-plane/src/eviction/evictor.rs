@@ -94,12 +94,12 @@ const UNREAD: Duration = Duration::from_secs(5);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 impl Evictor {
-    /// An empty evictor with a budget of its own.
+    /// Returns an empty evictor with a budget of its own.
     pub fn new(switches: Switches, rates: Rates, now: Now) -> Self {
         Self::sharing(switches, Pace::new(rates, now.tick))
     }
 
-    /// An empty evictor that pays from a budget which others use as well.
+    /// Returns an empty evictor that pays from a budget which others use as well.
     pub fn sharing(switches: Switches, pace: Pace) -> Self {
         Self {
             switches,
@@ -144,8 +144,8 @@ impl Evictor {
         Self { pauses, ..self }
     }
 
-    /// Everything there is has been told of: from now on it is judged. A queue that was lost comes
-    /// back here.
+    /// Begins to judge everything, because all that exists has been told of. It is called again
+    /// after a queue was lost.
     pub fn open(&mut self, now: Now) {
         self.open = true;
         self.pace.begin(now.tick);
@@ -162,7 +162,7 @@ impl Evictor {
         }
     }
 
-    /// A cluster is new or changed.
+    /// Takes in a cluster that is new or changed.
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let effect = self.fleet.put(cluster);
         self.pace.hear(cluster, now.tick);
@@ -219,7 +219,8 @@ impl Evictor {
             .collect()
     }
 
-    /// A cluster is not known any more; `left` says whether it was seen leaving the fleet.
+    /// Removes a cluster that is not known any more; `left` says whether it was seen leaving the
+    /// fleet.
     pub fn cluster_gone(&mut self, name: &str, left: bool, now: Now) {
         self.fleet.remove(name, left);
         if left {
@@ -241,7 +242,7 @@ impl Evictor {
         self.wake = Some(now.tick);
     }
 
-    /// A binding is new or changed.
+    /// Takes in a binding that is new or changed.
     pub fn binding(&mut self, binding: &AnyBinding, now: Now) {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
@@ -266,8 +267,9 @@ impl Evictor {
         }
     }
 
-    /// Something changed that may let the order for a workload be carried out where it could not be
-    /// before; `None` concerns any workload.
+    /// Looks again at workloads because something changed that may let the order for them be
+    /// carried out where it could not be before. `key` names the workload; with `None` it may be
+    /// any.
     pub fn order_may_fit(&mut self, key: Option<&BindingKey>, now: Now) {
         if !self.open {
             return;
@@ -282,7 +284,7 @@ impl Evictor {
         }
     }
 
-    /// A binding is gone.
+    /// Removes a binding that is gone.
     pub fn binding_gone(&mut self, key: &BindingKey) {
         if let Some((key, binding)) = self.bindings.remove_entry(key) {
             for target in &binding.spec().clusters {
@@ -293,7 +295,7 @@ impl Evictor {
         self.failures.remove(key);
     }
 
-    /// What to do next.
+    /// Returns what to do next.
     pub fn next(&mut self, now: Now) -> Step {
         // Others tell the budget of clusters as well.
         self.settle_band(now);
@@ -384,22 +386,22 @@ impl Evictor {
         }
     }
 
-    /// What people are to be told since this was asked last.
+    /// Returns what people are to be told since this was last called.
     pub fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
     }
 
-    /// The queue, to be measured.
+    /// Returns the queue, for metrics.
     pub fn backlog(&self) -> &Backlog<Key> {
         &self.backlog
     }
 
-    /// The clusters, to be measured.
+    /// Returns the clusters, for metrics.
     pub fn fleet(&self) -> &FleetView {
         &self.fleet
     }
 
-    /// How much of the fleet has failed.
+    /// Returns how much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
         self.pace.health()
     }
@@ -409,7 +411,7 @@ impl Evictor {
         self.pace.per_second()
     }
 
-    /// The kind of a binding's resource, for metrics.
+    /// Returns the kind of a binding's resource, for metrics.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
         self.bindings.get(key).map(AnyBinding::resource_kind)
     }
@@ -481,7 +483,8 @@ impl Evictor {
         self.backlog.put(cluster, key.clone(), place);
     }
 
-    /// What becomes of a workload whose time has come: it waits while its copy may run twice.
+    /// Returns what becomes of a workload whose time has come: it waits while two copies of it
+    /// might run.
     fn turn_of_due(
         &self,
         cluster: &str,
@@ -550,7 +553,8 @@ impl Evictor {
         known.unwrap_or_else(|| Arc::new(key))
     }
 
-    /// One text for each cluster name, however many bindings mention it.
+    /// Returns the shared text of a cluster name, so that there is one text for each name, however
+    /// many bindings mention it.
     fn share(&self, name: &str) -> Arc<str> {
         let known = self.fleet.get(name).map(|(name, _)| name);
         known

@@ -38,7 +38,8 @@ pub async fn carry_out<B: BindingKind>(
     Ok(binding)
 }
 
-/// Whether a planned eviction may be written: while nothing pauses it, and by the leader alone.
+/// Returns whether a planned eviction may be written: while nothing pauses it, and by the leader
+/// alone.
 pub fn may_carry_out(is_paused: bool, leads: bool) -> bool {
     !is_paused && leads
 }

@@ -126,13 +126,13 @@ pub enum Turn {
 }
 
 impl Note {
-    /// Whether it tells of an eviction that took place.
+    /// Returns whether the note tells of an eviction that took place.
     pub fn is_eviction(&self) -> bool {
         matches!(self.turn, Turn::Evicted { .. })
     }
 
-    /// Whether others can wait for this one. Waiting for the rate is nothing new and may concern
-    /// very many.
+    /// Returns whether the note has to be written before others. That a workload waits for the rate
+    /// is nothing new and may concern very many.
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self.turn,
@@ -144,7 +144,7 @@ impl Note {
         )
     }
 
-    /// The reason, in one word.
+    /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
         match self.turn {
             Turn::Tolerated { .. } => "WaitingForToleration",
@@ -172,7 +172,7 @@ impl Note {
         }
     }
 
-    /// The same in a sentence.
+    /// Returns the message of the condition and the event, in a sentence.
     pub fn message(&self) -> String {
         let cluster = &self.cluster;
         match &self.turn {
@@ -221,7 +221,7 @@ impl Note {
         }
     }
 
-    /// Whether the workload is still to leave the cluster.
+    /// Returns whether the workload is still to leave the cluster.
     pub fn is_pending(&self) -> bool {
         match self.turn {
             Turn::Tolerated { .. }
@@ -242,7 +242,7 @@ impl Note {
         }
     }
 
-    /// How serious the event is.
+    /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
         match self.turn {
             Turn::Stopped { .. }
@@ -263,12 +263,13 @@ impl Note {
 /// First word of the story of an eviction.
 const LEFT: &str = "left ";
 
-/// How the story of an eviction begins.
+/// Returns the beginning of a message about an eviction from a cluster.
 pub fn left(cluster: &str) -> String {
     format!("{LEFT}{cluster} for ")
 }
 
-/// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
+/// Returns whether a message names a cluster, and not only one whose name contains that cluster's
+/// name.
 pub fn names_cluster(message: &str, cluster: &str) -> bool {
     let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
     message
@@ -276,8 +277,8 @@ pub fn names_cluster(message: &str, cluster: &str) -> bool {
         .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
 }
 
-/// Whether a Job has completed in a cluster: the cluster reports it, or the control plane has said
-/// so of one that reports nothing, from its template.
+/// Returns whether a Job has completed in a cluster: the cluster reports it, or it reports nothing
+/// and the control plane has said so from the Job's template.
 pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
     let told = || {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
@@ -287,7 +288,8 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
 }
 
 impl Turn {
-    /// How much somebody has to know it: of several clusters the greatest gives the reason.
+    /// Returns how important the news is for people: of several clusters, the one with the greatest
+    /// weight gives the condition its reason.
     fn weight(&self) -> u8 {
         match self {
             Self::Failed { .. } => 11,

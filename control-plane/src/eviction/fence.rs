@@ -46,19 +46,19 @@ impl fmt::Debug for Fence {
 }
 
 impl Fence {
-    /// A fence that answers by a function.
+    /// Makes a fence that answers by a function.
     pub fn new(
         ask: impl Fn(&Cluster, &AnyBinding, Instant) -> Gate + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(ask))
     }
 
-    /// A fence that is open for all.
+    /// Returns a fence that is open for all.
     pub fn none() -> Self {
         Self::new(|_, _, _| Gate::Open)
     }
 
-    /// The fence of the fleet.
+    /// Returns the fence that asks the fleet.
     pub fn of(fleet: &Arc<Fleet>) -> Self {
         let fleet = Arc::downgrade(fleet);
         Self::new(move |cluster, binding, now| {
@@ -74,9 +74,10 @@ impl Fence {
     }
 }
 
-/// What is left of the time for which a cluster that has just become ready again keeps its
-/// workloads: a taint of its failure goes when it has been ready for a while, and what was released
-/// a moment ago would be stopped again. `None` if the time is over, or a taint came later.
+/// Returns how much longer a cluster that has just become ready again keeps its workloads: the
+/// taint of its failure goes only when it has been ready for a while, and what was released a
+/// moment ago would be stopped again. `None` means that the time is over, or that a taint came
+/// later.
 fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
     let ready = cluster.condition(READY)?.last_transition_time.0;
     let is_older = |taint: &Taint| {

@@ -58,25 +58,25 @@ impl FleetView {
         }
     }
 
-    /// The taints of a cluster; none if it is unknown.
+    /// Returns the taints of a cluster; there are none if it is unknown.
     pub fn taints(&self, name: &str) -> &[Taint] {
         self.clusters
             .get(name)
             .map_or(&[], |cluster| &cluster.spec.taints)
     }
 
-    /// The cluster of a name, with the name to be shared.
+    /// Returns the cluster of a name, with the shared text of the name.
     pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Arc<Cluster>)> {
         self.clusters.get_key_value(name)
     }
 
-    /// The clusters that have failed.
+    /// Returns the clusters that have failed.
     pub fn failed(&self) -> impl Iterator<Item = &Arc<Cluster>> {
         let counts = |cluster: &&Arc<Cluster>| is_counted(cluster) && has_failed(cluster);
         self.clusters.values().filter(counts)
     }
 
-    /// The clusters that drive workloads out.
+    /// Returns the names of the clusters that drive workloads out.
     pub fn evicting(&self) -> impl Iterator<Item = &Arc<str>> {
         let evicting = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
         self.clusters
@@ -85,14 +85,14 @@ impl FleetView {
             .map(|(name, _)| name)
     }
 
-    /// The fleet for the scheduler.
+    /// Returns the fleet as the scheduler takes it.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot.clone()
     }
 }
 
-/// Whether a change may let in workloads that the cluster could not take before, apart from a
-/// change of its room. A cluster that fails or gets a taint lets in none.
+/// Returns whether after a change a cluster may take workloads that it could not take before, apart
+/// from a change of its room. A cluster that fails or gets a taint takes none of them.
 pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
     let Some(old) = old else { return true };
     let is_ready = |cluster: &Cluster| {

@@ -16,8 +16,8 @@ const MOST: usize = 8;
 /// Time after which a workload that did not return stays where it is.
 pub const LONGEST_AWAY: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// Whether a workload is to return to clusters that it leaves. A mode that this version does not
-/// know moves nothing.
+/// Returns whether a workload is to return to clusters that it leaves. A mode that this version
+/// does not know makes no workload return.
 pub fn returns(spec: &ResourceBindingSpec, settings: &Settings) -> bool {
     let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
     let own = cluster.and_then(|it| it.failback.as_ref());
@@ -64,7 +64,8 @@ pub fn forgotten(meta: &ObjectMeta, names: &[String]) -> Map<String, Value> {
     patch(meta, homes)
 }
 
-/// The newest departures, and null for the annotations of former versions, one for each cluster.
+/// Returns the changes of the annotations: the newest departures, and null for the annotations of
+/// former versions, which had one for each cluster.
 fn patch(meta: &ObjectMeta, homes: BTreeMap<String, Timestamp>) -> Map<String, Value> {
     let names = || meta.annotations.iter().flat_map(|it| it.keys());
     let old = names().filter(|key| key.starts_with(OLD_HOME));

@@ -29,12 +29,12 @@ impl Jobs {
         Self(Arc::new(ask))
     }
 
-    /// No template says anything.
+    /// Makes Jobs of which no template says that they have completed.
     pub fn unknown() -> Self {
         Self::new(|_| Some(false))
     }
 
-    /// The Jobs of the fleet.
+    /// Makes the Jobs that the templates of the fleet tell of.
     pub fn of(fleet: &Arc<Fleet>) -> Self {
         let fleet = Arc::downgrade(fleet);
         Self::new(move |binding| {
@@ -43,8 +43,9 @@ impl Jobs {
         })
     }
 
-    /// Whether a workload is a Job that has completed in a cluster; `None`: that cannot be read
-    /// yet. A cluster that reports something else runs it anew, whatever its template says.
+    /// Returns whether a workload is a Job that has completed in a cluster; `None` means that it
+    /// cannot be read yet. A cluster that reports something else runs the Job anew, whatever its
+    /// template says.
     pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
         if !is_job(&binding.spec().resource) {
             Some(false)

@@ -36,7 +36,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// The switches as the settings have them.
+    /// Returns the switches as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             failover: settings.gate(&FAILOVER),
@@ -46,7 +46,7 @@ impl Switches {
         }
     }
 
-    /// Whether a taint can make workloads leave under these switches.
+    /// Returns whether a taint can make workloads leave under these switches.
     pub fn counts(&self, taint: &Taint) -> bool {
         match taint.effect.as_str() {
             NO_EXECUTE => taints::is_drain(taint) || (self.failover && self.no_execute),
@@ -137,8 +137,8 @@ impl fmt::Display for Cause {
 /// How long `failover.cluster` waits when it does not say (the proposal's default).
 const DEFAULT_TOLERATION_SECONDS: i32 = 300;
 
-/// The placement that counts. The binding's own is the policy's present word; without one, what the
-/// scheduler last applied.
+/// Returns the placement that counts: the binding's own, which is what the policy says now, or
+/// without one that which the scheduler applied last.
 pub fn placement<'a>(
     spec: &'a ResourceBindingSpec,
     applied: Option<&str>,
@@ -225,9 +225,9 @@ pub fn judge(
     }
 }
 
-/// What becomes of the old copy: the policy's word, else the command line's. Old spellings mean
-/// what they meant. A drain without the policy's word keeps the copy until the new one is healthy:
-/// the cluster that is left works.
+/// Returns what becomes of the old copy: what the policy says, or else what the command line says.
+/// Former spellings keep their meaning. When the policy says nothing, a drain keeps the copy until
+/// the new one is healthy: the cluster that is left works.
 pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause) -> PurgeMode {
     let said = spec
         .failover

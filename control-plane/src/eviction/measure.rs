@@ -100,7 +100,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Nothing counted yet.
+    /// Returns a meter that has counted nothing yet.
     pub fn new(now: Instant) -> Self {
         Self {
             done: BTreeMap::new(),

@@ -181,7 +181,7 @@ fn named<'a>(texts: impl ExactSizeIterator<Item = &'a String>) -> String {
     named.join(", ")
 }
 
-/// Whether a workload has in a cluster already what it is to have there.
+/// Returns whether a workload already has as many replicas in a cluster as it is to have there.
 fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
     spec.target(&target.name)
         .is_some_and(|now| now.replicas >= target.replicas)
@@ -195,7 +195,7 @@ fn is_refused(report: &AggregatedStatusItem) -> bool {
 }
 
 impl Plan {
-    /// The new targets, for people: a few by name, and how many more there are.
+    /// Returns the new targets, for people: a few by name, and how many more there are.
     pub fn destination(&self) -> String {
         let names: Vec<&str> = self
             .clusters
@@ -211,9 +211,10 @@ impl Plan {
 }
 
 impl Departure<'_> {
-    /// One of the new targets at least has to be available now: a target that holds the workload
-    /// already counts as one whatever its state, so that the only copies left might be on clusters
-    /// that are dying. One that has not reported a copy has to be able to get it yet.
+    /// Requires that one of the new targets at least is available now. A target that holds the
+    /// workload already counts as a target whatever its state, so that without this check the only
+    /// copies left might be on clusters that are failing. A target that has not reported a copy
+    /// must still be able to get it.
     fn require_available(
         &self,
         targets: &[TargetCluster],
@@ -284,7 +285,7 @@ impl Departure<'_> {
         })
     }
 
-    /// Whether the workload stays unless a cluster gains something by its departure.
+    /// Returns whether the workload stays unless some cluster gains something when it leaves.
     ///
     /// No taint keeps a cluster from being chosen again in which an application has failed: the
     /// same copy would be removed and made again without end (as in Karmada). Under a taint, a copy
@@ -301,8 +302,8 @@ impl Departure<'_> {
         }
     }
 
-    /// The spec without the cluster, with the task of leaving it; and whether that task carries
-    /// something beyond the old copy.
+    /// Returns the spec without the cluster and with the eviction task, and whether that task
+    /// carries something besides the old copy.
     ///
     /// # Errors
     /// The state that the new copy is to be told of is not there. That holds it back only where the
@@ -384,7 +385,7 @@ impl Departure<'_> {
         after.graceful_eviction_tasks.sort_by_key(goes_last);
     }
 
-    /// The task of leaving.
+    /// Returns the graceful eviction task for the cluster that is left.
     pub fn task(
         &self,
         preserved: BTreeMap<String, String>,
@@ -412,7 +413,8 @@ impl Departure<'_> {
         }
     }
 
-    /// Only what changes; a merge patch replaces lists whole and removes what is null.
+    /// Returns the merge patch with only what changes: such a patch replaces lists whole and
+    /// removes what is null.
     fn patch(&self, after: &ResourceBindingSpec) -> Value {
         let mut spec = Map::new();
         if after.clusters != self.spec.clusters {

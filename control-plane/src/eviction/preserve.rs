@@ -36,8 +36,8 @@ pub enum Error {
     },
 }
 
-/// The labels by a policy's `statePreservation`; none without rules. Of two rules for one label the
-/// later wins.
+/// Returns the labels by a policy's `statePreservation`; without rules there are none. Of two rules
+/// for one label the later wins.
 ///
 /// # Errors
 /// One rule that fails is enough: half a state is none.
@@ -59,7 +59,7 @@ pub fn labels(
     }
 }
 
-/// What the rules find, whether or not it can be a label.
+/// Returns the values that the rules find, whether or not they can be labels.
 pub fn read(
     rules: &[StatePreservationRule],
     status: &ResourceBindingStatus,

@@ -38,7 +38,7 @@ pub enum EvictionReason<'a> {
 }
 
 impl<'a> EvictionReason<'a> {
-    /// The reason in one word, as tasks have it.
+    /// Returns the reason in one word, as eviction tasks have it.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Taint(_) => REASON_TAINT_UNTOLERATED,
@@ -47,7 +47,7 @@ impl<'a> EvictionReason<'a> {
         }
     }
 
-    /// Who wants it.
+    /// Returns the name of the producer that wants the eviction.
     pub fn producer(&self) -> &'a str {
         match *self {
             Self::Taint(_) => PRODUCER_TAINT_MANAGER,
@@ -56,7 +56,7 @@ impl<'a> EvictionReason<'a> {
         }
     }
 
-    /// The same in a sentence.
+    /// Returns the reason in a sentence.
     pub fn message(&self, cluster: &str) -> String {
         match self {
             Self::Taint(cause) => format!("{cluster} has {cause}"),
@@ -69,8 +69,8 @@ impl<'a> EvictionReason<'a> {
         }
     }
 
-    /// How long the old copy waits for the new one at most, in seconds; without, until there is a
-    /// healthy one.
+    /// Returns how long the old copy waits for the new one at most, in seconds; with `None` it
+    /// waits until there is a healthy one.
     pub fn grace_seconds(&self, spec: &ResourceBindingSpec, mode: &PurgeMode) -> Option<i32> {
         if *mode != PurgeMode::Gracefully {
             return None;
@@ -82,7 +82,7 @@ impl<'a> EvictionReason<'a> {
         }
     }
 
-    /// What the new copy is to be told.
+    /// Returns the rules for the state that is handed on to the new copy.
     pub fn rules(&self, spec: &'a ResourceBindingSpec) -> &'a [StatePreservationRule] {
         let state = match self {
             Self::Taint(_) => cluster(spec).and_then(|it| it.state_preservation.as_ref()),
@@ -92,10 +92,10 @@ impl<'a> EvictionReason<'a> {
         state.map_or(&[], |StatePreservation { rules }| rules)
     }
 
-    /// Whether the task stays even where nothing of the old copy is to be kept. A failed
-    /// application must not be placed where it failed before the new copy is healthy, nor any
-    /// workload where it could not be applied, and only the task tells that; a taint speaks for
-    /// itself.
+    /// Returns whether the task stays even where nothing of the old copy is to be kept. Before the
+    /// new copy is healthy, a failed application must not be placed where it failed, nor any
+    /// workload where it could not be applied, and only the task tells that. For a taint this is
+    /// not needed: the cluster has it.
     pub fn outlives_the_copy(&self) -> bool {
         !matches!(self, Self::Taint(_))
     }
@@ -105,7 +105,7 @@ fn cluster(spec: &ResourceBindingSpec) -> Option<&ClusterFailoverBehavior> {
     spec.failover.as_ref()?.cluster.as_ref()
 }
 
-/// What the policy says about failing applications.
+/// Returns what the policy says about failing applications.
 pub fn application(spec: &ResourceBindingSpec) -> Option<&ApplicationFailoverBehavior> {
     spec.failover.as_ref()?.application.as_ref()
 }

@@ -34,7 +34,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of an eviction at `now`.
+    /// Returns the record of an eviction at `now`.
     pub fn new(from: &str, to: &str, mode: &str, cause: &str, now: Timestamp) -> Self {
         let text = |text: &str| bounded(text.to_owned());
         Self {
@@ -46,18 +46,18 @@ impl Record {
         }
     }
 
-    /// The record among the annotations of a binding, if there is one that can be read.
+    /// Returns the record among the annotations of a binding, if there is one that can be read.
     pub fn read(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
         serde_json::from_str(annotations?.get(LAST_EVICTION)?).ok()
     }
 
-    /// The value of the annotation.
+    /// Returns the value of the annotation.
     pub fn write(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the condition of the binding is newer than the eviction, so that it was told. One of
-    /// the same second may be what was said just before it.
+    /// Returns whether the condition of the binding is newer than the eviction, so that it was
+    /// told. One of the same second may be what was said just before it.
     pub fn is_told(&self, conditions: &[Condition]) -> bool {
         conditions::get(conditions, CONDITION).is_some_and(|known| {
             let when = known.last_transition_time.0;
@@ -65,7 +65,7 @@ impl Record {
         })
     }
 
-    /// The same as it is told.
+    /// Returns the eviction as the note that tells of it.
     pub fn note(self) -> Note {
         Note {
             cluster: self.from,
@@ -79,15 +79,15 @@ impl Record {
     }
 }
 
-/// A text of somebody else's that is not longer than an explanation may be: there are as many as
-/// workloads wait.
+/// Returns a text of somebody else's, cut to the length that an explanation may have: there are as
+/// many explanations as workloads that wait.
 pub fn bounded(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text.shrink_to_fit();
     text
 }
 
-/// A moment without its fraction of a second, as conditions have it.
+/// Returns a moment without its fraction of a second, as conditions have it.
 pub fn whole(moment: Timestamp) -> Timestamp {
     Timestamp::from_second(moment.as_second()).unwrap_or(moment)
 }

@@ -96,8 +96,8 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
     })
 }
 
-/// The policies that added some of these taints; `None` if no policy did. One in the form that
-/// Karmada ships does not leave its name.
+/// Returns the policies that added some of these taints; `None` if no policy did. A policy in the
+/// form that Karmada ships does not leave its name.
 fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
     let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str))?;
     let mut owned = record
@@ -113,7 +113,7 @@ fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
     Some(owned.flat_map(|it| it.held_by.clone()).collect())
 }
 
-/// A text of somebody else's, not longer than so many bytes. One that was cut ends with an
+/// Returns a text of somebody else's, cut to this many bytes. A text that was cut ends with an
 /// ellipsis.
 pub fn bounded(mut text: String, longest: usize) -> String {
     const CUT: &str = "…";

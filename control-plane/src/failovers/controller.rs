@@ -230,7 +230,7 @@ impl Recorder {
         self.records.synced().await;
     }
 
-    /// A record as the watch shows it.
+    /// Takes in a record as the watch shows it.
     fn record(&self, ledger: &mut Ledger, record: &Failover, now: Timestamp) {
         if ledger.seen(record, now) {
             self.show_bindings(ledger, now);

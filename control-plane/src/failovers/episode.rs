@@ -99,7 +99,7 @@ pub fn start_of(spec: &FailoverSpec) -> Timestamp {
 }
 
 impl Episode {
-    /// A new one.
+    /// Begins a new failover.
     pub fn new(cluster: &str, subject: Subject, cause: Cause, start: Timestamp) -> Self {
         let spec = FailoverSpec {
             cluster: cluster.to_owned(),
@@ -114,7 +114,7 @@ impl Episode {
         Self::with(spec, status, None)
     }
 
-    /// The one of an object that another process wrote.
+    /// Reads a failover from an object that another process wrote.
     pub fn read(object: Failover) -> Self {
         let status = object.status.clone().unwrap_or_default();
         Self::with(object.spec.clone(), status, Some(object))
@@ -149,8 +149,8 @@ impl Episode {
         }
     }
 
-    /// Everything that is remembered was looked at: what the record counted beyond that is of
-    /// workloads that are gone.
+    /// Notes that everything that is remembered was looked at: what the record counted beyond that
+    /// is of workloads that are gone.
     pub fn loaded(&mut self) {
         let (gone, healthy, _) = &self.credit;
         let healthy = healthy.saturating_sub(*gone);
@@ -158,8 +158,8 @@ impl Episode {
         self.is_loading = false;
     }
 
-    /// Its place among the failovers of its cluster. Applications may have been unhealthy for
-    /// longer than those that were moved before them.
+    /// Returns the time that orders the failover among those of its cluster. Applications may have
+    /// been unhealthy for longer than those that were moved before them.
     pub fn position(&self) -> Timestamp {
         let start = start_of(&self.spec);
         let last_move = self.status.times.last_move.as_ref().map(|it| it.0);
@@ -169,8 +169,8 @@ impl Episode {
         }
     }
 
-    /// The second after its cluster was well again, or else after the last workload moved, or else
-    /// after it began: what belongs to the next one is later.
+    /// Returns the second after the cluster was well again, or else after the last workload moved,
+    /// or else after the failover began: what belongs to the next failover is later.
     pub fn rest_begins(&self) -> Timestamp {
         let times = &self.status.times;
         let over = times.recovered.as_ref().or(times.last_move.as_ref());
@@ -178,17 +178,19 @@ impl Episode {
         after(over.max(start_of(&self.spec)), SignedDuration::from_secs(1))
     }
 
-    /// Whether its cause may still return, or a workload of it is still looked at.
+    /// Returns whether the cause of the failover may still return, or a workload of it is still
+    /// looked at.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.ended().is_none_or(|ended| now <= after(ended, QUIET))
     }
 
-    /// Whether it is over, and a move of that time was counted while it was not.
+    /// Returns whether the failover is over, and a move of that time was already counted before it
+    /// ended.
     pub fn is_closed_to(&self, at: Timestamp, now: Timestamp) -> bool {
         !self.is_live(now) && self.ended().is_some_and(|ended| at <= ended)
     }
 
-    /// Another one of the same cluster begins.
+    /// Closes the failover because another one of the same cluster begins.
     pub fn close(&mut self, now: Timestamp) {
         if self.spec.subject == Subject::Cluster {
             self.recover(now);
@@ -199,18 +201,18 @@ impl Episode {
         }
     }
 
-    /// Nothing of it is looked at any more.
+    /// Forgets the workloads of the failover: nothing of it is looked at any more.
     pub fn rest(&mut self) {
         self.entries = BTreeMap::new();
         self.stranded = BTreeMap::new();
     }
 
-    /// When it ended.
+    /// Returns when the failover ended.
     pub fn ended(&self) -> Option<Timestamp> {
         self.status.times.ended.as_ref().map(|it| it.0)
     }
 
-    /// Whether the trouble of a later moment belongs to it.
+    /// Returns whether trouble at a later moment belongs to this failover.
     pub fn takes(&self, at: Timestamp) -> bool {
         if let Some(ended) = self.ended() {
             return at <= after(ended, QUIET);
@@ -223,8 +225,8 @@ impl Episode {
         last.as_ref().is_none_or(|it| at <= after(it.0, PATIENCE))
     }
 
-    /// Whether it is over, and what happens now is something else: a cluster that falls silent
-    /// after somebody drained it is no return of the drain.
+    /// Returns whether the failover is over and what happens now has another cause: a cluster that
+    /// falls silent after somebody drained it is no return of the drain.
     pub fn is_over_before(&self, cause: &Cause) -> bool {
         let known = &self.status.cause.kind;
         self.status.times.recovered.is_some()
@@ -232,7 +234,7 @@ impl Episode {
             && family(known) != family(&cause.kind)
     }
 
-    /// Its cluster is in trouble.
+    /// Notes that the cluster is in trouble.
     pub fn fail(&mut self, trouble: &Trouble) {
         let (status, known) = (&mut self.status, &trouble.times);
         let times = &mut status.times;
@@ -284,7 +286,7 @@ impl Episode {
         add_all(&mut cause.policies, &new.policies);
     }
 
-    /// Its cluster is well, or left the fleet.
+    /// Notes that the cluster is well, or left the fleet.
     pub fn recover(&mut self, at: Timestamp) {
         let start = start_of(&self.spec);
         let recovered = &mut self.status.times.recovered;
@@ -294,7 +296,7 @@ impl Episode {
         }
     }
 
-    /// A binding remembers a move that belongs to it.
+    /// Takes in a move that a binding remembers and that belongs to this failover.
     pub fn moved(&mut self, signs: &Signs, moved: &Moved, has_copy: bool, now: Timestamp) {
         let (key, at) = (&signs.key, moved.at);
         let is_known = self.entries.get(key).is_some_and(|it| it.at == at);
@@ -435,13 +437,14 @@ impl Episode {
         self.status.moves.truncate(entries);
     }
 
-    /// A workload is gone.
+    /// Forgets a workload that is gone.
     pub fn forget(&mut self, key: &BindingKey) {
         self.stranded.remove(key);
         self.forget_move(key);
     }
 
-    /// A workload moved on: whether it is healthy where it went first is not seen any more.
+    /// Forgets the move of a workload that moved on: whether it is healthy where it went first is
+    /// not seen any more. Returns whether that changes something.
     pub fn forget_move(&mut self, key: &BindingKey) -> bool {
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
@@ -451,7 +454,7 @@ impl Episode {
         is_news
     }
 
-    /// A workload is, or is not, stranded or held.
+    /// Notes whether a workload is stranded or held. Returns whether that changes something.
     pub fn strand(&mut self, signs: &Signs) -> bool {
         let stranding = signs.stranding_on(&self.spec.cluster);
         match stranding {
@@ -468,7 +471,7 @@ impl Episode {
         }
     }
 
-    /// Whether a workload has to leave or left.
+    /// Returns whether the failover knows of a workload that left.
     pub fn has(&self, key: &BindingKey) -> bool {
         self.entries.contains_key(key)
     }

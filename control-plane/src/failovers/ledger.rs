@@ -67,7 +67,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of these objects.
+    /// Makes the ledger of these objects.
     pub fn new(
         limits: Limits,
         objects: impl IntoIterator<Item = Failover>,
@@ -122,14 +122,14 @@ impl Ledger {
         self.episodes.insert(name, episode);
     }
 
-    /// Everything that the fleet remembers was shown.
+    /// Notes that everything that the fleet remembers was shown.
     pub fn loaded(&mut self, now: Timestamp) {
         self.episodes.values_mut().for_each(Episode::loaded);
         self.dirty.extend(self.live.iter().cloned());
         self.prune(now);
     }
 
-    /// A cluster, and the last renewal of its lease.
+    /// Takes in a cluster, and the last renewal of its lease.
     pub fn cluster(&mut self, cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) {
         let place = (cluster.name_any(), Subject::Cluster);
         let found = trouble(cluster, heard, now);
@@ -165,7 +165,7 @@ impl Ledger {
         self.dirty.insert(name);
     }
 
-    /// A cluster left the fleet.
+    /// Notes that a cluster left the fleet.
     pub fn cluster_gone(&mut self, cluster: &str, now: Timestamp) {
         let place = (cluster.to_owned(), Subject::Cluster);
         if let Some(name) = self.takes(&place, now)
@@ -176,8 +176,8 @@ impl Ledger {
         }
     }
 
-    /// A binding. `has_copy` tells whether a cluster still has a Work of it; `trouble_of` tells the
-    /// trouble of a cluster of which no failover is known yet.
+    /// Takes in a binding. `has_copy` tells whether a cluster still has a Work of it; `trouble_of`
+    /// tells the trouble of a cluster of which no failover is known yet.
     pub fn binding(
         &mut self,
         signs: &Signs,
@@ -220,7 +220,7 @@ impl Ledger {
         }
     }
 
-    /// Which failovers a binding is stranded in.
+    /// Notes in which failovers the workload of a binding is stranded.
     fn strand(
         &mut self,
         signs: &Signs,
@@ -257,8 +257,8 @@ impl Ledger {
         }
     }
 
-    /// What keeps a workload on a cluster whose failover is over is a relapse, if the cluster is in
-    /// trouble again: a taint alone is none, before it keeps something.
+    /// Notes a relapse if something keeps a workload on a cluster whose failover is over, and the
+    /// cluster is in trouble again: a taint alone is no relapse before it keeps something.
     fn relapse(
         &mut self,
         name: Option<&String>,
@@ -278,7 +278,7 @@ impl Ledger {
         }
     }
 
-    /// A binding is gone.
+    /// Forgets a binding that is gone.
     pub fn binding_gone(&mut self, key: &BindingKey) {
         for name in self.concerns.remove(key).into_iter().flatten() {
             if let Some(episode) = self.episodes.get_mut(&name) {
@@ -288,7 +288,7 @@ impl Ledger {
         }
     }
 
-    /// Whether anything is known of a binding, so that its change matters.
+    /// Returns whether anything is known of a binding, so that its change matters.
     pub fn concerns(&self, key: &BindingKey) -> bool {
         self.concerns.contains_key(key)
     }
@@ -329,15 +329,15 @@ impl Ledger {
         }
     }
 
-    /// The last failover of a place, if the trouble of a moment belongs to it.
+    /// Returns the last failover of a place, if the trouble of a moment belongs to it.
     fn takes(&self, place: &Place, at: Timestamp) -> Option<String> {
         let name = self.last.get(place)?;
         let episode = self.episodes.get(name)?;
         episode.takes(at).then(|| name.clone())
     }
 
-    /// The last failover of a place, if the trouble of a moment belongs to it; not where that
-    /// failover is over and the trouble that is found is of another kind.
+    /// Returns the last failover of a place, if the trouble of a moment belongs to it. If that
+    /// failover is over and the trouble that is found is of another kind, the result is `None`.
     fn takes_trouble(
         &self,
         place: &Place,
@@ -351,7 +351,7 @@ impl Ledger {
         (!is_other).then_some(name)
     }
 
-    /// The failover that a move belongs to; makes one where there is none.
+    /// Returns the failover that a move belongs to, and makes one where there is none.
     fn place_of(
         &mut self,
         place: &Place,
@@ -442,7 +442,7 @@ impl Ledger {
         Some(name)
     }
 
-    /// A name that people can read, and that no other failover has.
+    /// Returns a readable name that no other failover has.
     fn name(&self, place: &Place, start: Timestamp) -> String {
         let time = start.strftime("%Y%m%d-%H%M%S");
         let base = match place.1 {
@@ -474,7 +474,8 @@ fn place(episode: &Episode) -> Place {
     (episode.spec.cluster.clone(), episode.spec.subject.clone())
 }
 
-/// Since when a cluster that is in no trouble is well, as far as it says: a taint leaves no time.
+/// Returns since when a cluster that is in no trouble is well, as far as the cluster says: of a
+/// taint that went, no time is left.
 fn well_since(cluster: &Cluster, start: Timestamp, now: Timestamp) -> Timestamp {
     let ready = cluster
         .condition(READY)

@@ -100,7 +100,7 @@ impl Signs {
         }
     }
 
-    /// Why the workload does not leave a cluster.
+    /// Returns why the workload does not leave a cluster; `None` if nothing keeps it there.
     pub fn stranding_on(&self, cluster: &str) -> Option<&Stranding> {
         let stranding = self.stranding.as_ref()?;
         let is_there = self.clusters.iter().any(|it| it == cluster);

@@ -47,13 +47,14 @@ pub fn runs_nothing(api_version: &str, kind: &str) -> bool {
     Kind::of(api_version, kind) == Kind::NoWorkload || group.ends_with(".k8s.io")
 }
 
-/// Whether a kind is fenced only where a rule tells its replicas.
+/// Returns whether an object of a kind is fenced only where a rule of an interpreter tells its
+/// replicas.
 pub fn needs_rule(api_version: &str, kind: &str) -> bool {
     Kind::of(api_version, kind) == Kind::Custom
 }
 
-/// The time after which the copies of a workload are stopped; `None` if its policy asks for no
-/// fencing, or its resource is no workload.
+/// Returns the time after which the copies of a workload are stopped; `None` if its policy asks for
+/// no fencing, or its resource is no workload.
 pub fn asked(spec: &ResourceBindingSpec) -> Option<Duration> {
     let cluster = spec.failover.as_ref()?.cluster.as_ref()?;
     let seconds = cluster.fencing.as_ref()?.after_seconds;
@@ -66,7 +67,7 @@ pub fn asked(spec: &ResourceBindingSpec) -> Option<Duration> {
     is_subject.then(|| Duration::from_secs(seconds.into()))
 }
 
-/// The orders for an object of a workload; `None` if it is not fenced.
+/// Returns the orders for an object of a workload; `None` if it is not fenced.
 ///
 /// # Errors
 /// The rule for the replicas of its kind gives no answer. It is not deleted in place of that.
@@ -100,7 +101,7 @@ pub fn orders(
     }))
 }
 
-/// Whether a custom resource says that it can be suspended, by the field of Jobs.
+/// Returns whether a custom resource can be suspended, which shows in its having the field of Jobs.
 fn is_suspendable(manifest: &Value) -> bool {
     manifest["spec"]["suspend"].is_boolean()
 }
@@ -110,8 +111,8 @@ fn has_none(manifest: &Value, interpreters: &Interpreters) -> Result<bool, inter
     Ok(replicas.is_some_and(|replicas| replicas.replicas == 0))
 }
 
-/// The longest `terminationGracePeriodSeconds` anywhere in a manifest, so that pod templates of
-/// custom resources count wherever they are.
+/// Returns the longest `terminationGracePeriodSeconds` anywhere in a manifest, so that pod
+/// templates of custom resources count wherever they are.
 fn grace(manifest: &Value) -> Option<u32> {
     match manifest {
         Value::Object(fields) => {

@@ -49,8 +49,8 @@ impl Copy<'_> {
     }
 }
 
-/// The condition of a binding that tells whether its copies are fenced; `None` where there is
-/// nothing to tell. `is_asked` says whether its policy asks for fencing.
+/// Returns the condition of a binding that tells whether its copies are fenced; `None` where there
+/// is nothing to tell. `is_asked` says whether its policy asks for fencing.
 pub fn condition(
     is_asked: bool,
     copies: &[Copy<'_>],

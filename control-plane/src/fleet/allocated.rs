@@ -34,8 +34,8 @@ pub fn drop_allocated(object: &mut Value) {
     }
 }
 
-/// Whether a manager of some fields of a spec owns the node port of a port, which these name by its
-/// number and protocol.
+/// Returns whether a field manager owns the node port of a port. `spec` is what it manages of the
+/// spec, where ports are named by number and protocol.
 fn owns_node_port(spec: &Value, port: &Value) -> bool {
     let tcp = json!("TCP");
     let of = |of: &Value| {
@@ -55,7 +55,7 @@ fn owns_node_port(spec: &Value, port: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// A Service of two ports, of whose fields its author wrote these.
+    /// Returns a Service of two ports with these managed fields.
     fn service(managed: &Value) -> Value {
         let mut service = json!({
             "metadata": {"name": "web", "managedFields": managed},

@@ -26,15 +26,15 @@ impl ApiError {
         }
     }
 
-    /// Whether the API refuses what was sent, so that trying again does not help until somebody
-    /// changes something.
+    /// Returns whether the API refuses what was sent, so that trying again does not help until
+    /// somebody changes something.
     pub fn is_lasting(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
     }
 }
 
-/// When to look again after a write of which the API says that the object has changed or is gone
-/// since it was read; `None` if the write has failed.
+/// Returns when to look again after a write of which the API says that the object has changed or is
+/// gone since it was read; `None` if the write has failed for another reason.
 pub fn overtaken(error: &kube::Error) -> Option<Next> {
     if client::is_conflict(error) {
         Some(Next::Again)
@@ -45,9 +45,9 @@ pub fn overtaken(error: &kube::Error) -> Option<Next> {
     }
 }
 
-/// Whether a write that failed may have been carried out all the same. Only an answer that refuses
-/// it says that it was not: a deadline that passed, an error within the server and a connection
-/// that broke leave it open.
+/// Returns whether a write that failed may have been carried out all the same. Only an answer that
+/// refuses it says that it was not: after a deadline that passed, an error within the server or a
+/// connection that broke, it may have been.
 pub fn may_be_written(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => !(400..500).contains(&status.code) || status.code == 408,

@@ -33,7 +33,7 @@ pub struct Workload<'a> {
 }
 
 impl<'a> Workload<'a> {
-    /// The workload of a binding with the placement that counts, where failover is on.
+    /// Returns the workload of a binding with the placement that counts, where failover is on.
     pub fn of(spec: &'a ResourceBindingSpec, placement: Option<&'a Placement>) -> Self {
         let failover = spec.failover.as_ref();
         Self {
@@ -45,7 +45,8 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// The same under switches: the gate `Failover`, and `--enable-no-execute-taint-eviction`.
+    /// Returns the workload as it is under these switches: the gate `Failover`, and
+    /// `--enable-no-execute-taint-eviction`.
     #[must_use]
     pub fn under(self, failover: bool, no_execute: bool) -> Self {
         Self {
@@ -88,8 +89,8 @@ pub enum Unavailable<'a> {
     },
 }
 
-/// Whether a cluster can take a new copy of a workload now: it is there and ready, reads its Works,
-/// no taint keeps the workload out, and it serves the kind.
+/// Checks whether a cluster can take a new copy of a workload now: it is there and ready, reads its
+/// Works, no taint keeps the workload out, and it serves the kind.
 ///
 /// # Errors
 /// The first reason why it cannot.
@@ -117,9 +118,9 @@ pub fn can_take<'a>(
     }
 }
 
-/// Whether a cluster that has a copy of a workload would do as the only one: it is there and ready,
-/// and no taint keeps the workload out. Kinds are not asked for: what a cluster has, it serves,
-/// even when a report of kinds was cut short.
+/// Checks whether a cluster that has a copy of a workload would do as the only one: it is there and
+/// ready, and no taint keeps the workload out. Kinds are not asked for: what a cluster has, it
+/// serves, even when a report of kinds was cut short.
 ///
 /// # Errors
 /// The first reason why it would not.
@@ -130,9 +131,9 @@ pub fn can_stand_in<'a>(
     admits(is_live(cluster)?, workload.tolerations)
 }
 
-/// Whether a cluster can go on holding a copy that runs there: it is there and ready, and no taint
-/// drives the workload out. A taint that only keeps new workloads away takes nothing from a copy
-/// that is there.
+/// Checks whether a cluster can go on holding a copy that runs there: it is there and ready, and no
+/// taint drives the workload out. A taint that only keeps new workloads away takes nothing from a
+/// copy that is there.
 ///
 /// # Errors
 /// The first reason why it cannot.
@@ -153,7 +154,8 @@ pub fn can_hold<'a>(
     taint.map_or(Ok(()), |taint| Err(Unavailable::Tainted(taint)))
 }
 
-/// Whether a cluster is there, stays, and is ready as far as the control plane hears.
+/// Checks whether a cluster exists, is not being deleted, and is ready as far as the control plane
+/// hears. Returns the cluster, or the reason why it is not.
 ///
 /// # Errors
 /// The first reason why it is not.
@@ -168,19 +170,20 @@ pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
     }
 }
 
-/// Status of the condition `Ready`; `Unknown` where the cluster never reported.
+/// Returns the status of the condition `Ready`; `Unknown` where the cluster never reported.
 pub fn readiness(cluster: &Cluster) -> &str {
     status(cluster, condition::READY).unwrap_or(conditions::UNKNOWN)
 }
 
-/// Whether the agent of a cluster reads its Works, or does not say: only our own tells.
+/// Returns whether the agent of a cluster reads its Works. An agent that does not say counts as one
+/// that does: only our own says so.
 pub fn reads_works(cluster: &Cluster) -> bool {
     status(cluster, condition::WORKS_UP_TO_DATE) != Some(conditions::FALSE)
 }
 
-/// Condition by which a cluster needs attention although its API is healthy: its agent cannot read
-/// its Works, so that nothing is placed there; it is another member's twin; or nobody watches its
-/// lease.
+/// Returns the condition by which a cluster needs attention although its API is healthy: its agent
+/// cannot read its Works, so that nothing is placed there; it is another member's twin; or nobody
+/// watches its lease.
 pub fn concern(cluster: &Cluster) -> Option<&Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
     [
@@ -206,7 +209,7 @@ fn admits<'a>(cluster: &'a Cluster, tolerations: &[Toleration]) -> Result<(), Un
         .map_or(Ok(()), |taint| Err(Unavailable::Tainted(taint)))
 }
 
-/// Whether a taint keeps a new workload with these tolerations out.
+/// Returns whether a taint keeps a new workload with these tolerations out.
 ///
 /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out
 /// only what asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
@@ -217,9 +220,9 @@ pub fn keeps_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
     }
 }
 
-/// Whether a taint drives a workload with these tolerations out, now or when a toleration for a
-/// limited time has run out. Such a toleration lets a workload stay for that time; it does not let
-/// one in.
+/// Returns whether a taint drives a workload with these tolerations out, now or when a toleration
+/// for a limited time has run out. Such a toleration lets a workload stay for that time; it does
+/// not let one in.
 pub fn drives_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
     match taint.effect.as_str() {
         NO_EXECUTE => !tolerations
@@ -269,7 +272,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Whether the cluster can take, stand in, hold.
+    /// Returns whether the cluster can take a new copy, whether it would do as the only one, and
+    /// whether it can go on holding one.
     fn answers(cluster: Option<&Cluster>, spec: &ResourceBindingSpec) -> [bool; 3] {
         let workload = Workload::of(spec, spec.placement.as_deref());
         [

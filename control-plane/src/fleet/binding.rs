@@ -24,7 +24,7 @@ pub struct BindingKey {
 }
 
 impl BindingKey {
-    /// The key of a binding.
+    /// Returns the key of a binding.
     pub fn of(binding: &impl Binding) -> Self {
         let metadata = binding.meta();
         Self {
@@ -33,7 +33,7 @@ impl BindingKey {
         }
     }
 
-    /// The key of the binding of a template.
+    /// Returns the key of the binding of a template.
     pub fn for_template(template: &TemplateKey) -> Self {
         Self {
             namespace: template.namespace.clone(),
@@ -41,7 +41,7 @@ impl BindingKey {
         }
     }
 
-    /// The key of the binding of a resource.
+    /// Returns the key of the binding of a resource.
     pub fn for_resource(resource: &ObjectReference) -> Self {
         Self {
             namespace: resource.namespace.clone(),
@@ -64,13 +64,14 @@ pub trait BindingKind: Binding {
     /// The label that holds the permanent id.
     const ID_LABEL: &'static str;
 
-    /// The cache of the kind.
+    /// Returns the cache of the bindings of this kind.
     fn cache(fleet: &Fleet) -> &Informer<Self>;
 
-    /// Where a binding is written, by a client of the rank that fits.
+    /// Returns the API by which a binding is written; the client has to be one of the rank that
+    /// fits.
     fn api(client: &Client, key: &BindingKey) -> Api<Self>;
 
-    /// The permanent id, `None` before one is given.
+    /// Returns the permanent id of the binding, `None` before it has one.
     fn permanent_id(&self) -> Option<&str> {
         self.meta()
             .labels
@@ -113,7 +114,7 @@ pub fn patch_params() -> PatchParams {
     }
 }
 
-/// The resource of a binding as events refer to it.
+/// Returns the reference by which events name the resource of a binding.
 pub fn event_reference(resource: &ObjectReference) -> CoreObjectReference {
     CoreObjectReference {
         api_version: Some(resource.api_version.clone()),
@@ -142,7 +143,8 @@ pub fn spec_of<T>(
     }
 }
 
-/// The owner reference of an object's controller: garbage collection removes the object with it.
+/// Returns the owner reference of an object's controller: garbage collection removes the object
+/// with it.
 pub fn controller_of(held: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = held.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))

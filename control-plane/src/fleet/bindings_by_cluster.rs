@@ -30,7 +30,7 @@ impl BindingsByCluster {
         });
     }
 
-    /// The bindings that name a cluster, in the order of their names.
+    /// Returns the bindings that name a cluster, in the order of their names.
     pub fn of(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
         let index = self.lock();
         let found = index.get(cluster).into_iter().flatten();
@@ -73,7 +73,8 @@ impl BindingsByCluster {
     }
 }
 
-/// The clusters that a binding names.
+/// Returns the clusters that a spec names: its targets, those of its referrers, and those that it
+/// is leaving.
 fn names(spec: Option<&ResourceBindingSpec>) -> BTreeSet<&str> {
     let Some(spec) = spec else {
         return BTreeSet::new();

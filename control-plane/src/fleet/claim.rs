@@ -31,7 +31,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The claim that a policy makes; `None` before it has a permanent id.
+    /// Returns the claim that a policy makes; `None` before it has a permanent id.
     pub fn by(policy: &Policy) -> Option<Self> {
         let label = match policy {
             Policy::Namespaced(_) => POLICY_ID,
@@ -44,8 +44,8 @@ impl Claim {
         })
     }
 
-    /// The claim on a template or binding. All parts of it must be there; a `PropagationPolicy`'s
-    /// is looked for first.
+    /// Returns the claim on a template or binding. All parts of it must be there; a claim of a
+    /// `PropagationPolicy` is looked for first.
     pub fn on(metadata: &ObjectMeta) -> Option<Self> {
         let (labels, annotations) = (metadata.labels.as_ref(), metadata.annotations.as_ref());
         let namespaced = || {
@@ -70,7 +70,7 @@ impl Claim {
         namespaced().or_else(cluster)
     }
 
-    /// The labels of a claimed object.
+    /// Returns the labels of a claimed object.
     pub fn labels(&self) -> Pairs {
         let label = if self.policy.namespace().is_some() {
             POLICY_ID
@@ -80,7 +80,7 @@ impl Claim {
         Pairs::from([(label.to_owned(), self.id.clone())])
     }
 
-    /// The annotations of a claimed object.
+    /// Returns the annotations of a claimed object.
     pub fn annotations(&self) -> Pairs {
         match &self.policy {
             PolicyKey::Namespaced { namespace, name } => Pairs::from([
@@ -93,8 +93,9 @@ impl Claim {
         }
     }
 
-    /// The merge patch of the metadata that makes this claim, `None` when it stands. A namespaced
-    /// policy takes the place of a cluster-wide one; a cluster-wide one leaves what it finds.
+    /// Returns the merge patch of the metadata that makes this claim, `None` when it is made
+    /// already. The claim of a namespaced policy replaces that of a cluster-wide one; a
+    /// cluster-wide policy leaves what it finds.
     pub fn patch(&self, metadata: &ObjectMeta) -> Option<Value> {
         let mut labels = missing(metadata.labels.as_ref(), &self.labels());
         let mut annotations = missing(metadata.annotations.as_ref(), &self.annotations());
@@ -108,8 +109,8 @@ impl Claim {
         wrap(labels, annotations)
     }
 
-    /// The merge patch of the metadata that ends this claim, `None` when it does not stand (any
-    /// more).
+    /// Returns the merge patch of the metadata that ends this claim, `None` when the object does
+    /// not have it (any more).
     pub fn release(&self, metadata: &ObjectMeta) -> Option<Value> {
         let (label, annotations): (_, &[&str]) = match &self.policy {
             PolicyKey::Namespaced { .. } => (POLICY_ID, &[POLICY_NAMESPACE, POLICY_NAME]),
@@ -125,7 +126,7 @@ impl Claim {
     }
 }
 
-/// A value that is there and not empty.
+/// Returns the value of a key, if there is one and it is not empty.
 fn get<'a>(pairs: Option<&'a Pairs>, key: &str) -> Option<&'a str> {
     pairs?
         .get(key)
@@ -135,7 +136,7 @@ fn get<'a>(pairs: Option<&'a Pairs>, key: &str) -> Option<&'a str> {
 
 type Changes = serde_json::Map<String, Value>;
 
-/// What must be written so that `wanted` is there.
+/// Returns the changes that set the `wanted` pairs which are missing or differ.
 pub(crate) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
     let differs =
         |key: &String, value: &String| pairs.and_then(|pairs| pairs.get(key)) != Some(value);
@@ -146,7 +147,7 @@ pub(crate) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
         .collect()
 }
 
-/// What must be written so that `keys` are gone.
+/// Returns the changes that remove those of `keys` that are there.
 fn present(pairs: Option<&Pairs>, keys: &[&str]) -> Changes {
     let there = |key: &&&str| pairs.is_some_and(|pairs| pairs.contains_key(**key));
     keys.iter()

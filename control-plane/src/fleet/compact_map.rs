@@ -27,7 +27,7 @@ impl From<BTreeMap<String, String>> for CompactMap {
 }
 
 impl CompactMap {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         let mut start = 0;
         for pair in self.ends.chunks_exact(2) {

@@ -7,18 +7,18 @@ use super::job_status::is_complete;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 
-/// Whether a resource is a Job.
+/// Returns whether a resource is a Job.
 pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
 }
 
-/// Whether a cluster reports a status.
+/// Returns whether a cluster reports a status of the resource.
 pub fn has_report(reports: &[AggregatedStatusItem], cluster: &str) -> bool {
     let mut reports = reports.iter();
     reports.any(|it| it.cluster_name == cluster && it.status.is_some())
 }
 
-/// Whether a cluster reports that the resource is a Job and has completed there.
+/// Returns whether a cluster reports that the resource is a Job and has completed there.
 pub fn has_completed(
     resource: &ObjectReference,
     reports: &[AggregatedStatusItem],
@@ -32,10 +32,10 @@ pub fn has_completed(
             .any(|status| is_complete(&status.0))
 }
 
-/// Whether a Job has completed in every cluster that it was in, by the status of its template: its
-/// clusters' reports go when they leave the fleet. `None`: that cannot be read yet. A template that
-/// is not seen may have been left out by a list; if it is gone, garbage collection takes its
-/// binding.
+/// Returns whether a Job has completed in every cluster that it was in, by the status of its
+/// template: the reports of its clusters are removed when they leave the fleet. `None` means that
+/// this cannot be read yet. A template that is not seen may have been left out by a list; if it is
+/// gone, garbage collection removes its binding.
 pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
     if !is_job(resource) {
         return Some(false);

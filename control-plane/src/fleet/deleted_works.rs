@@ -13,7 +13,8 @@ use super::works::{CachedWork, uid_gone};
 pub struct DeletedWorks(Arc<Mutex<HashSet<String>>>);
 
 impl DeletedWorks {
-    /// A memory that forgets what the cache shows to be gone; make it before the cache starts.
+    /// Makes a memory that forgets the Works that the cache shows to be gone; make it before the
+    /// cache starts.
     pub fn new(works: &Informer<CachedWork>) -> Self {
         let deleted = Self::default();
         let kept = deleted.clone();
@@ -29,27 +30,30 @@ impl DeletedWorks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Call it before the request: the answer may be lost. A Work whose deletion fails counts as
-    /// going until it has gone, or is wanted again, so that it stands for no copy elsewhere.
+    /// Adds Works whose deletion is about to be requested. Call it before the request, because the
+    /// answer may be lost. A Work whose deletion fails counts as going until it has gone, or is
+    /// wanted again, so that it stands for no copy elsewhere.
     pub fn add<'a>(&self, works: impl Iterator<Item = &'a Arc<CachedWork>>) {
         let uids = works.filter_map(|it| it.metadata.uid.clone());
         self.lock().extend(uids);
     }
 
-    /// Whether a Work is to go: its deletion is seen, or this process has asked for it.
+    /// Returns whether a Work is being removed: its deletion is seen, or this process has asked for
+    /// it.
     pub fn is_to_go(&self, work: &CachedWork) -> bool {
         let uid = work.metadata.uid.as_ref();
         work.metadata.deletion_timestamp.is_some()
             || uid.is_some_and(|uid| self.lock().contains(uid))
     }
 
-    /// Whether only this process knows that a Work is to go: its deletion is not seen.
+    /// Returns whether only this process knows that a Work is being removed, because its deletion
+    /// is not seen yet.
     pub fn is_asked(&self, work: &CachedWork) -> bool {
         work.metadata.deletion_timestamp.is_none() && self.is_to_go(work)
     }
 
-    /// Call it when the API has a Work that this process asked to be deleted, and that is wanted
-    /// again.
+    /// Forgets a Work. Call it when the API has a Work that this process asked to be deleted, and
+    /// that is wanted again.
     pub fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
             self.lock().remove(uid);

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// `Complete` when the last pods have ended (KEP-3998).
 const ENDS: [&str; 2] = ["Complete", "SuccessCriteriaMet"];
 
-/// Whether the status of a Job says that it has completed.
+/// Returns whether the status of a Job says that it has completed.
 pub fn is_complete(status: &Value) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {

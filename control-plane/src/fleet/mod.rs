@@ -358,7 +358,7 @@ impl Fleet {
         self.interpreters.known().await;
     }
 
-    /// The caches that hold no complete list yet, with the reasons; `None` when all do.
+    /// Returns the caches that hold no complete list yet, with the reasons; `None` when all do.
     pub fn waits_for(&self) -> Option<String> {
         fn missing<K: Followed>(
             name: &'static str,

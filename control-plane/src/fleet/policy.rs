@@ -36,14 +36,14 @@ pub enum PolicyKey {
 }
 
 impl PolicyKey {
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Namespaced { name, .. } | Self::Cluster { name } => name,
         }
     }
 
-    /// The policy's namespace, `None` for a cluster-wide one.
+    /// Returns the policy's namespace, `None` for a cluster-wide one.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Namespaced { namespace, .. } => Some(namespace),
@@ -135,7 +135,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What names it.
+    /// Returns the key of the policy.
     pub fn key(&self) -> PolicyKey {
         let name = self.metadata().name.clone().unwrap_or_default();
         match self {
@@ -147,7 +147,7 @@ impl Policy {
         }
     }
 
-    /// Standard metadata.
+    /// Returns the standard metadata of the policy.
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
             Self::Namespaced(policy) => &policy.metadata,
@@ -155,7 +155,7 @@ impl Policy {
         }
     }
 
-    /// What it says.
+    /// Returns the spec of the policy.
     pub fn spec(&self) -> &PropagationSpec {
         match self {
             Self::Namespaced(policy) => &policy.spec,
@@ -163,7 +163,7 @@ impl Policy {
         }
     }
 
-    /// Its status, as Muster wrote it last.
+    /// Returns the status of the policy, as Muster wrote it last.
     pub fn status(&self) -> Option<&PropagationStatus> {
         match self {
             Self::Namespaced(policy) => policy.status.as_ref(),
@@ -171,7 +171,7 @@ impl Policy {
         }
     }
 
-    /// Whether it is going away.
+    /// Returns whether the policy is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata().deletion_timestamp.is_some()
     }
@@ -184,7 +184,7 @@ impl Policy {
         }
     }
 
-    /// Whether a change of it waits for the next change of each template.
+    /// Returns whether a change of the policy waits for the next change of each template.
     pub fn is_lazy(&self) -> bool {
         self.spec().activation_preference == Some(ActivationPreference::Lazy)
     }

@@ -57,9 +57,10 @@ pub fn protected<'a, B: BindingKind>(
     }
 }
 
-/// Whether objects of a binding stay in the members when the binding is deleted, as its policy says
-/// now. Without a policy, its own copy says it; that of a dependency, which follows others, is what
-/// any of their policies says. A policy that goes leaves its last word on the binding.
+/// Returns whether objects of a binding stay in the members when the binding is deleted, as its
+/// policy says now. Without a policy, the binding's own copy of the setting counts; for a
+/// dependency, which follows other workloads, it is what any of their policies says. When a policy
+/// is deleted, the binding keeps what it said last.
 pub async fn preserves_on_deletion<B: BindingKind>(
     fleet: &Fleet,
     binding: &B,
@@ -90,8 +91,8 @@ pub async fn preserves_on_deletion<B: BindingKind>(
     Ok(preserves(binding.spec()))
 }
 
-/// What the policy of a claim says now of the objects of a binding with this spec; `None` when
-/// there is no such policy any more.
+/// Returns what the policy of a claim says now of the objects of a binding with this spec; `None`
+/// when there is no such policy any more.
 async fn preserves_by(
     fleet: &Fleet,
     claim: &Claim,
@@ -130,7 +131,8 @@ mod tests {
         })
     }
 
-    /// The binding of a Deployment that policy `shop/web` of id `p` claims.
+    /// Returns the binding of a Deployment that is claimed by the policy `shop/web` with the id
+    /// `p`.
     fn claimed(preserves: bool) -> Value {
         let mut it = binding();
         it["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
@@ -142,7 +144,7 @@ mod tests {
         it
     }
 
-    /// The binding of a ConfigMap on which that Deployment depends.
+    /// Returns the binding of a ConfigMap on which the Deployment `web` depends.
     fn dependency() -> Value {
         json!({
             "metadata": {"namespace": "shop", "name": "web-configmap"},

@@ -20,8 +20,8 @@ const RESERVED_GROUPS: &[&str] = &[
     "coordination.k8s.io",
 ];
 
-/// Whether objects of a kind are about the fleet itself, or come and go too often: they are never
-/// templates, whatever names them.
+/// Returns whether objects of a kind are never templates, whatever names them: they are about the
+/// fleet itself, or are made and removed too often.
 pub fn is_reserved(kind: &Kind) -> bool {
     RESERVED_GROUPS.contains(&kind.group()) || (kind.group().is_empty() && kind.kind == "Event")
 }
@@ -68,12 +68,12 @@ impl Scope {
         })
     }
 
-    /// Whether objects of a kind may be propagated.
+    /// Returns whether objects of a kind may be propagated.
     pub fn admits_kind(&self, kind: &Kind) -> bool {
         !is_reserved(kind) && !self.apis.iter().any(|skipped| skipped.covers(kind))
     }
 
-    /// Whether objects of a namespace may be propagated.
+    /// Returns whether objects of a namespace may be propagated.
     pub fn admits_namespace(&self, namespace: &str) -> bool {
         !is_reserved_namespace(namespace)
             && !self
@@ -82,7 +82,7 @@ impl Scope {
                 .any(|skipped| skipped.is_match(namespace))
     }
 
-    /// Whether a template may be propagated.
+    /// Returns whether a template may be propagated.
     pub fn admits(&self, template: &TemplateKey) -> bool {
         self.admits_kind(&template.kind)
             && template
@@ -103,7 +103,8 @@ impl Skipped {
     }
 }
 
-/// `v1/Kind` is of the core group: there the first part is the version.
+/// Parses one entry of the skipped APIs. `v1/Kind` is of the core group: there the first part is
+/// the version.
 fn skipped(token: &str) -> Result<Skipped, Error> {
     let kinds = |list: &str| list.split(',').map(|kind| kind.trim().to_owned()).collect();
     let parts: Vec<&str> = token.split('/').collect();

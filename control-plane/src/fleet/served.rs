@@ -39,7 +39,7 @@ impl Served {
         }
     }
 
-    /// Time until a status may be written; `None` if it may be written now.
+    /// Returns the time until a status may be written; `None` if it may be written now.
     pub fn wait(&self) -> Option<Duration> {
         let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let left = refused.map(|it| it.wait.saturating_sub(it.at.elapsed()));

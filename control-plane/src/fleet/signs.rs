@@ -39,7 +39,8 @@ impl Signs {
         signs
     }
 
-    /// The last change of the lease of a cluster; `None` if there never was one.
+    /// Returns the last change that was seen of the lease of a cluster; `None` if there never was
+    /// one.
     pub fn of(&self, cluster: &str) -> Option<Sign> {
         self.lock().get(cluster).cloned()
     }
@@ -71,8 +72,8 @@ impl Signs {
     }
 }
 
-/// Whether the last renewal is that of an agent that fences. An older agent renews the time and
-/// leaves the annotation of its successor behind.
+/// Returns whether the lease was renewed last by an agent that fences. An older agent renews the
+/// time and leaves the annotation of its successor as it is.
 fn fences(lease: &Lease) -> bool {
     let renewed = lease
         .spec

@@ -19,7 +19,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// The standing of a cluster for a workload.
+    /// Returns the standing of a cluster as the place of a workload.
     pub fn of<C: AsRef<Cluster>>(cluster: &Presence<C>, workload: &Workload<'_>) -> Self {
         let cluster = match cluster {
             Presence::There(cluster) => cluster.as_ref(),

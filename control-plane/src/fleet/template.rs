@@ -28,7 +28,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind by its two names.
+    /// Makes a kind of an API version and the name of the kind.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             api_version: api_version.into(),
@@ -36,14 +36,14 @@ impl Kind {
         }
     }
 
-    /// The API group, empty for the core one.
+    /// Returns the API group of the kind, empty for the core one.
     pub fn group(&self) -> &str {
         self.api_version
             .rsplit_once('/')
             .map_or("", |(group, _)| group)
     }
 
-    /// The version without the group.
+    /// Returns the API version of the kind without the group.
     pub fn version(&self) -> &str {
         self.api_version
             .rsplit_once('/')
@@ -63,7 +63,7 @@ pub struct TemplateKey {
 }
 
 impl TemplateKey {
-    /// The template of a binding.
+    /// Returns the key of the template of a binding.
     pub fn of(resource: &ObjectReference) -> Self {
         Self {
             kind: Arc::new(Kind::new(
@@ -78,7 +78,7 @@ impl TemplateKey {
         }
     }
 
-    /// The template that a dependency names, when it names one.
+    /// Returns the key of the template that a dependency names, if it names one.
     pub fn of_dependency(dependency: &Dependency) -> Option<Self> {
         Some(Self {
             kind: Arc::new(Kind::new(
@@ -136,8 +136,8 @@ impl Template {
         })
     }
 
-    /// The object as JSON; parsed anew at each call. `kind` is filled in, because the items of a
-    /// list of a built-in kind do not carry it.
+    /// Returns the object as JSON; it is parsed anew at each call. `kind` is filled in, because the
+    /// items of a list of a built-in kind do not carry it.
     pub fn object(&self, kind: &Kind) -> Value {
         let mut object: Value = serde_json::from_str(&self.text).unwrap_or_default();
         object["apiVersion"] = json!(kind.api_version);
@@ -145,33 +145,35 @@ impl Template {
         object
     }
 
-    /// Standard metadata.
+    /// Returns the standard metadata of the template.
     pub fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// A fingerprint of everything but the status and what the server counts.
+    /// Returns a fingerprint of the template without its status and the fields that the server
+    /// counts.
     pub fn content(&self) -> u64 {
         self.content
     }
 
-    /// The same without the claim of a policy. It is the same in every process, so that a binding
-    /// can record what it was made of.
+    /// Returns a fingerprint of the content without the claim of a policy. It is the same in every
+    /// process, so that a binding can record what it was made of.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// Whether its status says, as that of a Job does, that it has completed everywhere.
+    /// Returns whether the status of the template says, as that of a Job does, that it has
+    /// completed everywhere.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// What an event about it refers to.
+    /// Returns the reference by which events name the template.
     pub fn reference(&self, key: &TemplateKey) -> k8s_openapi::api::core::v1::ObjectReference {
         k8s_openapi::api::core::v1::ObjectReference {
             api_version: Some(key.kind.api_version.clone()),
@@ -183,7 +185,7 @@ impl Template {
         }
     }
 
-    /// Whether it is going away.
+    /// Returns whether the template is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -227,7 +229,7 @@ fn without_claim(mut object: Value) -> u64 {
     fingerprint(&object)
 }
 
-/// FNV-1a of 64 bits over the text of the object, whose keys are sorted.
+/// Returns the FNV-1a hash of 64 bits of the text of the object, whose keys are sorted.
 fn fingerprint(object: &Value) -> u64 {
     object
         .to_string()

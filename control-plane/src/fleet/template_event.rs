@@ -57,8 +57,8 @@ pub enum Standing {
     Listed,
 }
 
-/// What a change of the cache means; `None` for one that nobody needs to hear of, such as that of a
-/// status.
+/// Returns what a change of the cache means; `None` for one that nobody needs to hear of, such as
+/// that of a status.
 pub(super) fn event(change: &Change<Template>) -> Option<TemplateEvent> {
     match change {
         Change::Applied { old: None, .. } => Some(TemplateEvent::Appeared),

@@ -73,8 +73,8 @@ enum Watched {
 }
 
 impl Templates {
-    /// No kind is watched yet. `watch_client` is for lists and watches; `client` asks which kinds
-    /// there are, which can wait.
+    /// Makes the cache of the templates, in which no kind is watched yet. `watch_client` is for
+    /// lists and watches; `client` asks which kinds there are, which can wait.
     pub fn new(client: Client, watch_client: Client, shutdown: CancellationToken) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -146,7 +146,7 @@ impl Templates {
         self.inner.wanted.add_after(Arc::new(kind.clone()), LINGER);
     }
 
-    /// What is known about a template.
+    /// Returns what is known about a template.
     pub fn get(&self, key: &TemplateKey) -> Lookup {
         match self.read().get(&key.kind).map(|entry| &entry.watched) {
             Some(Watched::Following { informer, .. }) => {
@@ -172,8 +172,8 @@ impl Templates {
         }
     }
 
-    /// The templates of a kind, of one namespace if one is given; `None` while they have not been
-    /// listed. The cost is that of what is found.
+    /// Returns the templates of a kind, of one namespace if one is given; `None` while they have
+    /// not been listed. The cost grows with the number of templates that are found.
     pub fn list(
         &self,
         kind: &Kind,
@@ -199,7 +199,7 @@ impl Templates {
         }
     }
 
-    /// What is known about a kind.
+    /// Returns what is known about a kind.
     pub fn standing(&self, kind: &Kind) -> Standing {
         match self.read().get(kind).map(|entry| &entry.watched) {
             Some(Watched::Following { informer, .. }) if informer.is_synced() => Standing::Listed,
@@ -211,8 +211,8 @@ impl Templates {
         }
     }
 
-    /// Why the templates of a kind cannot be listed or watched, once that has lasted for some
-    /// seconds.
+    /// Returns why the templates of a kind cannot be listed or watched, once that has lasted for
+    /// some seconds.
     pub fn trouble(&self, kind: &Kind) -> Option<String> {
         match &self.read().get(kind)?.watched {
             Watched::Following { informer, .. } => informer.trouble(),
@@ -220,7 +220,8 @@ impl Templates {
         }
     }
 
-    /// Whether the objects of a kind live in namespaces; so is taken what is not known.
+    /// Returns whether the objects of a kind live in namespaces; a kind that is not known counts as
+    /// namespaced.
     pub fn is_namespaced(&self, kind: &Kind) -> bool {
         let kinds = self.read();
         let watched = kinds.get(kind).map(|entry| &entry.watched);
@@ -233,7 +234,7 @@ impl Templates {
         )
     }
 
-    /// Whether it is known which templates of a kind there are.
+    /// Returns whether it is known which templates of a kind there are.
     pub fn is_known(&self, kind: &Kind) -> bool {
         let standing = self.standing(kind);
         matches!(
@@ -242,7 +243,7 @@ impl Templates {
         )
     }
 
-    /// Where a template is written; `None` while its kind is not known.
+    /// Returns the API to which a template is written; `None` while its kind is not known.
     pub fn api(&self, key: &TemplateKey, client: &Client) -> Option<Api<Template>> {
         let client = client.clone();
         match &self.read().get(&key.kind)?.watched {
@@ -304,7 +305,8 @@ impl Templates {
         Ok(Next::Done)
     }
 
-    /// Whether a kind is still to be found; one that nothing names any more is forgotten.
+    /// Returns whether a kind has still to be found. A kind that nothing names any more is
+    /// forgotten.
     fn is_sought(&self, kind: &Kind) -> bool {
         let mut kinds = self.write();
         let Some(entry) = kinds.get(kind) else {
@@ -443,8 +445,8 @@ impl Templates {
     }
 }
 
-/// How long to wait before a kind is looked for again that was not there so many times, while so
-/// many are missing.
+/// Returns how long to wait before a kind is looked for again. `looks` is how often it was not
+/// found, `missing` is how many kinds are missing.
 fn retry_after(looks: u32, missing: usize) -> Duration {
     let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));

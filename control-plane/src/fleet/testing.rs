@@ -99,12 +99,14 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// A fleet that nobody follows yet, over an API that has some objects, by their plurals.
+    /// Makes a fleet whose caches nobody fills yet, over an API that has these objects, each with
+    /// its plural.
     pub fn new<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         Self::with(Settings::default(), objects)
     }
 
-    /// The same with settings of its own.
+    /// Makes a fleet with settings of its own whose caches nobody fills yet, over an API that has
+    /// these objects.
     ///
     /// # Panics
     /// If no client can be made.
@@ -129,7 +131,7 @@ impl Stand {
         self.fleet.synced().await;
     }
 
-    /// A fleet whose caches are filled.
+    /// Makes a fleet whose caches are filled.
     pub async fn followed<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let mut stand = Self::new(objects);
         stand.follow().await;
@@ -142,7 +144,7 @@ pub async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// The status with which a Kubernetes API refuses something about an object.
+/// Returns the status with which a Kubernetes API refuses a request about an object.
 pub fn refusal(code: u16, reason: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
@@ -157,7 +159,7 @@ pub const REFUSALS: [(u16, &str, bool); 3] = [
     (403, "Forbidden", false),
 ];
 
-/// A cluster that is ready, takes Deployments, and has room.
+/// Returns a cluster that is ready, takes Deployments, and has room.
 pub fn cluster(name: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -178,8 +180,8 @@ pub fn cluster(name: &str) -> Value {
     })
 }
 
-/// The binding `shop/web-deployment` of a Deployment with two replicas in `m1`, which may be in
-/// `m1` or in `m2`.
+/// Returns the binding `shop/web-deployment` of a Deployment with two replicas in `m1`, which may
+/// be in `m1` or in `m2`.
 pub fn binding() -> Value {
     json!({
         "metadata": {"namespace": "shop", "name": "web-deployment"},
@@ -200,7 +202,8 @@ pub fn binding() -> Value {
     })
 }
 
-/// The Work of that binding in a cluster, whose agent reports some health, and two ready replicas.
+/// Returns the Work of the binding [`binding`] in a cluster, whose agent reports some health, and
+/// two ready replicas.
 pub fn work(cluster: &str, health: &str) -> Value {
     json!({
         "metadata": {
@@ -233,7 +236,8 @@ impl FakeApi {
         self.store(plural, object);
     }
 
-    /// The same; gives the object as it is stored.
+    /// Stores an object, or replaces it, tells the watches of it, and returns the object as it is
+    /// stored.
     fn store(&self, plural: &str, mut object: Value) -> Value {
         let mut state = self.state();
         let version = *self.0.version.borrow() + 1;
@@ -248,12 +252,12 @@ impl FakeApi {
         stored
     }
 
-    /// The date by the server's clock, which goes with the time of the test.
+    /// Returns the date by the server's clock, which moves with the time of the test.
     fn date(&self) -> Timestamp {
         self.0.begun.0 + self.0.begun.1.elapsed()
     }
 
-    /// An object as it is stored.
+    /// Returns an object as it is stored.
     pub fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         self.state().objects.get(&place).cloned()
@@ -286,7 +290,7 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// From now on, lists lack an object that single reads find, as those of a broken cache do.
+    /// Hides an object from lists from now on, as a broken cache does; single reads still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         let mut state = self.state();
@@ -297,13 +301,13 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// From now on, requests of a method whose path ends so are answered so.
+    /// Answers requests of a method whose path ends like this with this code and body from now on.
     pub fn answer(&self, method: Method, path: &str, code: u16, body: Value) {
         self.answer_with(method, path, Some((code, body)));
     }
 
-    /// From now on, the connection breaks over requests of a method whose path ends so, and nothing
-    /// comes of them.
+    /// Breaks the connection of requests of a method whose path ends like this from now on; the
+    /// requests have no effect.
     pub fn cut(&self, method: Method, path: &str) {
         self.answer_with(method, path, None);
     }
@@ -321,7 +325,8 @@ impl FakeApi {
         self.serve("/apis/apps/v1", "apps/v1", "deployments", "Deployment");
     }
 
-    /// A namespaced kind, alone of its group, is found among those that there are.
+    /// Serves a namespaced kind, alone of its group, so that it is found among the kinds that there
+    /// are.
     pub fn serve(&self, path: &str, group_version: &str, plural: &str, kind: &str) {
         let resource = json!({
             "name": plural, "singularName": "", "namespaced": true, "kind": kind,
@@ -334,7 +339,7 @@ impl FakeApi {
         self.answer(Method::GET, path, 200, resources);
     }
 
-    /// From now on, everything is answered with the truth.
+    /// Answers every request by the objects that there are from now on.
     pub fn answer_truly(&self) {
         self.state().answers.clear();
     }
@@ -344,19 +349,19 @@ impl FakeApi {
         self.state().asked.clear();
     }
 
-    /// All that was asked but for watches.
+    /// Returns all requests except watches.
     pub fn asked(&self) -> Vec<Asked> {
         self.state().asked.clone()
     }
 
-    /// What was written but for events, each as method, path and body.
+    /// Returns what was written except events, each as method, path and body.
     pub fn writes(&self) -> Vec<(Method, String, Value)> {
         let asked = self.asked().into_iter();
         let writes = asked.filter(|it| it.method != Method::GET && !it.path.contains("/events"));
         writes.map(|it| (it.method, it.path, it.body)).collect()
     }
 
-    /// The events that were published: the name of the object, the reason, and the message.
+    /// Returns the events that were published: the name of the object, the reason, and the message.
     pub async fn events(&self) -> Vec<(String, String, String)> {
         pass(1).await;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -369,7 +374,7 @@ impl FakeApi {
         told.collect()
     }
 
-    /// The names of the objects with their events' reasons.
+    /// Returns the names of the objects with their events' reasons.
     pub async fn told(&self) -> Vec<(String, String)> {
         let events = self.events().await.into_iter();
         events.map(|(about, reason, _)| (about, reason)).collect()
@@ -404,7 +409,7 @@ impl FakeApi {
         Ok(response.body(body.boxed_unsync())?)
     }
 
-    /// What is answered; `None` where the connection breaks.
+    /// Returns the answer to a request; `None` where the connection breaks.
     fn answer_to(&self, asked: &Asked) -> Option<Answer> {
         let state = self.state();
         let mut answers = state.answers.iter();
@@ -418,7 +423,7 @@ impl FakeApi {
         Some(self.truth(asked))
     }
 
-    /// What is answered by the objects that there are.
+    /// Returns the answer to a request by the objects that there are.
     fn truth(&self, asked: &Asked) -> Answer {
         let Some((plural, namespace, name)) = addressed(&asked.path) else {
             return (404, refusal(404, "NotFound", ""));
@@ -488,7 +493,7 @@ impl FakeApi {
         (201, self.store(plural, object))
     }
 
-    /// A merge patch of the status, or of all else.
+    /// Applies a merge patch to the status, or to everything else, and returns the object.
     fn change(&self, place: &Place, held: &Value, asked: &Asked) -> Value {
         let mut patch = asked.body.clone();
         let is_status = asked.path.ends_with("/status");
@@ -523,7 +528,7 @@ impl FakeApi {
         self.store(&place.0, object)
     }
 
-    /// A watch tells what has happened, and ends when there is more to tell.
+    /// Answers a watch: it tells what has happened, and ends when there is more to tell.
     fn watch(&self, path: &str, query: &str) -> Response<ResponseBody> {
         let (plural, namespace, _) = addressed(path).unwrap_or_default();
         let is_in = move |object: &Value| {
@@ -602,8 +607,8 @@ fn place(plural: &str, object: &Value) -> Place {
     )
 }
 
-/// Plural, namespace, and name of what a path is about; `None` for discovery, which is not
-/// answered.
+/// Returns the plural, namespace, and name of what a path is about; `None` for discovery, which is
+/// not answered.
 fn addressed(path: &str) -> Option<(String, String, Option<String>)> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let rest = parts.get(if parts[0] == "api" { 2 } else { 3 }..)?;

@@ -5,7 +5,7 @@ use super::testing::{Stand, cluster, pass, refusal};
 
 const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
 
-/// A fleet of one cluster, both of them paused.
+/// Returns a fleet of one cluster in which both the fleet and the cluster are paused.
 async fn paused() -> Stand {
     let record = json!({
         "metadata": {"namespace": RECORD.1, "name": RECORD.2, "uid": "p"},
@@ -16,7 +16,8 @@ async fn paused() -> Stand {
     Stand::followed([(RECORD.0, record), ("clusters", paused)]).await
 }
 
-/// Whether the fleet is paused, and whether its cluster is by itself or with the fleet.
+/// Returns whether the fleet is paused, and whether its cluster is paused, by itself or with the
+/// fleet.
 fn held(stand: &Stand) -> (bool, bool) {
     let (pauses, now) = (&stand.fleet.pauses, stand.fleet.clock.now());
     (

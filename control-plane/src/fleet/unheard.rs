@@ -7,7 +7,7 @@ use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, Res
 /// How the message of such a report begins.
 pub const UNHEARD: &str = "unknown since ";
 
-/// Whether a report is that of a cluster which is not heard.
+/// Returns whether a report is about a cluster that is not heard.
 fn is_unheard(report: &AggregatedStatusItem) -> bool {
     let message = report.applied_message.as_deref().unwrap_or_default();
     !report.applied
@@ -15,7 +15,8 @@ fn is_unheard(report: &AggregatedStatusItem) -> bool {
         && message.starts_with(UNHEARD)
 }
 
-/// Message about the first of the clusters that a resource is placed in, if none of them is heard.
+/// Returns the message about the first of the clusters that a resource is placed in, if none of
+/// them is heard.
 pub fn unheard<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],

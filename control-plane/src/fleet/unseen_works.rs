@@ -34,7 +34,7 @@ struct Inner {
 }
 
 impl UnseenWorks {
-    /// A memory that follows the cache of Works; make it before the cache starts.
+    /// Makes a memory that follows the cache of Works; make it before the cache starts.
     pub fn new(works: &Informer<CachedWork>) -> Self {
         let unseen = Self::default();
         let (kept, cache) = (unseen.clone(), works.clone());
@@ -55,7 +55,8 @@ impl UnseenWorks {
         unseen
     }
 
-    /// Call it before the request that makes a Work: the answer may be lost.
+    /// Remembers a Work that is about to be made. Call it before the request that makes the Work:
+    /// the answer may be lost.
     pub fn making(&self, binding: &BindingKey, namespace: &str, name: &str) {
         self.insert(binding, (namespace.to_owned(), name.to_owned()));
     }
@@ -131,7 +132,7 @@ impl UnseenWorks {
     }
 }
 
-/// The binding that a Work names.
+/// Returns the binding that a Work names.
 fn named(work: &Head<Work>) -> Option<BindingKey> {
     binding_named(|key| work.annotations().get(key).map(String::as_str))
 }
@@ -151,7 +152,7 @@ mod tests {
         }
     }
 
-    /// A Work that its agent has to see to before it goes.
+    /// Returns a Work for which its agent has something to do before it can be deleted.
     fn held(cluster: &str) -> Value {
         let mut it = work(cluster, "Healthy");
         it["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);

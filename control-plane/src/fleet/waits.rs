@@ -45,7 +45,8 @@ impl<K: Clone + Eq + Hash> Default for Waits<K> {
 }
 
 impl<K: Clone + Eq + Hash> Waits<K> {
-    /// The next wait of a key: 200 ms, doubled up to 30 s.
+    /// Returns the next wait of a key: the first is 200 ms, and each one is twice as long up to 30
+    /// s.
     pub fn next(&self, key: &K) -> Wait {
         let mut waits = self.lock();
         let waited = waits.entry(key.clone()).or_default();
@@ -66,7 +67,7 @@ impl<K: Clone + Eq + Hash> Waits<K> {
         }
     }
 
-    /// What the key waited for has come, or is not waited for any more.
+    /// Ends the wait of a key: what it waited for has come, or is not waited for any more.
     pub fn over(&self, key: &K) {
         self.lock().remove(key);
     }

@@ -48,29 +48,29 @@ pub struct CachedWork {
 }
 
 impl CachedWork {
-    /// Whether an agent has reported.
+    /// Returns whether an agent has reported on the Work.
     pub fn is_reported(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Whether the agent reports the same as it did.
+    /// Returns whether the agent reports the same as in a former version of the Work.
     pub fn reports_as(&self, former: &Self) -> bool {
         self.report == former.report
     }
 
-    /// What the agent reports; parsed anew at each call.
+    /// Returns what the agent reports; it is parsed anew at each call.
     pub fn status(&self) -> WorkStatus {
         let report = self.report.as_ref();
         report.map(Report::read).unwrap_or_default()
     }
 
-    /// Why the status of an object is left out of what the agent reports, if one is.
+    /// Returns why the status of an object is left out of what the agent reports, if one is.
     pub fn excess(&self) -> Option<&Excess> {
         self.report.as_ref()?.excess()
     }
 }
 
-/// What tells whether two values are the same.
+/// Returns a fingerprint of a value, by which it is told whether two values are the same.
 pub fn fingerprint(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
@@ -118,7 +118,7 @@ pub struct WorkIndex {
 type ByBinding = HashMap<BindingKey, Vec<Arc<CachedWork>>>;
 
 impl WorkIndex {
-    /// An index that follows the cache of Works; make it before the cache starts.
+    /// Makes an index that follows the cache of Works; make it before the cache starts.
     pub fn new(works: &Informer<CachedWork>) -> Self {
         let index = Self::default();
         let kept = index.clone();
@@ -137,7 +137,8 @@ impl WorkIndex {
         index
     }
 
-    /// The Works that name a binding, those that are going away included, wherever they lie.
+    /// Returns the Works that name a binding, including those that are being deleted, in whatever
+    /// namespace they are.
     pub fn of(&self, binding: &BindingKey) -> Vec<Arc<CachedWork>> {
         self.lock().get(binding).cloned().unwrap_or_default()
     }
@@ -174,7 +175,7 @@ impl WorkIndex {
     }
 }
 
-/// Whether an agent's report is about the resource.
+/// Returns whether an agent's report is about the resource.
 pub fn means(reported: &ResourceIdentifier, resource: &ObjectReference) -> bool {
     let group = reported.group.as_deref().unwrap_or_default();
     let api_version = if group.is_empty() {
@@ -189,19 +190,20 @@ pub fn means(reported: &ResourceIdentifier, resource: &ObjectReference) -> bool 
             == resource.namespace.as_deref().unwrap_or_default()
 }
 
-/// Whether a Work brings a namespace of the fleet to a member, and belongs to no binding.
+/// Returns whether a Work brings a namespace of the fleet to a member, and belongs to no binding.
 pub fn is_of_namespace(work: &ObjectMeta) -> bool {
     let mut owners = work.owner_references.iter().flatten();
     owners.any(|owner| owner.kind == "Namespace")
 }
 
-/// The permanent id of the binding that a Work was made for.
+/// Returns the permanent id of the binding that a Work was made for.
 pub fn owner_id(work: &CachedWork) -> Option<&str> {
     let id = |key: &str| work.labels.get(key).filter(|id| !id.is_empty());
     id(label::RESOURCE_BINDING_ID).or_else(|| id(label::CLUSTER_RESOURCE_BINDING_ID))
 }
 
-/// The uid of the Work that is gone with a change: it was deleted, or another one has its name.
+/// Returns the uid of the Work that is gone with a change: it was deleted, or another Work has its
+/// name now.
 pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
     match change {
         Change::Applied {
@@ -215,12 +217,12 @@ pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
     }
 }
 
-/// The binding that a Work was made for.
+/// Returns the binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
     binding_named(|key| work.annotations.get(key))
 }
 
-/// The binding that annotations name.
+/// Returns the binding that the annotations of a Work name.
 pub fn binding_named<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<BindingKey> {
     let get = |key: &str| {
         let value = annotation(key).filter(|value| !value.is_empty());
@@ -241,7 +243,7 @@ pub fn binding_named<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option
     })
 }
 
-/// Namespace and name of a Work.
+/// Returns the namespace and name of a Work.
 fn place(work: &CachedWork) -> (Option<&str>, Option<&str>) {
     let metadata = &work.metadata;
     (metadata.namespace.as_deref(), metadata.name.as_deref())

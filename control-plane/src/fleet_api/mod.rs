@@ -161,7 +161,7 @@ impl Settings {
     }
 }
 
-/// The command: reads arguments and environment, runs until it is told to stop.
+/// Runs the command: reads arguments and environment, and runs until it is told to stop.
 pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
     arguments.remove(1);
     let command = clap::Command::new(COMPONENT)

@@ -201,7 +201,7 @@ pub(super) fn sorted(names: Vec<String>) -> Vec<String> {
 pub(super) mod tests {
     use super::*;
 
-    /// A site with an address of its own.
+    /// Returns a site with an address of its own.
     pub(in super::super) fn site() -> Site {
         Site {
             prefix: "muster-fleet".to_owned(),

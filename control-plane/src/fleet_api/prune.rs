@@ -25,7 +25,7 @@ struct Options {
     keep: u16,
 }
 
-/// The command: reads arguments, removes files, and prints their names.
+/// Runs the command: reads arguments, removes files, and prints their names.
 pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
     arguments.remove(1);
     let options = Options::parse_from(arguments);

@@ -398,8 +398,8 @@ fn forward(document: &mut Value, user: &str) {
     }
 }
 
-/// What there is to say of a Service that its load balancer has given no address to, if clients are
-/// to find the fleet API by that.
+/// Returns the message about a Service that has no address from its load balancer yet, if clients
+/// are to find the fleet API by that address.
 fn no_address(service: &Service, site: &Site) -> Option<String> {
     let kind = service.spec.as_ref()?.type_.as_deref();
     let status = service.status.as_ref();

@@ -97,7 +97,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// The reason in words, for events and the log.
+    /// Returns the reason in words, for events and the log.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Replaced => "the replacement is healthy",
@@ -110,7 +110,8 @@ impl Done {
         }
     }
 
-    /// Whether the old copy goes with the task (otherwise it stays, or is gone already).
+    /// Returns whether the old copy is removed with the task (otherwise it stays, or is gone
+    /// already).
     pub fn removes_the_copy(self) -> bool {
         matches!(
             self,
@@ -164,7 +165,8 @@ pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp)
 }
 
 impl Assessment {
-    /// The same while movement is paused out of some clusters: no old copy is removed there.
+    /// Returns the assessment while movement is paused out of some clusters: no old copy is removed
+    /// there.
     #[must_use]
     pub fn while_paused(
         self,
@@ -225,7 +227,8 @@ impl Scene<'_> {
         })
     }
 
-    /// When the task ends by time alone.
+    /// Returns the time at which the task ends even if nothing else ends it; `None` if there is no
+    /// such time.
     fn end(&self, task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
         let grace = match task.grace_period_seconds {
             Some(seconds) => SignedDuration::from_secs(seconds.into()),
@@ -270,7 +273,7 @@ impl<'a> Situation<'a> {
         }
     }
 
-    /// Whether the workload is to run in a cluster.
+    /// Returns whether the workload is to run in a cluster.
     pub fn is_target(&self, cluster: &str) -> bool {
         self.scene
             .clusters
@@ -278,16 +281,17 @@ impl<'a> Situation<'a> {
             .any(|target| target.name == cluster)
     }
 
-    /// Whether every chosen cluster has a healthy copy that stands in for the one that the task
-    /// keeps, and one of them at least is no cluster that has to be left itself. Nothing chosen is
-    /// nothing healthy (unlike in Karmada).
+    /// Returns whether every chosen cluster has a healthy copy that can take the place of the one
+    /// that the task keeps, and at least one of these clusters does not have to be left itself. If
+    /// no cluster is chosen, nothing is replaced (unlike in Karmada).
     pub fn is_replaced(&self, task: &Age<'_>) -> bool {
         let scene = self.scene;
         let runs = self.healthy || self.responsive && self.is_idle(task);
         scene.scheduled && self.available && runs && self.stands_in(task)
     }
 
-    /// Whether an autoscaler has the old copy run nothing, so that nothing has to run in its place.
+    /// Returns whether an autoscaler has the old copy run nothing, so that nothing has to run in
+    /// its place.
     fn is_idle(&self, task: &Age<'_>) -> bool {
         let report = self.reports.get(&*task.task.from_cluster);
         let status = report.and_then(|it| it.status.as_ref());
@@ -297,8 +301,8 @@ impl<'a> Situation<'a> {
         })
     }
 
-    /// Whether healthy copies are what the old one was. Health says less than that for kinds
-    /// without a health rule, which are healthy until they say otherwise.
+    /// Returns whether healthy copies do as much as the old one did. For kinds without a health
+    /// rule, health says less than that: they are healthy until they say otherwise.
     fn stands_in(&self, task: &Age<'_>) -> bool {
         let status = |cluster: &str| Some(&self.reports.get(cluster)?.status.as_ref()?.0);
         let old = status(&task.task.from_cluster).unwrap_or(&Value::Null);
@@ -371,11 +375,11 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster
-/// that was healthy before it was given more is not healthy enough until they run. Where the
-/// members scale the workload themselves, or one leaves the number to its autoscaler, those that
-/// they want have to be ready, and one at least.
-/// With `counts`, a status without a number of replicas counts none.
+/// Returns whether a report that counts replicas counts as many ready ones as were asked for. A
+/// cluster that was healthy before it was given more is not healthy enough until they run. Where
+/// the members scale the workload themselves, or one of them leaves the number to its autoscaler,
+/// as many as they want have to be ready, and at least one. With `counts`, a status without a
+/// number of replicas counts as none.
 pub fn runs_all(
     report: &AggregatedStatusItem,
     given: i32,
@@ -421,13 +425,14 @@ pub fn asks_for_none(spec: &ResourceBindingSpec) -> bool {
     spec.replicas <= 0 && spec.replica_requirements.is_some() && spec.components.is_empty()
 }
 
-/// Whether the members decide on the number of replicas, as the label
+/// Returns whether the members decide on the number of replicas, as the label
 /// `resourcetemplate.karmada.io/retain-replicas` of the template says.
 pub fn retains_replicas(label: Option<&str>) -> bool {
     label == Some("true")
 }
 
-/// Ready replicas of a status; some kinds report only those that have been ready for a while.
+/// Returns the number of ready replicas in a status; some kinds report only those that have been
+/// ready for a while.
 pub fn ready_replicas(status: &Value) -> Option<i64> {
     let number = |name: &str| status.get(name)?.as_i64();
     number("readyReplicas").or_else(|| number("availableReplicas"))

@@ -167,7 +167,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-/// Whether a binding has tasks.
+/// Returns whether a binding has graceful eviction tasks.
 fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
     let (bindings, wide) = (&fleet.bindings, &fleet.cluster_bindings);
     let has_tasks = |spec: &ResourceBindingSpec| !spec.graceful_eviction_tasks.is_empty();
@@ -224,7 +224,8 @@ async fn work_off<B: BindingKind>(
     Ok(next.map_or(Next::Done, Next::After))
 }
 
-/// What becomes of the tasks, and when to look again although nothing changes.
+/// Assesses the tasks of a binding. Returns what becomes of them, and when to look again although
+/// nothing changes.
 fn look<B: Binding>(
     fleet: &Fleet,
     plugins: EvictPlugins,
@@ -291,7 +292,8 @@ fn look<B: Binding>(
     (assessment, retry.get())
 }
 
-/// Whether there are tasks to look at. Those of a binding that is being deleted go with it.
+/// Returns whether there are tasks to look at. The tasks of a binding that is being deleted are
+/// removed with it.
 fn has_tasks<B: Binding>(binding: &B) -> bool {
     let tasks = &binding.spec().graceful_eviction_tasks;
     !tasks.is_empty() && binding.meta().deletion_timestamp.is_none()
@@ -302,7 +304,7 @@ fn is_concerned<B: Binding>(binding: &B) -> bool {
     has_tasks(binding) || may_move_on(binding)
 }
 
-/// Whether a change of a cluster can matter to a task.
+/// Returns whether a change of a cluster can matter to a task.
 fn matters(old: &Cluster, new: &Cluster) -> bool {
     old.spec.taints != new.spec.taints
         || readiness(old) != readiness(new)

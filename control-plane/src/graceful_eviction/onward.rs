@@ -68,7 +68,7 @@ impl Refusals {
         now.duration_since(since)
     }
 
-    /// A workload is not refused any more.
+    /// Forgets a workload that is not refused any more.
     pub fn forget(&self, key: &BindingKey) {
         self.lock().remove(key);
     }

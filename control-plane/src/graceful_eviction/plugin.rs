@@ -6,14 +6,14 @@
 use super::assess::{Age, Done, Situation};
 use crate::settings::evict_plugin::{EvictPlugin, EvictPlugins};
 
-/// Why a task is done, if any plugin in force passes.
+/// Returns why a task is done, if any plugin that is enabled ends it.
 pub fn any(plugins: EvictPlugins, task: &Age<'_>, situation: &Situation<'_>) -> Option<Done> {
     plugins
         .iter()
         .find_map(|plugin| check(plugin, task, situation))
 }
 
-/// Why a plugin ends a task, if it does.
+/// Returns why a plugin ends a task, if it does.
 fn check(plugin: EvictPlugin, task: &Age<'_>, situation: &Situation<'_>) -> Option<Done> {
     let back = situation.is_target(&task.task.from_cluster);
     match plugin {

@@ -13,14 +13,15 @@ use muster_shared::names::{self, condition};
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::works::{CachedWork, means};
 
-/// Whether a task ends when the workload is healthy elsewhere.
+/// Returns whether a task ends when the workload is healthy elsewhere.
 pub(super) fn asks_for_health(task: &GracefulEvictionTask) -> bool {
     task.suppress_deletion.is_none()
 }
 
-/// The reports, those of targets as far as their Works say the same now; without a Work that says
-/// something they are left out. A cluster that was left and chosen again still has the report of
-/// its former copy on the binding, of which nothing may be there.
+/// Returns the reports that count. Those of targets count as far as their Works say the same now,
+/// and without a Work that says something they are left out. A cluster that was left and chosen
+/// again still has the report of its former copy on the binding, and there may be nothing left of
+/// that copy.
 ///
 /// The status is that of the Work: the binding's is older, and not kept to the letter (a merge
 /// patch leaves out fields that are null).
@@ -55,7 +56,7 @@ pub(super) fn standing_reports(
     reports.iter().filter_map(standing).collect()
 }
 
-/// The Works that place their workload in a cluster, by cluster: those that stay.
+/// Returns the Works that place their workload in a cluster and stay, by cluster.
 pub(super) fn carrying_out<'a>(
     works: &'a [Arc<CachedWork>],
     deleted: &DeletedWorks,
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Status that an agent writes on a Work.
+    /// Returns the status that an agent writes on a Work.
     fn applied(applied: &str, manifests: &Value) -> WorkStatus {
         serde_json::from_value(json!({
             "conditions": [{

@@ -162,7 +162,7 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
     }
 }
 
-/// Nothing, or a host with an optional port and path.
+/// Returns whether a text is a registry: nothing, or a host with an optional port and path.
 fn is_registry(text: &str) -> bool {
     let (host, path) = match text.split_once('/') {
         Some((host, path)) => (host, Some(path)),
@@ -175,7 +175,8 @@ fn is_registry(text: &str) -> bool {
     text.len() <= LONGEST_PART && is_host && is_named && path.is_none_or(is_repository)
 }
 
-/// Path components of lower-case letters and digits, with separators between.
+/// Returns whether a text is a repository: path components of lower-case letters and digits, with
+/// separators between.
 fn is_repository(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.split('/').all(|part| {
@@ -188,7 +189,7 @@ fn is_repository(text: &str) -> bool {
     })
 }
 
-/// `[\w][\w.-]{0,127}`.
+/// Returns whether a text is a tag: `[\w][\w.-]{0,127}`.
 fn is_tag(text: &str) -> bool {
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let bytes = text.as_bytes();
@@ -197,8 +198,8 @@ fn is_tag(text: &str) -> bool {
         && bytes.iter().all(|byte| word(byte) || b".-".contains(byte))
 }
 
-/// An algorithm (letters and digits in parts that begin with a letter), a colon and at least 32
-/// hexadecimal digits.
+/// Returns whether a text is a digest: an algorithm (letters and digits in parts that begin with a
+/// letter), a colon and at least 32 hexadecimal digits.
 fn is_digest(text: &str) -> bool {
     let Some((algorithm, hex)) = text.split_once(':') else {
         return false;

@@ -215,7 +215,8 @@ impl Pauses {
         }
     }
 
-    /// The pause that holds for what is to leave a cluster: the fleet's, else the cluster's.
+    /// Returns the pause that holds for what is to leave a cluster: the fleet's, else the
+    /// cluster's.
     pub fn of(&self, cluster: &str, now: Timestamp) -> Option<Arc<Pause>> {
         let state = self.read();
         let holds = |pause: &&Arc<Pause>| pause.holds(now);
@@ -224,7 +225,7 @@ impl Pauses {
         fleet.or_else(own).cloned()
     }
 
-    /// The pause of the fleet.
+    /// Returns the pause of the fleet.
     pub fn of_fleet(&self, now: Timestamp) -> Option<Arc<Pause>> {
         let state = self.read();
         state.fleet.as_ref().filter(|it| it.holds(now)).cloned()

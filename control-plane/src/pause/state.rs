@@ -46,7 +46,7 @@ struct Record {
 }
 
 impl Pause {
-    /// The pause of the fleet that a ConfigMap records.
+    /// Returns the pause of the fleet that a ConfigMap records.
     pub fn of_fleet(record: &ConfigMap) -> Self {
         let empty = BTreeMap::new();
         let data = record.data.as_ref().unwrap_or(&empty);
@@ -59,7 +59,8 @@ impl Pause {
         })
     }
 
-    /// The pauses that hold: that of the fleet, if there is one, and then those of the clusters.
+    /// Returns the pauses that hold: that of the fleet, if there is one, and then those of the
+    /// clusters.
     pub fn all<'a>(
         record: Option<&ConfigMap>,
         clusters: impl IntoIterator<Item = &'a Cluster>,
@@ -70,7 +71,7 @@ impl Pause {
         all.filter(move |pause| pause.holds(now))
     }
 
-    /// The pause of a cluster, if its annotation says so.
+    /// Returns the pause of a cluster, if its annotation says so.
     pub fn of_cluster(cluster: &Cluster) -> Option<Self> {
         let text = cluster.annotations().get(PAUSED)?;
         let pause = match serde_json::from_str::<Record>(text) {
@@ -110,7 +111,7 @@ impl Pause {
         }
     }
 
-    /// The fields of the record, for a ConfigMap's data.
+    /// Returns the fields of the record, for a ConfigMap's data.
     pub fn fields(&self) -> BTreeMap<String, String> {
         let time = |time: Option<Timestamp>| time.map(|it| format!("{it:.0}"));
         let fields = [
@@ -125,7 +126,7 @@ impl Pause {
             .collect()
     }
 
-    /// Whether the pause is not over at `now`.
+    /// Returns whether the pause is not over at `now`.
     pub fn holds(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }

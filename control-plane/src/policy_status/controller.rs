@@ -230,7 +230,7 @@ impl Statuses {
     }
 }
 
-/// Whether the API stored a status, rather than dropping fields that its definition lacks.
+/// Returns whether the API stored a status, rather than dropping fields that its definition lacks.
 fn is_kept(stored: Option<&ClusterTaintPolicyStatus>, wanted: &ClusterTaintPolicyStatus) -> bool {
     stored.is_some_and(|it| {
         it.observed_generation == wanted.observed_generation
@@ -238,8 +238,8 @@ fn is_kept(stored: Option<&ClusterTaintPolicyStatus>, wanted: &ClusterTaintPolic
     })
 }
 
-/// The earlier of two times to come again. After a conflict the pause between two counts is long
-/// enough for the cache.
+/// Returns the earlier of two times to come again. After a conflict the pause between two counts is
+/// long enough for the cache.
 fn sooner(one: Next, other: Next) -> Next {
     let wait = |next| match next {
         Next::Done | Next::Waits => None,

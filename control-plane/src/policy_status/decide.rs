@@ -56,7 +56,8 @@ impl<'a> Sight<'a> {
         status.map_or(&[], |status| &status.conditions)
     }
 
-    /// Whether the cluster has a taint, and the record says that policies of a form answer for it.
+    /// Returns whether the cluster has a taint, and the record says that policies of a form answer
+    /// for it.
     fn has(&self, taint: &Taint, answers: impl Fn(&Owned) -> bool) -> bool {
         let is_it = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
         self.cluster.spec.taints.iter().any(is_it)
@@ -87,7 +88,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules as the settings have them.
+    /// Returns the rules as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             follows: settings.follows_taint_policies(),
@@ -96,7 +97,7 @@ impl Rules {
     }
 }
 
-/// The status that a policy should have. Times stay where nothing changed.
+/// Returns the status that a policy should have. Times stay where nothing changed.
 pub fn status(
     policy: &ClusterTaintPolicy,
     clusters: &[Sight<'_>],
@@ -200,7 +201,7 @@ impl Counted {
         }
     }
 
-    /// What the policy can do, with reason and message.
+    /// Returns what the policy can do, with reason and message.
     fn judge(
         &self,
         spec: &ClusterTaintPolicySpec,
@@ -284,7 +285,7 @@ impl Counted {
     }
 }
 
-/// Whether a cluster with these conditions gets taints, now or after a delay.
+/// Returns whether a cluster with these conditions gets taints, now or after a delay.
 fn matches(spec: &ClusterTaintPolicySpec, known: &[Condition]) -> bool {
     let is_known =
         |operator: &MatchConditionOperator| !matches!(operator, MatchConditionOperator::Other(_));
@@ -295,8 +296,8 @@ fn matches(spec: &ClusterTaintPolicySpec, known: &[Condition]) -> bool {
             && verdict(&spec.match_conditions, known).matched)
 }
 
-/// The types of conditions in a policy that the clusters do not have. None while the clusters have
-/// no condition at all: they have just joined.
+/// Returns the types of conditions in a policy that the clusters do not have. There are none while
+/// the clusters have no condition at all: they have just joined.
 fn missing<'p>(spec: &'p ClusterTaintPolicySpec, types: &BTreeSet<String>) -> Vec<&'p str> {
     if types.is_empty() {
         return Vec::new();
@@ -312,7 +313,7 @@ fn missing<'p>(spec: &'p ClusterTaintPolicySpec, types: &BTreeSet<String>) -> Ve
     wanted.into_iter().filter(is_missing).collect()
 }
 
-/// The first texts of a list, and the number of the others.
+/// Returns the first texts of a list, and the number of the others.
 fn some(texts: &[String], separator: &str) -> String {
     let shown = texts.iter().take(MOST_NAMES).map(String::as_str);
     let shown = shown.collect::<Vec<_>>().join(separator);

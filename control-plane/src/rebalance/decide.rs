@@ -47,7 +47,7 @@ fn generation(rebalancer: &WorkloadRebalancer) -> i64 {
     rebalancer.metadata.generation.unwrap_or_default()
 }
 
-/// The result of each workload that the status names; none of one that was only asked for.
+/// Returns the result of each workload that the status names; none of one that was only asked for.
 fn results(
     status: Option<&WorkloadRebalancerStatus>,
 ) -> BTreeMap<&WorkloadReference, Option<&RebalanceResult>> {
@@ -92,13 +92,13 @@ pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
     }
 }
 
-/// A time without its fraction of a second.
+/// Returns a time without its fraction of a second.
 pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Whether an object was created at a time or later, or may have been: the server dates by whole
-/// seconds.
+/// Returns whether an object was created at a time or later, or may have been: the server dates by
+/// whole seconds.
 pub fn is_since(created: Timestamp, time: Timestamp) -> bool {
     created >= whole_second(time)
 }

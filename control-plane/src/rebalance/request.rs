@@ -106,7 +106,7 @@ pub(super) async fn request<B: BindingKind>(
     }
 }
 
-/// Whether the scheduler has looked at the last request.
+/// Returns whether the scheduler has looked at the last request.
 pub(super) fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
     let told = conditions::status(&status.conditions, SCHEDULED);
     !is_reschedule_requested(spec, status) || told == Some(conditions::FALSE)

@@ -19,7 +19,7 @@ fn name(number: usize) -> String {
     format!("w{number}-deployment")
 }
 
-/// Workload `w<number>`, scheduled to `m1` long ago.
+/// Returns workload `w<number>`, scheduled to `m1` long ago.
 fn workload(number: usize) -> Value {
     let mut it = binding();
     it["metadata"]["name"] = json!(name(number));
@@ -38,7 +38,7 @@ fn workload(number: usize) -> Value {
     it
 }
 
-/// A rebalancer of all workloads.
+/// Returns a rebalancer of all workloads.
 fn rebalancer(ttl: Option<i32>) -> Value {
     let workloads: Vec<Value> = (0..MANY)
         .map(|number| {
@@ -57,7 +57,7 @@ fn rebalancer(ttl: Option<i32>) -> Value {
     })
 }
 
-/// A cluster with much room, to which nothing new goes if it is `closed`.
+/// Returns a cluster with much room, to which nothing new goes if it is `closed`.
 fn roomy(name: &str, is_closed: bool) -> Value {
     let mut it = cluster(name);
     it["spec"]["id"] = json!(name);
@@ -74,7 +74,7 @@ fn paused(mut cluster: Value) -> Value {
     cluster
 }
 
-/// A fleet with a scheduler, and with the controller of rebalancers if there are any.
+/// Returns a fleet with a scheduler, and with the controller of rebalancers if there are any.
 async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
     let mut stand = Stand::with(Settings::default(), objects);
     let fleet = Arc::clone(&stand.fleet);
@@ -86,7 +86,7 @@ async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Sta
     stand
 }
 
-/// How many workloads a new placement is requested of, and how many have left `m1`.
+/// Returns how many workloads a new placement is requested of, and how many have left `m1`.
 fn asked_and_moved(stand: &Stand) -> (usize, usize) {
     let all = (0..MANY).map(|it| stand.fleet.bindings.get(Some("shop"), &name(it)).unwrap());
     let all: Vec<_> = all.collect();

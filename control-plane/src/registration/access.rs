@@ -47,7 +47,7 @@ pub enum Error {
     },
 }
 
-/// Everything that registration itself needs.
+/// Returns everything that registration itself needs.
 pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
     let mut all = Vec::new();
     for text in REGISTRATION {
@@ -56,7 +56,7 @@ pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
     Ok(all)
 }
 
-/// Everything that one member needs.
+/// Returns everything that one member needs.
 pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
     let mut all = Vec::new();
     for text in MEMBER {
@@ -170,14 +170,14 @@ async fn revoke_former(
     }
 }
 
-/// What a role or a binding was called before names had colons.
+/// Returns what a role or a binding was called before names had colons.
 fn former_name(object: &DynamicObject) -> Option<String> {
     let name = object.name_any();
     (kind(object).contains("Role") && name.contains(':')).then(|| name.replace(':', "-"))
 }
 
-/// Whether a role or a binding of the former name is what this one is now: for the same subjects,
-/// or about the same resources and this member's objects only.
+/// Returns whether a role or a binding of the former name is what this one is now: for the same
+/// subjects, or about the same resources and this member's objects only.
 fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool {
     if kind(now).ends_with("Binding") {
         return found.data["subjects"] == now.data["subjects"];
@@ -212,8 +212,8 @@ pub fn kind(object: &DynamicObject) -> &str {
     object.types.as_ref().map_or("", |it| &it.kind)
 }
 
-/// Of kinds that every API has, whose plurals are regular.
-/// Returns the API of an object's kind and namespace.
+/// Returns the API of an object's kind and namespace, for kinds that every API has and whose
+/// plurals are regular.
 pub fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let version = object.types.as_ref().map_or("", |it| &it.api_version);
     let (group, version) = version.split_once('/').unwrap_or(("", version));

@@ -107,7 +107,7 @@ impl Given {
         given.insert(cluster.to_owned(), (request.to_owned(), Instant::now()));
     }
 
-    /// Whether another request than this one was approved for the name.
+    /// Returns whether another request than this one was approved for the name.
     fn is_promised(&self, cluster: &str, request: &str) -> bool {
         let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         given
@@ -176,8 +176,8 @@ async fn answer(
     })
 }
 
-/// Whether there is a Cluster of this name, whatever its state and whether it can be read or not:
-/// asked at the decision, because a cache has only what it could read.
+/// Returns whether there is a Cluster of this name, whatever its state and whether it can be read
+/// or not: asked at the decision, because a cache has only what it could read.
 async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
     let clusters = Api::all(fleet.client.clone());
     let found = Head::<Cluster>::get_opt(&clusters, name).await;
@@ -188,7 +188,7 @@ async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
     Ok(found.is_some())
 }
 
-/// A Cluster beside which one of this name cannot be.
+/// Returns the name of a Cluster that is there and beside which one of this name cannot be.
 async fn rival(fleet: &Fleet, cluster: &str) -> Result<Option<String>, Error> {
     for rival in decide::rivals(cluster) {
         if is_there(fleet, &rival).await? {

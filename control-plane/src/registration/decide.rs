@@ -45,8 +45,8 @@ pub enum Request {
     },
 }
 
-/// The form in which a signing request is kept: whoever may ask for a certificate may ask often,
-/// and with as much text as the API takes.
+/// Brings a signing request into the form in which it is kept: whoever may ask for a certificate
+/// may ask often, and with as much text as the API takes.
 pub fn form(request: &mut CertificateSigningRequest) {
     reading::shorten(&mut request.spec.request.0);
     (request.metadata.annotations, request.metadata.labels) = (None, None);
@@ -86,7 +86,7 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
     }
 }
 
-/// Whether the requester is an agent or came with a bootstrap token for one.
+/// Returns whether the requester is an agent or came with a bootstrap token for one.
 fn is_from_an_agent(request: &CertificateSigningRequest) -> bool {
     let spec = &request.spec;
     let mut groups = spec.groups.iter().flatten();
@@ -110,7 +110,7 @@ fn is_answered(request: &CertificateSigningRequest) -> bool {
     })
 }
 
-/// The cluster whose agent a subject is, exactly.
+/// Returns the cluster whose agent the subject of a request names exactly.
 fn cluster(wanted: &Wanted) -> Result<String, String> {
     let [name] = wanted.names.as_slice() else {
         return Err(format!("it has {} common names", wanted.names.len()));
@@ -139,8 +139,8 @@ fn cluster(wanted: &Wanted) -> Result<String, String> {
         .ok_or_else(|| format!("its common name {name:?} is not that of a cluster's agent"))
 }
 
-/// Client authentication and a signature; a key that may encipher keys is optional (those of
-/// elliptic curves never do).
+/// Checks that the usages are client authentication and a signature; a key that may encipher keys
+/// is optional (those of elliptic curves never do).
 fn usages(request: &CertificateSigningRequest) -> Result<(), String> {
     let asked = request.spec.usages.as_deref().unwrap_or_default();
     let [signature, encipherment, client] = USAGES;
@@ -152,7 +152,8 @@ fn usages(request: &CertificateSigningRequest) -> Result<(), String> {
     Err(format!("its usages are {asked:?}"))
 }
 
-/// A certificate cannot be taken back, only outlived.
+/// Checks that a request does not ask for a certificate that lasts too long: a certificate cannot
+/// be taken back, only outlived.
 fn life(request: &CertificateSigningRequest) -> Result<(), String> {
     match request.spec.expiration_seconds {
         Some(seconds) if seconds > LONGEST => Err(format!(
@@ -204,7 +205,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// What to ask for, any of it sufficing.
+    /// Returns the questions to ask, of which one that is answered with yes is enough.
     pub fn questions(self, renewal: bool) -> &'static [Question] {
         match (self, renewal) {
             (Self::There, true) => &[RENEW, REPLACE],
@@ -213,7 +214,7 @@ impl Standing {
         }
     }
 
-    /// The standing in words, behind the name of the cluster.
+    /// Returns the standing in words that follow the name of the cluster.
     pub fn describe(self) -> &'static str {
         match self {
             Self::There => "which is there already",
@@ -225,9 +226,9 @@ impl Standing {
     }
 }
 
-/// Whether another request than this one was approved for the agent of a cluster. Kubernetes keeps
-/// such requests for an hour: a fleet of thousands that joins in that time has as many. Their
-/// signatures were verified when they were approved, or by whoever approved them.
+/// Returns whether another request than this one was approved for the agent of a cluster.
+/// Kubernetes keeps such requests for an hour: a fleet of thousands that joins in that time has as
+/// many. Their signatures were verified when they were approved, or by whoever approved them.
 pub fn is_promised<'a>(
     name: &str,
     cluster: &str,
@@ -254,7 +255,8 @@ fn is_approved(request: &CertificateSigningRequest) -> bool {
     conditions.any(|it| it.type_ == "Approved" && it.status == "True")
 }
 
-/// Whether a request that was left is looked at again: one of the newest of its requester's.
+/// Returns whether a request that was left is looked at again: one of the newest of its
+/// requester's.
 pub fn is_among_the_newest<'a>(
     request: &CertificateSigningRequest,
     requests: impl IntoIterator<Item = &'a CertificateSigningRequest>,
@@ -268,8 +270,8 @@ pub fn is_among_the_newest<'a>(
     newer.take(LOOKED_AT_AGAIN).count() < LOOKED_AT_AGAIN
 }
 
-/// The names of clusters beside which this one cannot be: the credentials of `a-impersonator` would
-/// be in the Secret in which agent `a` puts those of its impersonator.
+/// Returns the names of clusters beside which this one cannot be: the credentials of
+/// `a-impersonator` would be in the Secret in which agent `a` puts those of its impersonator.
 pub fn rivals(cluster: &str) -> Vec<String> {
     let stem = cluster.strip_suffix(IMPERSONATOR).map(str::to_owned);
     let other = Some(format!("{cluster}{IMPERSONATOR}")).filter(|it| is_cluster_name(it));
@@ -279,8 +281,8 @@ pub fn rivals(cluster: &str) -> Vec<String> {
         .collect()
 }
 
-/// The SubjectAccessReview of a question about whoever made the request. The cluster is the name of
-/// the object, so that a role can allow one cluster (`resourceNames`) as well as any.
+/// Returns the SubjectAccessReview of a question about whoever made the request. The cluster is the
+/// name of the object, so that a role can allow one cluster (`resourceNames`) as well as any.
 pub fn review(request: &CertificateSigningRequest, cluster: &str, question: Question) -> Value {
     let spec = &request.spec;
     let extra: BTreeMap<_, _> = spec.extra.clone().unwrap_or_default();
@@ -293,7 +295,7 @@ pub fn review(request: &CertificateSigningRequest, cluster: &str, question: Ques
     }})
 }
 
-/// The merge patch that approves a request as it was read.
+/// Returns the merge patch that approves a request as it was read.
 pub fn approval(request: &CertificateSigningRequest, message: &str) -> Value {
     let conditions = request
         .status

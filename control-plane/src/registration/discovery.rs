@@ -85,7 +85,7 @@ impl Info {
         })
     }
 
-    /// The certificates as DER, as a client wants them; where some are pinned, only those.
+    /// Returns the certificates as DER, as a client wants them; where some are pinned, only those.
     pub fn roots(&self, pins: &[Hash]) -> Vec<Vec<u8>> {
         let list = CertificateDer::pem_slice_iter(&self.authority).filter_map(Result::ok);
         let hashed = list.zip(&self.hashes);
@@ -117,8 +117,8 @@ pub fn trust(
     }
 }
 
-/// Whether a detached signature (JWS without its payload) is that of the token (HMAC with SHA-256,
-/// and nothing else: what the head says of the algorithm is checked and not believed).
+/// Returns whether a detached signature (JWS without its payload) is that of the token (HMAC with
+/// SHA-256, and nothing else: what the head says of the algorithm is checked and not believed).
 fn is_signed(payload: &str, signature: &str, token: &Token) -> bool {
     let [head, "", code] = signature.split('.').collect::<Vec<_>>()[..] else {
         return false;
@@ -132,8 +132,8 @@ fn is_signed(payload: &str, signature: &str, token: &Token) -> bool {
     named && decoded(code).is_some_and(right)
 }
 
-/// The kubeconfig that goes into the ConfigMap: an address and an authority (DER), and nobody's
-/// credentials.
+/// Returns the kubeconfig that goes into the ConfigMap: an address and an authority (DER), and
+/// nobody's credentials.
 pub fn kubeconfig(server: &str, roots: &[Vec<u8>]) -> Value {
     let authority: String = roots.iter().map(|it| pem("CERTIFICATE", it)).collect();
     json!({

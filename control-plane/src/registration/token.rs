@@ -62,13 +62,13 @@ impl Token {
         })
     }
 
-    /// Name of its Secret.
+    /// Returns the name of the token's Secret.
     pub fn name(&self) -> String {
         name_of(&self.id)
     }
 }
 
-/// The name of the Secret of a token.
+/// Returns the name of the Secret of a token.
 pub fn name_of(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
@@ -87,7 +87,7 @@ fn letters(random: &SystemRandom, length: usize) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Whether a text is such letters and nothing else, so many of them.
+/// Returns whether a text is such letters and nothing else, so many of them.
 pub fn is_plain(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| LETTERS.contains(&byte))
 }
@@ -147,7 +147,7 @@ impl Entry {
         }
     }
 
-    /// Its Secret.
+    /// Returns the Secret of the token.
     pub fn secret(&self) -> Secret {
         let mut data = BTreeMap::from([
             ("token-id".to_owned(), self.token.id.clone()),
@@ -214,7 +214,8 @@ impl Entry {
     }
 }
 
-/// A time as RFC 3339 has it, and in no other form: for the API a token with any other has expired.
+/// Returns a time as RFC 3339 has it, and in no other form: for the API a token with any other has
+/// expired.
 fn read_time(text: &str) -> Option<Timestamp> {
     let form: String = text
         .chars()
@@ -232,7 +233,8 @@ fn read_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`
+/// Returns whether a name is that of a group of bootstrap tokens:
+/// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`.
 fn is_group(name: &str) -> bool {
     let own = name.strip_prefix(GROUP_PREFIX).unwrap_or_default();
     let plain = |byte: u8| LETTERS.contains(&byte);

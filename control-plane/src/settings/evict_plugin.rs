@@ -19,7 +19,7 @@ impl EvictPlugin {
     /// All of them, in the order in which they are asked.
     pub const ALL: [Self; 2] = [Self::BackInResult, Self::ResourceHealth];
 
-    /// The name in `--evict-plugins`.
+    /// Returns the name in `--evict-plugins`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BackInResult => "BackInResult",
@@ -56,7 +56,7 @@ impl EvictPlugins {
         ))
     }
 
-    /// The plugins in force.
+    /// Returns the plugins in force.
     pub fn iter(&self) -> impl Iterator<Item = EvictPlugin> {
         EvictPlugin::ALL
             .into_iter()

@@ -32,8 +32,8 @@ const NOT_HEARD: &str = "ClustersNotHeard";
 /// 1.5 MB for everything.
 const LONGEST_STATUSES: usize = 768 << 10;
 
-/// One item per Work in an execution namespace, and one per cluster whose Work is somebody else's,
-/// sorted by cluster. Works that are going away do not count.
+/// Returns one item per Work in an execution namespace, and one per cluster whose Work is somebody
+/// else's, sorted by cluster. Works that are going away do not count.
 ///
 /// A status that is too long or too deep is left out, and so are the longest ones where all
 /// together are too much: one cluster must not hide the others.
@@ -150,7 +150,7 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
     }
 }
 
-/// Whether every cluster that should have the resource has it, and no other.
+/// Returns whether every cluster that should have the resource has it, and no other.
 pub fn fully_applied(expected: &BTreeSet<String>, items: &[AggregatedStatusItem]) -> bool {
     !expected.is_empty()
         && items.len() == expected.len()
@@ -170,7 +170,7 @@ pub enum Applied {
     NotHeard(String),
 }
 
-/// The merge patch of a binding's status, `None` when it says all this already.
+/// Returns the merge patch of a binding's status, `None` when it says all this already.
 ///
 /// The patch carries `version`: conditions are a list that the scheduler writes to, too, and the
 /// items may be those of a process that does not lead any more. It fails rather than undoes a write

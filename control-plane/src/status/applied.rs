@@ -17,8 +17,8 @@ const LONGEST: usize = 160;
 /// Type, reason and text of an event about a template.
 pub(super) type Told = (EventType, &'static str, String);
 
-/// What is new for the template once `items` are written in place of what `held` says; `None` when
-/// nothing is.
+/// Returns what is new for the template once `items` are written in place of what `held` says;
+/// `None` when nothing is.
 pub(super) fn told(
     held: &ResourceBindingStatus,
     items: &[AggregatedStatusItem],
@@ -55,7 +55,8 @@ pub(super) fn told(
     })
 }
 
-/// Why a cluster has not applied the template; `None` where it has, or has not said anything yet.
+/// Returns why a cluster has not applied the template; `None` where it has, or has not said
+/// anything yet.
 fn failure(item: &AggregatedStatusItem) -> Option<&str> {
     item.applied_message
         .as_deref()

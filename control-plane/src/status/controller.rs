@@ -55,8 +55,8 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Whether trying again does not help until somebody changes something, so that somebody has to
-    /// be told.
+    /// Returns whether trying again does not help until somebody changes something, so that
+    /// somebody has to be told.
     fn is_lasting(&self) -> bool {
         match self {
             Self::Aggregate(_) => true,
@@ -139,8 +139,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-/// When a cluster falls silent or is heard again, every binding with a Work there has to be judged
-/// anew.
+/// Queues every binding with a Work in a cluster when the cluster falls silent or is heard again:
+/// the binding has to be judged anew.
 fn follow_silence(fleet: &Fleet, queue: &Queue<BindingKey>) {
     let (works, queue) = (fleet.works.clone(), queue.clone());
     fleet.clusters.on_change(move |change| {
@@ -162,7 +162,7 @@ fn follow_silence(fleet: &Fleet, queue: &Queue<BindingKey>) {
     });
 }
 
-/// The silent ones of the clusters that hold Works of a binding.
+/// Returns the silent ones of the clusters that hold Works of a binding.
 fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silent {
     let names = items.iter().map(|item| &item.cluster_name);
     names
@@ -173,8 +173,8 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
         .collect()
 }
 
-/// A binding whose clusters change has to be judged anew, and so has one of which somebody else
-/// wrote what the clusters report, or of which the cache showed nothing new for long.
+/// Queues a binding that has to be judged anew: its clusters have changed, somebody else wrote what
+/// the clusters report, or the cache showed nothing new of it for long.
 fn follow<B: Binding>(
     bindings: &Informer<B>,
     queue: &Queue<BindingKey>,
@@ -325,7 +325,7 @@ async fn reconcile<B: BindingKind>(
     told(fleet, binding.as_ref(), &template, outcome)
 }
 
-/// The same outcome; a failure that only a person can end is told.
+/// Returns the same outcome, and tells people of a failure that only a person can end.
 fn told<B: BindingKind>(
     fleet: &Fleet,
     binding: &B,
@@ -340,7 +340,8 @@ fn told<B: BindingKind>(
     outcome
 }
 
-/// The condition that tells whether the copies would be stopped when their clusters are cut off.
+/// Returns the condition that tells whether the copies would be stopped when their clusters are cut
+/// off.
 fn fenced(
     fleet: &Fleet,
     spec: &ResourceBindingSpec,
@@ -371,7 +372,7 @@ fn fenced(
     telling::condition(is_asked, &copies, before, fleet.clock.now())
 }
 
-/// The expected clusters whose Work of this name is another binding's, or nobody's.
+/// Returns the expected clusters whose Work of this name is another binding's, or nobody's.
 fn taken(
     fleet: &Fleet,
     key: &BindingKey,
@@ -407,9 +408,9 @@ fn taken(
     expected.iter().filter_map(taken).collect()
 }
 
-/// Whether a Work was made for the binding with this permanent id, or does not say. One that a
-/// former binding of the same name left behind tells of a former object: a Job that has ended,
-/// while the present one has not begun.
+/// Returns whether a Work was made for the binding with this permanent id, or does not say. One
+/// that a former binding of the same name left behind tells of a former object: a Job that has
+/// ended, while the present one has not begun.
 fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
     owner_id(work).is_none_or(|made_for| Some(made_for) == id)
 }

@@ -23,7 +23,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Places {
-    /// Each kind has a quarter of the workers.
+    /// Returns places of which each kind has a quarter of the workers.
     pub(super) fn of(workers: usize) -> Self {
         Self {
             each: workers.div_ceil(4),

@@ -155,9 +155,9 @@ async fn write(
     }
 }
 
-/// Whether a template is the one that its binding names, by their uids; where one of them has none,
-/// the name decides. What members tell of a former template is not shown on the one that has its
-/// name now: a Job would count as ended before it begins, and that cannot be taken back.
+/// Returns whether a template is the one that its binding names, by their uids; where one of them
+/// has none, the name decides. What members tell of a former template is not shown on the one that
+/// has its name now: a Job would count as ended before it begins, and that cannot be taken back.
 fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
     let named = named.filter(|uid| !uid.is_empty());
     named
@@ -179,7 +179,7 @@ pub(super) fn tell_failure<B: BindingKind>(
     fleet.events.publish_about(about, warning, reason, note);
 }
 
-/// Whether a template tells anything in its status; `None`: that cannot be read yet.
+/// Returns whether a template tells anything in its status; `None`: that cannot be read yet.
 pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
     match fleet.templates.get(key) {
         Lookup::Found(template) => {
@@ -192,8 +192,8 @@ pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
     }
 }
 
-/// The reports, and one that says nothing for each cluster that is to have the resource and does
-/// not report. What is not everywhere yet is not complete.
+/// Returns the reports, and one that says nothing for each cluster that is to have the resource and
+/// does not report. What is not everywhere yet is not complete.
 pub(super) fn with_silent(
     expected: &BTreeSet<String>,
     items: &[AggregatedStatusItem],

@@ -52,8 +52,8 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// The silence of a cluster whose agent is not heard, or whose API the collector cannot reach.
-    /// `None` for a cluster that says that it is not ready: its reports arrive.
+    /// Returns the silence of a cluster whose agent is not heard, or whose API the collector cannot
+    /// reach. `None` for a cluster that says that it is not ready: its reports arrive.
     pub(super) fn of(cluster: &Cluster) -> Option<Self> {
         let ready = cluster.condition(READY)?;
         let is_silent = ready.status == conditions::UNKNOWN
@@ -64,7 +64,7 @@ impl Silence {
         })
     }
 
-    /// The message of an item, with the last report in words.
+    /// Returns the message of an item, with the last report in words.
     fn message(&self, last: &AggregatedStatusItem) -> String {
         let words = match (&last.health, &last.applied_message) {
             (_, Some(message)) if !last.applied => format!("not applied: {message}"),
@@ -93,7 +93,7 @@ pub(super) fn mark(items: &mut [AggregatedStatusItem], silent: &Silent) {
     }
 }
 
-/// The message of the condition `FullyApplied` when only silence leaves it open.
+/// Returns the message of the condition `FullyApplied` when only silence leaves it open.
 pub(super) fn not_heard(silent: &Silent) -> String {
     let mut words: Vec<String> = silent
         .iter()
@@ -106,7 +106,7 @@ pub(super) fn not_heard(silent: &Silent) -> String {
     format!("clusters are not heard: {}", words.join(", "))
 }
 
-/// The items as they are counted on the template.
+/// Returns the items as they are counted on the template.
 pub(super) fn counted<'i>(
     items: &'i [AggregatedStatusItem],
     silent: &Silent,

@@ -32,7 +32,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules as the settings have them.
+    /// Returns the rules as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             follows: settings.condition_taints,
@@ -129,7 +129,7 @@ pub fn wanted(
     }
 }
 
-/// The text Karmada's events use: `cluster now has taints([{Key:k,Value:v,Effect:e}])`.
+/// Returns the text Karmada's events use: `cluster now has taints([{Key:k,Value:v,Effect:e}])`.
 pub fn describe(taints: &[Taint]) -> String {
     if taints.is_empty() {
         return "cluster now does not have taints".to_owned();
@@ -276,7 +276,7 @@ mod tests {
         );
     }
 
-    /// The proposal's example of a ClusterTaintPolicy adds a taint of the same key.
+    /// Checks the proposal's example of a ClusterTaintPolicy, which adds a taint of the same key.
     #[test]
     fn a_taint_of_a_policy_stays_beside_the_automatic_one_of_the_same_key() {
         let own = taint(NOT_READY, NO_SCHEDULE, Some(1));

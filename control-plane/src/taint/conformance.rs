@@ -58,8 +58,9 @@ fn replay(input: &Value) -> Value {
     json!({"taints": outcome.taints.unwrap_or_else(|| cluster.spec.taints.clone()), "changed": changed})
 }
 
-/// Karmada writes the cluster when taints that it added and removed in one pass turn a missing list
-/// into an empty one. To these suites that is the same list, so it is no change.
+/// Compares the expected output of a case with that of its replay. Karmada writes the cluster when
+/// taints that it added and removed in one pass turn a missing list into an empty one. To these
+/// suites that is the same list, so it is no change.
 fn compare(case: &Case) -> Result<(), Difference> {
     let mut expected = case.output.clone();
     if same(&case.input["taints"], &expected["taints"]).is_ok() {

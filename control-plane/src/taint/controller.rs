@@ -81,7 +81,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-/// Whether a policy says something else than before. A change of its status does not.
+/// Returns whether a policy says something else than before. A change of its status does not.
 pub(crate) fn is_other_policy(old: &ClusterTaintPolicy, new: &ClusterTaintPolicy) -> bool {
     let (was, is) = (&old.metadata, &new.metadata);
     old.spec != new.spec
@@ -91,7 +91,7 @@ pub(crate) fn is_other_policy(old: &ClusterTaintPolicy, new: &ClusterTaintPolicy
         || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
 }
 
-/// Whether a change can change a decision: heartbeats and resource counts cannot.
+/// Returns whether a change can change a decision: heartbeats and resource counts cannot.
 pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
     let conditions = [old, new].map(|it| it.status.as_ref().map(|status| &status.conditions));
     old.spec != new.spec
@@ -208,9 +208,9 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
         .map_or(Next::Done, |due| Next::After(until(due, now))))
 }
 
-/// The policies that a record speaks of and that do not exist any more. One that the cache does not
-/// have may be unreadable, or the list was short: unless it was seen leaving, the API itself is
-/// asked.
+/// Returns the policies that a record speaks of and that do not exist any more. One that the cache
+/// does not have may be unreadable, or the list was short: unless it was seen leaving, the API
+/// itself is asked.
 async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>, kube::Error> {
     let mut gone = HashSet::new();
     for name in record.into_iter().flat_map(Record::policies) {

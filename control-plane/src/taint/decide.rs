@@ -57,12 +57,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub fn is_settled(&self) -> bool {
         self.taints.is_none() && self.record.is_none()
     }
 
-    /// Whether policies are not followed, and people were told of another number of them last.
+    /// Returns whether policies are not followed, and people were told of another number of them
+    /// last.
     pub fn leaves_out_others(&self, told: Option<usize>) -> bool {
         !self.left_out.is_empty() && told != Some(self.left_out.len())
     }
@@ -168,7 +169,8 @@ impl Work<'_> {
         }
     }
 
-    /// What a person took off may come back with the next match, once the present one is over.
+    /// Forgets what a person took off, so that it may come back with the next match, once the
+    /// present one is over.
     fn forget_withdrawals(&mut self) {
         let asked_for = &self.asked_for;
         for owned in self
@@ -303,8 +305,8 @@ impl Work<'_> {
         });
     }
 
-    /// Whether a taint of the policy is to come, while its conditions match, or to go, while they
-    /// do not.
+    /// Returns whether a taint of the policy is to come, while its conditions match, or to go,
+    /// while they do not.
     fn awaits(&self, policy: &ClusterTaintPolicy, matched: bool) -> bool {
         let name = policy.name_any();
         policy.spec.taints_to_add.iter().any(|wanted| {

@@ -23,7 +23,7 @@ pub struct DefaultTolerations {
 }
 
 impl DefaultTolerations {
-    /// The defaults as the settings have them.
+    /// Returns the defaults as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             not_ready: settings.default_not_ready_toleration_seconds,

@@ -71,7 +71,7 @@ pub enum Fault {
     },
 }
 
-/// The faults of a policy. Those of single taints concern these only, see [`taint_fault`].
+/// Returns the faults of a policy. Those of single taints concern these only, see [`taint_fault`].
 pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
     let targets = (spec.target_clusters.is_some() && spec.target_cluster.is_some())
         .then_some(Fault::TwoTargets);
@@ -109,8 +109,8 @@ const EFFECTS: [&str; 4] = [
     NO_EXECUTE,
 ];
 
-/// Why a taint cannot be put on a cluster by a policy. `reserves` says whether the taints that
-/// follow the Ready condition are the cluster controller's (`--condition-taints`).
+/// Returns why a taint cannot be put on a cluster by a policy. `reserves` says whether the taints
+/// that follow the Ready condition are the cluster controller's (`--condition-taints`).
 pub fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
     let (key, effect) = (taint.key.clone(), taint.effect.as_str());
     if !EFFECTS.contains(&effect) {
@@ -133,9 +133,9 @@ pub fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
         .then_some(Fault::Reserved { key })
 }
 
-/// Whether all of a list of match conditions hold. An empty list never does (the shipped form's
-/// rule), a condition type that the cluster does not have matches nothing, and neither does an
-/// unknown operator.
+/// Returns whether all of a list of match conditions hold. An empty list never does (the shipped
+/// form's rule), a condition type that the cluster does not have matches nothing, and neither does
+/// an unknown operator.
 pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
     !list.is_empty()
         && list
@@ -143,8 +143,8 @@ pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
             .all(|wanted| matches(wanted, conditions).is_some_and(|(matches, _)| matches))
 }
 
-/// The verdict of the proposed form, whose empty list always matches. A condition type that the
-/// cluster does not have matches nothing, and has no transition.
+/// Returns the verdict of the proposed form, whose empty list always matches. A condition type that
+/// the cluster does not have matches nothing, and has no transition.
 pub fn verdict(list: &[MatchCondition], conditions: &[Condition]) -> Verdict {
     let mut verdict = Verdict {
         matched: true,
@@ -171,7 +171,7 @@ pub fn verdict(list: &[MatchCondition], conditions: &[Condition]) -> Verdict {
     verdict
 }
 
-/// Whether one match condition holds, with the cluster's condition; `None`: there is none.
+/// Returns whether one match condition holds, with the cluster's condition; `None`: there is none.
 fn matches<'a>(
     wanted: &MatchCondition,
     conditions: &'a [Condition],

@@ -62,7 +62,7 @@ impl Record {
         annotation.map(|text| serde_json::from_str(text).unwrap_or_default())
     }
 
-    /// The annotation's text.
+    /// Returns the annotation's text.
     ///
     /// # Panics
     /// Never: maps with text keys always serialise.
@@ -70,7 +70,7 @@ impl Record {
         serde_json::to_string(self).expect("maps with text keys serialise: invariant of the type")
     }
 
-    /// The policies that it speaks of, each once.
+    /// Returns the policies that the record speaks of, each once.
     pub fn policies(&self) -> BTreeSet<&str> {
         let holders = self.taints.iter().flat_map(|owned| &owned.held_by);
         holders
@@ -79,7 +79,7 @@ impl Record {
             .collect()
     }
 
-    /// About as many bytes as the annotation has, and rather more.
+    /// Returns about as many bytes as the annotation has, and rather more.
     pub(super) fn size(&self) -> usize {
         let owned = |owned: &Owned| {
             let holders: usize = owned.held_by.iter().map(|name| holder_size(name)).sum();
@@ -90,18 +90,18 @@ impl Record {
         self.taints.iter().map(owned).sum::<usize>() + windows
     }
 
-    /// The entry of a taint, if policies answer for it.
+    /// Returns the entry of a taint, if policies answer for it.
     pub fn owned(&self, key: &str, effect: &str) -> Option<&Owned> {
         self.taints.iter().find(|owned| owned.is(key, effect))
     }
 
-    /// Whether a taint on the cluster was put there by a policy.
+    /// Returns whether a taint on the cluster was put there by a policy.
     pub fn answers_for(&self, taint: &Taint) -> bool {
         self.owned(&taint.key, &taint.effect)
             .is_some_and(|owned| owned.withdrawn.is_none())
     }
 
-    /// The entry of a taint, made if need be.
+    /// Returns the entry of a taint, and makes it if there is none.
     pub(super) fn entry(&mut self, key: &str, effect: &str) -> &mut Owned {
         let at = self
             .taints
@@ -144,7 +144,7 @@ impl Owned {
         self.key == key && self.effect == effect
     }
 
-    /// Whether nobody wants the taint any more.
+    /// Returns whether nobody wants the taint any more.
     pub fn is_free(&self) -> bool {
         !self.shipped && self.held_by.is_empty()
     }

@@ -31,7 +31,7 @@ impl Refusals {
         refused.insert(identity(taint), Instant::now());
     }
 
-    /// Whether a taint was refused a short time ago.
+    /// Returns whether a taint was refused a short time ago.
     pub fn has(&self, taint: &Taint) -> bool {
         let refused = self.lock();
         // As a rule there are none.
@@ -50,9 +50,9 @@ fn identity(taint: &Taint) -> Identity {
     (taint.key.clone(), taint.value.clone(), taint.effect.clone())
 }
 
-/// Which of the taints that were to come make the API refuse the list `written`. Where the answer
-/// names fields, those; otherwise the ones with effects that not every API knows. None: it was
-/// refused for another reason.
+/// Returns which of the taints that were to come make the API refuse the list `written`. Where the
+/// answer names fields, it is those; otherwise the ones with effects that not every API knows.
+/// There are none if the list was refused for another reason.
 pub fn culprits<'a>(
     error: &kube::Error,
     written: &[Taint],
@@ -79,7 +79,7 @@ pub fn culprits<'a>(
     coming.iter().filter(is_culprit).copied().collect()
 }
 
-/// The place in the list of taints that a field is about, such as `spec.taints[2].effect`.
+/// Returns the place in the list of taints that a field is about, such as `spec.taints[2].effect`.
 fn place(field: &str) -> Option<usize> {
     let (place, _) = field.strip_prefix("spec.taints[")?.split_once(']')?;
     place.parse().ok()

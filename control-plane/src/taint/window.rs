@@ -41,8 +41,8 @@ pub struct Verdict {
 }
 
 impl Window {
-    /// The window after a look at the cluster. `first_look`: this process has not looked at it
-    /// before, so that changes may have been missed.
+    /// Returns the window after a look at the cluster. `first_look`: this process has not looked at
+    /// it before, so that changes may have been missed.
     pub fn next(
         before: Option<&Self>,
         verdict: Verdict,
@@ -70,7 +70,7 @@ impl Window {
         }
     }
 
-    /// Whether the verdict may have been another one between the last look and this one.
+    /// Returns whether the verdict may have been another one between the last look and this one.
     ///
     /// A condition that has the same status and another transition time was different in between.
     /// One that changed its status (False to Unknown, for instance) was seen to do so, unless

@@ -14,9 +14,9 @@ use crate::settings::Settings;
 /// Clusters that one warning lists. The API server cuts warnings that are long in sum.
 const MOST_NAMES: usize = 10;
 
-/// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a
-/// name, or might be; `more` returns the warnings that need other knowledge of the fleet, from what
-/// a policy says and its namespace.
+/// Returns the warnings about the policy of a review. `has_cluster` says whether there is a cluster
+/// of a name, or might be; `more` returns the warnings that need other knowledge of the fleet, from
+/// what a policy says and its namespace.
 pub fn warnings(
     review: &[u8],
     scope: &Scope,

@@ -21,7 +21,7 @@ pub struct Binding {
     pub spec: ResourceBindingSpec,
 }
 
-/// Everything that is wrong with a binding.
+/// Returns everything that is wrong with a binding.
 pub fn check(binding: &Binding) -> Findings {
     let mut found = Findings::default();
     let annotations = binding.metadata.annotations.as_ref();

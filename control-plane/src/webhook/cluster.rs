@@ -28,8 +28,8 @@ pub struct Cluster {
     pub spec: ClusterSpec,
 }
 
-/// Everything that is wrong with a cluster. Of resource models it is the first fault: those behind
-/// it would be its consequences.
+/// Returns everything that is wrong with a cluster. Of resource models it is the first fault: those
+/// behind it would be its consequences.
 pub fn check(cluster: &Cluster) -> Findings {
     let mut found = Findings::default();
     let models = &cluster.spec.resource_models;

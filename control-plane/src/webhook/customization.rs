@@ -85,7 +85,7 @@ pub fn check(customization: &Customization, others: &[Scripts]) -> Findings {
     found
 }
 
-/// The line of a script, or its beginning.
+/// Returns the line of a script, or its beginning.
 fn quoted(script: &str, line: u32) -> String {
     let line = usize::try_from(line).unwrap_or_default().saturating_sub(1);
     let text = script.lines().nth(line).unwrap_or_default();

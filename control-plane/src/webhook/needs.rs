@@ -55,7 +55,7 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
     )]
 }
 
-/// Whether an object goes to members: a binding has it, or the policy selects it, too.
+/// Returns whether an object goes to members: a binding has it, or the policy selects it, too.
 fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) -> bool {
     let key = BindingKey::for_template(needed);
     let found = fleet.templates.get(needed);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::fleet::testing::{Stand, binding, pass};
 
-    /// A fleet with a Deployment that needs a ConfigMap, and whatever else.
+    /// Returns a fleet with a Deployment that needs a ConfigMap, and whatever else.
     async fn stand(more: Option<Value>) -> Stand {
         let volume = json!({"name": "c", "configMap": {"name": "conf"}});
         let web = json!({

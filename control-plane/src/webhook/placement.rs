@@ -157,7 +157,7 @@ fn bounded(size: Size, what: &str, at: &str, found: &mut Findings) {
     }
 }
 
-/// Whether clusters are filled by the room they have, so that there can be a remainder.
+/// Returns whether clusters are filled by the room they have, so that there can be a remainder.
 fn fills_up(strategy: Option<&ReplicaSchedulingStrategy>) -> bool {
     let Some(strategy) = strategy else {
         return false;

@@ -61,7 +61,7 @@ fn id(metadata: &ObjectMeta, scope: Scope) -> Option<&str> {
     Some(id.as_str()).filter(|id| !id.is_empty())
 }
 
-/// Everything that is wrong with a policy by itself.
+/// Returns everything that is wrong with a policy by itself.
 pub fn check(policy: &Policy, scope: Scope) -> Findings {
     let mut found = Findings::default();
     let spec = &policy.spec;
@@ -140,7 +140,7 @@ fn failover(behaviour: &FailoverBehavior, propagate_deps: bool, found: &mut Find
     }
 }
 
-/// Whether the old copy waits; the definition's default is that it does.
+/// Returns whether the old copy waits; the definition's default is that it does.
 fn is_graceful(mode: Option<&PurgeMode>) -> bool {
     mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
 }
@@ -181,7 +181,7 @@ fn preserve(preservation: Option<&StatePreservation>, at: &str, found: &mut Find
     }
 }
 
-/// What a change must leave as it is.
+/// Checks that a change leaves as it is what it must not change.
 pub fn check_change(old: &Policy, new: &Policy, scope: Scope) -> Findings {
     let mut found = Findings::default();
     let scheduler = |policy: &Policy| {
@@ -263,8 +263,8 @@ fn default_placement(policy: &mut Value, spec: &PropagationSpec) {
     }
 }
 
-/// An application that is moved gracefully has a grace period. One that was written for it goes
-/// with the mode: whoever applies another mode cannot take away what he never wrote.
+/// Gives a grace period to an application that is moved gracefully. One that was written for it
+/// goes with the mode: whoever applies another mode cannot take away what he never wrote.
 fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy>) {
     fn application(
         spec: &PropagationSpec,
@@ -289,8 +289,8 @@ fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy
     }
 }
 
-/// A new policy gets an identity of its own, even if it is a copy that bears another's. One that is
-/// replaced by a manifest without the identity keeps it.
+/// Gives a new policy an identity of its own, even if it is a copy that bears another's. A policy
+/// that is replaced by a manifest without the identity keeps it.
 fn identify(policy: &mut Value, read: &Policy, old: Option<&Policy>, scope: Scope, new_id: &str) {
     let given = match old {
         None => Some(new_id.to_owned()),

@@ -36,17 +36,18 @@ impl Findings {
         self.problems.push(Problem { field, fault });
     }
 
-    /// The value cannot be.
+    /// Adds the problem `Invalid value: ...`: the value is not allowed.
     pub fn invalid(&mut self, field: impl Into<String>, value: &impl Serialize, detail: &str) {
         self.add(field, format!("Invalid value: {}: {detail}", json!(value)));
     }
 
-    /// There has to be a value.
+    /// Adds the problem `Required value: ...`: there has to be a value.
     pub fn required(&mut self, field: impl Into<String>, detail: &str) {
         self.add(field, format!("Required value: {detail}"));
     }
 
-    /// There are so many, and more than are taken.
+    /// Adds the problem `Too many: ...`: there are `count` of them, and that is more than are
+    /// taken.
     pub fn too_many(&mut self, field: impl Into<String>, count: usize, limit: &str) {
         self.add(
             field,
@@ -54,17 +55,17 @@ impl Findings {
         );
     }
 
-    /// The value is there before.
+    /// Adds the problem `Duplicate value: ...`: the value is there already.
     pub fn duplicate(&mut self, field: impl Into<String>, value: &impl Serialize) {
         self.add(field, format!("Duplicate value: {}", json!(value)));
     }
 
-    /// The field cannot be used here.
+    /// Adds the problem `Forbidden: ...`: the field cannot be used here.
     pub fn forbidden(&mut self, field: impl Into<String>, detail: &str) {
         self.add(field, format!("Forbidden: {detail}"));
     }
 
-    /// The value is none of those that are allowed.
+    /// Adds the problem `Unsupported value: ...`: the value is none of those that are allowed.
     pub fn unsupported(&mut self, field: impl Into<String>, value: &str, allowed: &[&str]) {
         let allowed: Vec<_> = allowed.iter().map(|each| json!(each).to_string()).collect();
         let allowed = allowed.join(", ");
@@ -77,14 +78,14 @@ impl Findings {
         );
     }
 
-    /// Part of the object has no effect.
+    /// Adds a warning: part of the object has no effect.
     pub fn warn(&mut self, field: impl fmt::Display, text: &str) {
         self.warnings.push(format!("{field}: {text}"));
     }
 
-    /// What is news beside what was wrong before. An object that was admitted stays writable: its
-    /// author may mend one thing after the other, and the control plane may take its finalizer off,
-    /// whatever rule came later.
+    /// Returns what is new compared with what was wrong before. An object that was admitted stays
+    /// writable: its author may mend one thing after the other, and the control plane may take its
+    /// finalizer off, whatever rule came later.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.problems
@@ -92,7 +93,7 @@ impl Findings {
         self
     }
 
-    /// All problems in one line, as Kubernetes joins them; `None` without any.
+    /// Returns all problems in one line, as Kubernetes joins them; `None` without any.
     pub fn refusal(&self) -> Option<String> {
         let texts: Vec<String> = self.problems.iter().map(Problem::to_string).collect();
         match texts.as_slice() {

@@ -45,7 +45,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules as the settings have them.
+    /// Returns the rules as the settings have them.
     pub fn of(settings: &Settings) -> Self {
         Self {
             allow_no_execute: settings.allow_no_execute_taint_policy,
@@ -224,7 +224,7 @@ pub fn answer(
     })
 }
 
-/// What was there before; `None` for a new object, and for one that cannot be read.
+/// Returns what was there before; `None` for a new object, and for one that cannot be read.
 fn before<T: DeserializeOwned>(request: &Request) -> Option<T> {
     Some(&request.old_object)
         .filter(|old| !old.is_null())
@@ -305,7 +305,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
 
-/// What is wrong with an object that was not wrong with it before.
+/// Returns what is wrong with an object that was not wrong with it before.
 fn news<T: DeserializeOwned>(request: &Request, check: impl Fn(&T) -> Findings) -> Findings {
     let judge = |object: &Value| match T::deserialize(object) {
         Ok(object) => check(&object),

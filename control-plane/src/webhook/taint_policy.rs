@@ -23,7 +23,7 @@ pub struct Policy {
     pub spec: ClusterTaintPolicySpec,
 }
 
-/// Everything that is wrong with a policy. `allow_no_execute` is Karmada's
+/// Returns everything that is wrong with a policy. `allow_no_execute` is Karmada's
 /// `--allow-no-execute-taint-policy`; `reserves` says whether the taints that follow the Ready
 /// condition are the cluster controller's.
 pub fn check(policy: &Policy, allow_no_execute: bool, reserves: bool) -> Findings {

@@ -30,7 +30,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// The budget, which is told of every cluster from its first use on.
+    /// Returns the budget, which is told of every cluster from its first use on.
     fn budget(&mut self) -> Pace {
         let (fleet, tasks) = (self.fleet, &mut *self.tasks);
         self.budget

@@ -45,7 +45,7 @@ pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Ou
     .await
 }
 
-/// What the leader says about itself on its lease.
+/// Returns what the leader says about itself on its lease.
 fn annotations(identity: &str, settings: &Settings, gateway: &Arc<Gateway>) -> lease::Annotations {
     let report = LeaderReport {
         identity: identity.to_owned(),

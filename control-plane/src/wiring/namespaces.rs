@@ -77,7 +77,8 @@ async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::
     }
 }
 
-/// Whether asking again cannot help: the API answered, and it was not a matter of load or of time.
+/// Returns whether asking again cannot help: the API answered, and it was not a matter of load or
+/// of time.
 fn is_refused_for_good(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => (400..500).contains(&status.code) && status.code != 429,

@@ -128,7 +128,7 @@ impl Faults {
         std::mem::take(&mut *guard).cancel();
     }
 
-    /// Cancelled when the connections of now are to be cut.
+    /// Returns a token that is cancelled when the connections of now are to be cut.
     pub fn connection(&self) -> CancellationToken {
         self.connections
             .lock()
@@ -141,7 +141,7 @@ impl Faults {
         self.active.subscribe()
     }
 
-    /// The effects on somebody's request; `None` where user or path are not known yet.
+    /// Returns the effects on somebody's request; `None` where user or path are not known yet.
     pub fn effects(&self, user: Option<&str>, path: Option<&str>) -> Vec<Effect> {
         let active = self.active.borrow();
         if active.is_empty() {
@@ -155,12 +155,13 @@ impl Faults {
     }
 }
 
-/// Whether a list of faults lets no connection in.
+/// Returns whether a list of faults lets no connection in.
 pub fn refuses(active: &[(Scope, Effect)]) -> bool {
     active.iter().any(|(_, effect)| *effect == Effect::Refuse)
 }
 
-/// Whether a live stream of this user on this path may go on.
+/// Returns the effect that ends or silences a live stream of this user on this path; `None` if the
+/// stream may go on.
 pub fn silences(active: &[(Scope, Effect)], user: &str, path: &str) -> Option<Effect> {
     let concerned = active
         .iter()

@@ -38,7 +38,7 @@ const FLOORS: &[&str] = &[
     "testing",
 ];
 
-/// The floor of a path within the crate: that of the longest prefix.
+/// Returns the floor of a path within the crate, which is that of the longest prefix.
 fn floor(path: &[&str]) -> Option<usize> {
     (1..=path.len()).rev().find_map(|length| {
         let prefix = path[..length].join("::");
@@ -46,7 +46,7 @@ fn floor(path: &[&str]) -> Option<usize> {
     })
 }
 
-/// The paths within the crate that a text names, as seen from a module.
+/// Returns the paths within the crate that a text names, as seen from a module.
 fn named<'a>(module: &[&'a str], text: &'a str) -> Vec<Vec<&'a str>> {
     let path = Regex::new(r"\b(crate|super(?:::super)*)((?:::\w+)+)").expect("a pattern");
     let resolve = |found: regex::Captures<'a>| {
@@ -62,7 +62,7 @@ fn named<'a>(module: &[&'a str], text: &'a str) -> Vec<Vec<&'a str>> {
     path.captures_iter(text).filter_map(resolve).collect()
 }
 
-/// What is compiled outside of tests, without comments.
+/// Returns what is compiled outside of tests, without comments.
 fn product(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let lines = text[..end].lines();

@@ -17,7 +17,7 @@ use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// Whether objects of a resource are answered and never stored.
+/// Returns whether objects of a resource are answered and never stored.
 pub fn are(served: &Served) -> bool {
     !served.version().verbs.iter().any(|v| v == "get")
 }

@@ -265,17 +265,17 @@ impl Running {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The root certificate that the server's is signed by, as PEM.
+    /// Returns the root certificate that the server's is signed by, as PEM.
     pub fn ca(&self) -> &str {
         self.server.authority.root()
     }
 
-    /// The objects.
+    /// Returns the store of the objects.
     pub fn store(&self) -> &crate::store::Store {
         &self.server.store
     }
 
-    /// What is served.
+    /// Returns the registry of what is served.
     pub(super) fn registry(&self) -> &Registry {
         &self.server.registry
     }
@@ -296,7 +296,7 @@ impl Running {
         self.server.admission.route(service, address);
     }
 
-    /// The server's wall clock.
+    /// Returns the server's wall clock.
     pub fn clock(&self) -> &Clock {
         &self.server.clock
     }
@@ -314,18 +314,19 @@ impl Running {
         Arc::clone(&self.server).handle(Some(user), request).await
     }
 
-    /// A kubeconfig for an administrator, in `system:masters`.
+    /// Returns a kubeconfig for an administrator, in `system:masters`.
     pub fn admin_kubeconfig(&self) -> Result<Kubeconfig, StartError> {
         self.kubeconfig("kubernetes-admin", &["system:masters"])
     }
 
-    /// A kubeconfig with a client certificate for a user in these groups.
+    /// Returns a kubeconfig with a client certificate for a user in these groups.
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
         let credentials = self.server.authority.client(user, groups)?;
         self.kubeconfig_with(user, &certified(&credentials))
     }
 
-    /// The same with a certificate that ran out an hour ago.
+    /// Returns a kubeconfig with a client certificate that ran out an hour ago, for a user in these
+    /// groups.
     pub fn expired_kubeconfig(
         &self,
         user: &str,
@@ -336,7 +337,8 @@ impl Running {
         self.kubeconfig_with(user, &certified(&credentials))
     }
 
-    /// The same with a certificate of which only so much is left; it began a day ago.
+    /// Returns a kubeconfig with a client certificate of which only so much is left, for a user in
+    /// these groups; the certificate began a day ago.
     pub fn ending_kubeconfig(
         &self,
         user: &str,
@@ -348,7 +350,7 @@ impl Running {
         self.kubeconfig_with(user, &certified(&credentials))
     }
 
-    /// A kubeconfig with a bearer token for a user in these groups.
+    /// Returns a kubeconfig with a bearer token for a user in these groups.
     pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
         let token = crate::wire::clock::secret();
         self.server
@@ -373,12 +375,12 @@ impl Running {
         serde_json::from_value(config).map_err(|e| StartError::Client(e.to_string()))
     }
 
-    /// A client for an administrator.
+    /// Returns a client for an administrator.
     pub async fn client(&self) -> Result<kube::Client, StartError> {
         self.client_for(self.admin_kubeconfig()?).await
     }
 
-    /// A client for a user in these groups.
+    /// Returns a client for a user in these groups.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<kube::Client, StartError> {
         self.client_for(self.kubeconfig(user, groups)?).await
     }

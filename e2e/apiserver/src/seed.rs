@@ -49,7 +49,7 @@ pub struct Seeds {
 }
 
 impl Running {
-    /// The resource to sow.
+    /// Returns one resource of the server, into which objects can be put directly.
     pub fn seeds(&self, group: &str, version: &str, plural: &str) -> Result<Seeds, SeedError> {
         let served = self.registry().find(group, version, plural);
         let unknown = || SeedError::Unknown {
@@ -96,20 +96,20 @@ impl Seeds {
         }
     }
 
-    /// An object as it is now.
+    /// Returns an object as it is now.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Value> {
         let key = key(&json!({"metadata": {"namespace": namespace, "name": name}}));
         let found = self.served.resource.collection.get(&key)?;
         Some(found.value())
     }
 
-    /// The version of the latest change to any of the objects.
+    /// Returns the version of the latest change to any of the objects.
     pub fn version(&self) -> u64 {
         self.served.resource.collection.latest_version()
     }
 
-    /// All objects as they are now, as much of each as `T` takes; those that do not decode are left
-    /// out.
+    /// Returns all objects as they are now, as much of each as `T` takes; those that do not decode
+    /// are left out.
     pub fn all<T: DeserializeOwned>(&self) -> Vec<T> {
         let collection = &self.served.resource.collection;
         // The present is never compacted.

@@ -7,7 +7,7 @@ use crate::Options;
 use crate::Running;
 
 impl ApiServer {
-    /// A server with nothing but what every cluster has.
+    /// Starts a server with nothing but what every cluster has.
     ///
     /// # Panics
     /// If it does not start; a test can't go on without it.
@@ -15,7 +15,7 @@ impl ApiServer {
         Self::for_test_with(Vec::new()).await
     }
 
-    /// A server with these CRDs established.
+    /// Starts a server with these CRDs established.
     ///
     /// # Panics
     /// If it does not start; a test can't go on without it.

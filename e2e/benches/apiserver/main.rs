@@ -111,7 +111,7 @@ async fn serve(path: &PathBuf, arguments: &Arguments) -> anyhow::Result<()> {
     ended?.map(|_| ()).context("waiting for the end")
 }
 
-/// The rights of many agents, and of the writer among them.
+/// Grants the rights of many agents, and of the writer among them.
 fn agents(server: &muster_e2e::apiserver::Running) -> anyhow::Result<()> {
     let group = "rbac.authorization.k8s.io";
     let roles = server.seeds(group, "v1", "clusterroles")?;
@@ -148,7 +148,7 @@ struct Write {
 
 const MERGE: &str = "application/merge-patch+json";
 
-/// What is measured.
+/// Returns the kinds of writes that are measured.
 fn kinds() -> Vec<Write> {
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
     const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -209,7 +209,7 @@ fn kinds() -> Vec<Write> {
     ]
 }
 
-/// A time that differs by the round.
+/// Returns a time that differs by the round.
 fn renewal(round: usize) -> String {
     let (minutes, seconds) = (round / 60 % 60, round % 60);
     format!(
@@ -459,7 +459,8 @@ async fn measure(
     Ok(())
 }
 
-/// 200 clusters whose agents renew their leases, over a connection each; counts the renewals.
+/// Starts 200 clusters whose agents renew their leases, over a connection each; counts the
+/// renewals.
 async fn heartbeats(
     access: &Kubeconfig,
     renewed: &Arc<AtomicUsize>,
@@ -493,7 +494,7 @@ async fn heartbeats(
     Ok(agents)
 }
 
-/// Every page of every pod, as an agent reads them first.
+/// Reads every page of every pod, as an agent reads them first.
 async fn read_all_pods(reader: &Client) -> anyhow::Result<()> {
     let mut token = String::new();
     loop {
@@ -510,7 +511,7 @@ async fn read_all_pods(reader: &Client) -> anyhow::Result<()> {
     }
 }
 
-/// A fleet and a large member in this one process.
+/// Measures a fleet and a large member in this one process.
 #[tokio::main(worker_threads = 2)]
 async fn everything() -> anyhow::Result<()> {
     muster_shared::tls::install_provider();

@@ -98,7 +98,7 @@ pub async fn measure(access: &Kubeconfig, server: u32, pods: usize) -> anyhow::R
     Ok(table)
 }
 
-/// The paths of all pages.
+/// Returns the paths of all pages.
 async fn pages(client: &Client) -> anyhow::Result<Vec<String>> {
     let mut paths = vec![format!("{PODS}?limit={PAGE}")];
     loop {

@@ -57,7 +57,7 @@ pub fn control_plane(
     })
 }
 
-/// A ready Pull cluster that serves Deployments and has plenty of room.
+/// Returns a ready Pull cluster that serves Deployments and has plenty of room.
 pub fn cluster(name: &str) -> Value {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now});

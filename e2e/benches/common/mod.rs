@@ -16,8 +16,8 @@ use std::time::Duration;
 use anyhow::Context;
 use muster_e2e::harness::process::become_program;
 
-/// The `main` of a benchmark whose processes are this very program, started again: measures, unless
-/// it is one of them.
+/// Serves as the `main` of a benchmark whose processes are this very program, started again:
+/// measures, unless it is one of them.
 pub fn measure(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(code) = become_program(&arguments) {
@@ -90,7 +90,7 @@ pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// A count as a number to calculate with.
+/// Returns a count as a number to calculate with.
 #[expect(clippy::cast_precision_loss)]
 pub fn number(count: usize) -> f64 {
     count as f64
@@ -114,7 +114,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -159,7 +159,7 @@ impl Table {
     }
 }
 
-/// Three significant digits, as far as they stand behind the point.
+/// Returns a figure with three significant digits, as far as they stand behind the point.
 fn short(figure: f64) -> String {
     let size = figure.abs();
     if size >= 100.0 || figure.fract() == 0.0 {
@@ -182,7 +182,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -195,8 +195,8 @@ impl Drop for Scratch {
     }
 }
 
-/// What to start as the product: this very program, or a binary built elsewhere (stripped, or as it
-/// is shipped).
+/// Returns what to start as the product: this very program, or a binary built elsewhere (stripped,
+/// or as it is shipped).
 ///
 /// A launch names the program in its first argument; a shell between drops it for a binary that is
 /// that program already.

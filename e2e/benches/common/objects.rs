@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-/// A node, of one of four sizes.
+/// Returns a node, of one of four sizes.
 pub fn node(number: usize) -> Value {
     let (cores, memory) = [(4, 16), (8, 32), (16, 64), (32, 128)][number % 4];
     let has = json!({"cpu": cores.to_string(), "memory": format!("{memory}Gi"), "pods": "110", "ephemeral-storage": "100Gi"});
@@ -37,8 +37,8 @@ pub fn node(number: usize) -> Value {
     })
 }
 
-/// A running pod of two containers with 120 millicores together; about 9 kB. `revision` changes
-/// what a kubelet reports and nothing that counts.
+/// Returns a running pod of two containers with 120 millicores together; about 9 kB. `revision`
+/// changes what a kubelet reports and nothing that counts.
 pub fn pod(number: usize, nodes: usize, revision: usize) -> Value {
     let name = format!("app-{number}");
     let containers: Vec<Value> = [("main", "100m", "128Mi"), ("sidecar", "20m", "32Mi")]

@@ -19,14 +19,14 @@ pub fn scrape(port: u16) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A port that nobody uses now.
+/// Returns a port that nobody uses now.
 pub fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind((METRICS, 0))?
         .local_addr()?
         .port())
 }
 
-/// The sum of a metric's values over all its labels that contain `labels`.
+/// Returns the sum of a metric's values over all its labels that contain `labels`.
 pub fn sum(text: &str, metric: &str, labels: &str) -> f64 {
     let values = text.lines().filter_map(|line| {
         let (name, value) = line.rsplit_once(' ')?;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time of the processor that an execution took on this thread: the clock on the wall would count
-/// what other processes do. `None` where the system does not tell it.
+/// Returns the time of the processor that an execution took on this thread: the clock on the wall
+/// would count what other processes do. The time is `None` where the system does not tell it.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = text.split_ascii_whitespace().next()?.parse().ok()?;

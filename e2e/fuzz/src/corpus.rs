@@ -53,14 +53,15 @@ pub(crate) fn note(target: &str, input: &[u8]) {
     write(&folder, target, input);
 }
 
-/// A name that depends on the content alone.
+/// Returns a name that depends on the content alone.
 fn name(input: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// An input that cannot be written is lost; the message of the failure has it, too.
+/// Writes an input to a file. An input that cannot be written is lost; the message of the failure
+/// has it, too.
 fn write(folder: &Path, name: &str, input: &[u8]) {
     _ = fs::create_dir_all(folder);
     _ = fs::write(folder.join(name), input);

@@ -277,7 +277,7 @@ impl Fuzz {
     }
 }
 
-/// The value of a variable that is set and can be read.
+/// Returns the value of a variable that is set and can be read.
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     env::var(name).ok()?.parse().ok()
 }
@@ -288,8 +288,8 @@ fn fresh_seed(fresh: bool) -> u64 {
     if fresh { nanoseconds() } else { SEED }
 }
 
-/// The kind of an outcome: its text without digits, and without what stands between quotation
-/// marks.
+/// Returns the kind of an outcome: its text without digits, and without what stands between
+/// quotation marks.
 fn class(outcome: &str) -> String {
     const LONGEST: usize = 120;
     let mut quoted = false;

@@ -108,7 +108,7 @@ impl Continuity {
         }
     }
 
-    /// The moments at which something was missing.
+    /// Returns the moments at which something was missing.
     pub fn gaps(&self) -> Vec<Gap> {
         self.gaps
             .lock()

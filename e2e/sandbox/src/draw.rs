@@ -30,7 +30,7 @@ pub enum Tone {
 }
 
 impl Palette {
-    /// Text in the colour of its meaning.
+    /// Returns the text in the colour of its meaning.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colours {
             return text.to_owned();
@@ -75,8 +75,8 @@ const COLUMNS: [(&str, usize); 6] = [
 /// Lines of news on the screen.
 pub const NEWS_LINES: usize = 8;
 
-/// The lines of the screen: at most one less than the terminal has rows, because a table that is
-/// taller cannot be drawn over itself. News go first.
+/// Returns the lines of the screen: at most one less than the terminal has rows, because a table
+/// that is taller cannot be drawn over itself. News go first.
 pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
     let height = rows.saturating_sub(1);
     let news_lines = NEWS_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));
@@ -158,7 +158,7 @@ fn taints(cluster: &ClusterView) -> String {
     }
 }
 
-/// `●●○ 2/3`, and what is unusual about it.
+/// Returns the cell of a workload in a cluster: `●●○ 2/3`, and what is unusual about it.
 fn cell(workload: &Workload, cluster: &str) -> (String, Tone) {
     let placed = workload
         .placed
@@ -192,7 +192,7 @@ fn dots(copy: Copy) -> String {
     )
 }
 
-/// Text of exactly so many characters.
+/// Cuts or fills a text to exactly so many characters.
 fn fit(text: &str, width: usize) -> String {
     let short: String = text.chars().take(width).collect();
     format!("{short:<width$}")

@@ -10,7 +10,8 @@ use super::scenario::{
 /// Nothing is missing, or this is.
 pub type Verdict = Result<(), String>;
 
-/// All clusters have joined, are ready, and no taint of their first moments keeps workloads away.
+/// Checks that all clusters have joined, are ready, and that no taint of their first moments keeps
+/// workloads away.
 pub fn joined(picture: &Picture) -> Verdict {
     for (name, cluster) in &picture.clusters {
         ensure(cluster.ready == "True", || match cluster.ready.as_str() {
@@ -24,8 +25,8 @@ pub fn joined(picture: &Picture) -> Verdict {
     Ok(())
 }
 
-/// The workloads run as first placed: weights 1:2 give one and two, the others are in two of the
-/// allowed clusters, the victim among them.
+/// Checks that the workloads run as first placed: weights 1:2 give one and two, the others are in
+/// two of the allowed clusters, the victim among them.
 pub fn running(picture: &Picture) -> Verdict {
     let web = picture.workload(WEB);
     placed_as(&web, WEB, &[("member1", 1), ("member2", 2)])?;
@@ -41,7 +42,7 @@ pub fn running(picture: &Picture) -> Verdict {
     goes_along(picture)
 }
 
-/// What the Deployment refers to is placed wherever the Deployment is.
+/// Checks that what the Deployment refers to is placed wherever the Deployment is.
 fn goes_along(picture: &Picture) -> Verdict {
     let clusters = |name: &str| -> BTreeSet<String> {
         let placed = picture.workload(name).placed;
@@ -53,7 +54,7 @@ fn goes_along(picture: &Picture) -> Verdict {
     })
 }
 
-/// The control plane has noticed that it hears nothing of the victim.
+/// Checks that the control plane has noticed that it hears nothing of the victim.
 pub fn unknown(picture: &Picture) -> Verdict {
     let victim = picture.clusters.get(VICTIM).cloned().unwrap_or_default();
     ensure(victim.ready == "Unknown", || {
@@ -61,7 +62,7 @@ pub fn unknown(picture: &Picture) -> Verdict {
     })
 }
 
-/// The victim is declared failed.
+/// Checks that the victim is declared failed.
 pub fn tainted(picture: &Picture) -> Verdict {
     let taints = picture
         .clusters
@@ -73,8 +74,8 @@ pub fn tainted(picture: &Picture) -> Verdict {
     })
 }
 
-/// Everything is placed anew: member2 has all of web, shop keeps its healthy cluster and gains an
-/// allowed one, and its settings go along.
+/// Checks that everything is placed anew: member2 has all of web, shop keeps its healthy cluster
+/// and gains an allowed one, and its settings go along.
 pub fn moved(picture: &Picture, before: &Picture) -> Verdict {
     placed_as(&picture.workload(WEB), WEB, &[("member2", WEB_REPLICAS)])?;
     let placed = two_allowed(&picture.workload(SHOP), SHOP)?;
@@ -98,7 +99,7 @@ pub fn moved(picture: &Picture, before: &Picture) -> Verdict {
     goes_along(picture)
 }
 
-/// The new copies are healthy.
+/// Checks that the new copies are healthy.
 pub fn healthy_elsewhere(picture: &Picture, before: &Picture) -> Verdict {
     moved(picture, before)?;
     settled(&picture.workload(WEB), WEB, None)?;
@@ -106,7 +107,7 @@ pub fn healthy_elsewhere(picture: &Picture, before: &Picture) -> Verdict {
     settled(&picture.workload(SETTINGS), SETTINGS, Some(1))
 }
 
-/// The victim is back: ready, and no longer declared failed.
+/// Checks that the victim is back: ready, and no longer declared failed.
 pub fn back(picture: &Picture) -> Verdict {
     let victim = picture.clusters.get(VICTIM).cloned().unwrap_or_default();
     ensure(victim.ready == "True", || {
@@ -117,7 +118,7 @@ pub fn back(picture: &Picture) -> Verdict {
     })
 }
 
-/// The victim runs no old copies any more, and nobody is leaving.
+/// Checks that the victim runs no old copies any more, and that nobody is leaving.
 pub fn old_copies_removed(picture: &Picture) -> Verdict {
     for name in [WEB, SHOP, SETTINGS] {
         let workload = picture.workload(name);
@@ -131,14 +132,14 @@ pub fn old_copies_removed(picture: &Picture) -> Verdict {
     Ok(())
 }
 
-/// The end of the story.
+/// Checks that the story has come to its end.
 pub fn ended(picture: &Picture, before: &Picture) -> Verdict {
     healthy_elsewhere(picture, before)?;
     back(picture)?;
     old_copies_removed(picture)
 }
 
-/// Everything is placed as it was before, and nothing is leaving.
+/// Checks that everything is placed as it was before, and that nothing is leaving.
 pub fn unmoved(picture: &Picture, before: &Picture) -> Verdict {
     for name in [WEB, SHOP, SETTINGS] {
         let (now, then) = (picture.workload(name), before.workload(name));
@@ -208,8 +209,8 @@ fn two_allowed(workload: &Workload, name: &str) -> Result<BTreeSet<String>, Stri
     Ok(clusters)
 }
 
-/// The members run what the binding says, as many replicas as placed there (or `each`), all of them
-/// serving, and the fleet knows it.
+/// Checks that the members run what the binding says, as many replicas as placed there (or `each`),
+/// all of them serving, and that the fleet knows it.
 fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
     for (cluster, replicas) in workload.placed.iter().flatten() {
         let wanted = each.unwrap_or(*replicas);

@@ -23,7 +23,7 @@ const FIELDS: [(&str, &str, &str); 3] = [
     ("tolerationSeconds", "2s", "none"),
 ];
 
-/// Everything that is shortened. Flags that say no time, or the default, are left out.
+/// Returns all intervals that are shortened. Flags that say no time, or the default, are left out.
 pub fn shortened() -> Vec<Interval> {
     let control_plane = defaults::<muster_control_plane::settings::Settings>();
     let agent = defaults::<muster_agent::settings::Settings>();

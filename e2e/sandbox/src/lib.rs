@@ -72,7 +72,7 @@ struct Target {
     dir: PathBuf,
 }
 
-/// The program. `arguments` begin with its own name.
+/// Runs the program. `arguments` begin with its own name.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(code) = process::become_program(arguments.get(1..).unwrap_or_default()) {
@@ -184,7 +184,8 @@ async fn start(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<Arc<
     .await
 }
 
-/// What this process itself has to say: the embedded servers and the simulated members.
+/// Starts the log of what this process itself has to say: the embedded servers and the simulated
+/// members.
 fn log_to(directory: &Path) -> anyhow::Result<()> {
     let logs = directory.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;

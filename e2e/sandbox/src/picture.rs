@@ -29,7 +29,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// All replicas serve.
+    /// Returns whether all replicas serve.
     pub fn complete(self) -> bool {
         self.wanted > 0 && self.ready >= self.wanted
     }
@@ -96,13 +96,13 @@ impl Picture {
         picture
     }
 
-    /// A workload of the story; an unknown name has no copies.
+    /// Returns a workload of the story; an unknown name has no copies.
     pub fn workload(&self, name: &str) -> Workload {
         self.workloads.get(name).cloned().unwrap_or_default()
     }
 }
 
-/// A Deployment or ConfigMap of the namespace `default`, as far as it was observed.
+/// Returns a Deployment or ConfigMap of the namespace `default`, as far as it was observed.
 pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
     let binding = view.bindings.list().into_iter().find(|binding| {
         binding.spec().resource.name == name && binding.spec().resource.kind == kind
@@ -162,7 +162,7 @@ pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
     workload
 }
 
-/// What changed between two pictures, a line each.
+/// Returns what changed between two pictures, a line each.
 pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, cluster) in &new.clusters {
@@ -223,7 +223,8 @@ pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
     lines
 }
 
-/// `member1 (1), member2 (2)`; without numbers where nothing has replicas.
+/// Returns the places as text, such as `member1 (1), member2 (2)`; without numbers where nothing
+/// has replicas.
 pub fn places(placed: &BTreeMap<String, i64>) -> String {
     let place = |(name, replicas): (&String, &i64)| match replicas {
         0 => name.clone(),

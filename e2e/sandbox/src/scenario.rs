@@ -61,7 +61,7 @@ pub const AGENT: [&str; 9] = [
     "--health-probe-bind-address=0",
 ];
 
-/// A fleet for the story, with `members` members (member1, member2, ...).
+/// Returns a fleet for the story, with `members` members (member1, member2, ...).
 pub fn plan(binary: PathBuf, directory: PathBuf, members: usize) -> Plan {
     let members = (1..=members).map(|number| MemberPlan {
         name: format!("member{number}"),

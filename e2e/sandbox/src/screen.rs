@@ -49,15 +49,15 @@ struct Inner {
 }
 
 impl Screen {
-    /// A live table if standard output is a terminal and nobody asked for plain lines (`--plain`,
-    /// `NO_COLOR`).
+    /// Returns a screen with a live table if standard output is a terminal and nobody asked for
+    /// plain lines (`--plain`, `NO_COLOR`).
     pub fn new(plain: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live = !plain && !no_colour && std::io::stdout().is_terminal();
         Self::told(if live { Manner::Live } else { Manner::Plain })
     }
 
-    /// A screen that shows nothing and only keeps the time.
+    /// Returns a screen that shows nothing and only keeps the time.
     pub fn silent() -> Self {
         Self::told(Manner::Silent)
     }
@@ -81,7 +81,7 @@ impl Screen {
         }
     }
 
-    /// The colours of this screen.
+    /// Returns the colours of this screen.
     pub fn palette(&self) -> Palette {
         self.palette
     }
@@ -126,7 +126,7 @@ impl Screen {
         self.stamp(&inner, &format!("✓ {what}"));
     }
 
-    /// The milestones so far, a line each.
+    /// Returns the milestones so far, a line each.
     pub fn timeline(&self) -> Vec<String> {
         self.lock().timeline.lines()
     }

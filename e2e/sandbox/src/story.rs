@@ -47,12 +47,12 @@ pub struct Story {
 }
 
 impl Story {
-    /// The fleet joins, and the workloads of the manifests run.
+    /// Begins the story: the fleet joins, and the workloads of the manifests run.
     pub async fn begin(fleet: Arc<Fleet>, screen: Screen) -> Result<Self, Failure> {
         Self::begin_with(fleet, screen, MANIFESTS.map(|(_, manifest)| manifest)).await
     }
 
-    /// The same with manifests of one's own; they bring the same workloads.
+    /// Begins the story with manifests of one's own; they bring the same workloads.
     pub async fn begin_with(
         fleet: Arc<Fleet>,
         screen: Screen,
@@ -104,7 +104,7 @@ impl Story {
         })
     }
 
-    /// The victim loses the fleet API.
+    /// Cuts the victim off from the fleet API.
     pub fn cut(&self) -> Result<(), Failure> {
         self.screen.headline(
             &format!("{VICTIM} is cut off"),
@@ -116,7 +116,7 @@ impl Story {
         Ok(())
     }
 
-    /// The control plane notices.
+    /// Waits until the control plane notices that the victim is silent.
     pub async fn until_unknown(&self) -> Result<(), Failure> {
         self.until("the control plane notices the silence", expect::unknown)
             .await?;
@@ -125,7 +125,7 @@ impl Story {
         Ok(())
     }
 
-    /// The cluster is declared failed.
+    /// Waits until the cluster is declared failed.
     pub async fn until_tainted(&self) -> Result<(), Failure> {
         self.screen.headline(
             &format!("{VICTIM} is silent"),
@@ -140,7 +140,7 @@ impl Story {
         Ok(())
     }
 
-    /// The workloads are evicted and placed anew.
+    /// Waits until the workloads are evicted and placed anew.
     pub async fn until_moved(&self) -> Result<(), Failure> {
         self.screen.headline(
             &format!("{VICTIM} is declared failed, and its workloads have to leave"),
@@ -154,7 +154,7 @@ impl Story {
         Ok(())
     }
 
-    /// The new copies work.
+    /// Waits until the new copies work.
     pub async fn until_healthy_elsewhere(&self) -> Result<(), Failure> {
         self.until("the new copies are healthy", |picture| {
             expect::healthy_elsewhere(picture, &self.before)
@@ -166,7 +166,7 @@ impl Story {
         Ok(())
     }
 
-    /// The network of the victim is back.
+    /// Restores the network of the victim.
     pub fn heal(&self) -> Result<(), Failure> {
         self.screen.headline(
             &format!("the network of {VICTIM} is back"),
@@ -178,7 +178,7 @@ impl Story {
         Ok(())
     }
 
-    /// What the returned victim still ran is removed.
+    /// Waits until what the returned victim still ran is removed.
     pub async fn until_old_copies_removed(&self) -> Result<(), Failure> {
         self.until(
             "the old copies are removed from the returned member",
@@ -189,7 +189,7 @@ impl Story {
         Ok(())
     }
 
-    /// The victim is trusted again.
+    /// Waits until the victim is trusted again.
     pub async fn until_back(&self) -> Result<(), Failure> {
         self.until(
             "the returned member is ready and no longer tainted",
@@ -201,7 +201,7 @@ impl Story {
         Ok(())
     }
 
-    /// Nothing more happens: the end state lasts, and there never was a gap.
+    /// Checks that nothing more happens: the end state lasts, and there never was a gap.
     pub async fn rest(&self) -> Result<(), Failure> {
         self.screen.headline(
             "nothing moves back by itself",
@@ -217,7 +217,8 @@ impl Story {
         self.no_gaps()
     }
 
-    /// For a while, nothing moves: everything is placed and runs as before anything failed.
+    /// Checks that for a while nothing moves: everything is placed and runs as before anything
+    /// failed.
     pub async fn nothing_moves_for(&self, time: Duration) -> Result<(), Failure> {
         let as_before = |view: &View| expect::unmoved(&Picture::of(view), &self.before);
         self.fleet
@@ -227,7 +228,7 @@ impl Story {
         self.no_gaps()
     }
 
-    /// Every workload always had its copies.
+    /// Checks that every workload always had its copies.
     pub fn no_gaps(&self) -> Result<(), Failure> {
         match self.continuity.gaps().first() {
             Some(gap) => Err(Failure::Gap(format!("{} at {}", gap.what, gap.at))),
@@ -235,7 +236,7 @@ impl Story {
         }
     }
 
-    /// The end states that were expected, each with whether it was observed.
+    /// Returns the end states that were expected, each with whether it was observed.
     pub fn report(&self) -> Vec<(String, Result<(), String>)> {
         let picture = Picture::of(&self.fleet.observer.view);
         let mut report = vec![
@@ -272,12 +273,12 @@ impl Story {
             .await?)
     }
 
-    /// The fleet.
+    /// Returns the fleet.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 
-    /// The fleet before anything failed.
+    /// Returns the picture of the fleet before anything failed.
     pub fn before(&self) -> &Picture {
         &self.before
     }

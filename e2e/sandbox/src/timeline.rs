@@ -29,7 +29,7 @@ impl Timeline {
         }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -42,7 +42,7 @@ impl Timeline {
         });
     }
 
-    /// The milestones with their distances, a line each.
+    /// Returns the milestones with their distances, a line each.
     pub fn lines(&self) -> Vec<String> {
         let mut before = Duration::ZERO;
         let mut lines = Vec::new();

@@ -22,7 +22,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// The program, which writes its report alone.
+    /// Returns the program as it is run to write its report alone.
     pub fn new(program: impl AsRef<Path>) -> Self {
         Self {
             program: program.as_ref().to_owned(),

@@ -36,7 +36,7 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// How far the calendar is ahead at a true time.
+    /// Returns how far the calendar is ahead at a true time.
     pub fn at(&self, now: Timestamp) -> SignedDuration {
         let passed = now.duration_since(self.since).as_millis();
         let drifted = passed.saturating_mul(i128::from(self.drift)) / 1_000;
@@ -44,7 +44,7 @@ impl Skew {
         self.jump.saturating_add(drifted)
     }
 
-    /// Whether it concerns a process.
+    /// Returns whether the error of the calendar concerns a process.
     pub fn concerns(&self, process: &Process) -> bool {
         self.process.as_ref().is_none_or(|it| it == process)
     }
@@ -57,14 +57,14 @@ pub fn begin() {
     muster_shared::clock::set_calendar_of_thread(now);
 }
 
-/// The true calendar.
+/// Returns the time of the true calendar.
 pub fn now() -> Timestamp {
     let epoch = Timestamp::from_second(EPOCH).unwrap_or_default();
     let passed = START.get().map(|start| start.elapsed()).unwrap_or_default();
     epoch + SignedDuration::try_from(passed).unwrap_or_default()
 }
 
-/// What a process reads as its calendar.
+/// Returns what a process reads as its calendar.
 pub fn of(process: &Process) -> Timestamp {
     let now = now();
     let ahead = SKEWS.with_borrow(|skews| {
@@ -76,7 +76,7 @@ pub fn of(process: &Process) -> Timestamp {
     now.saturating_add(ahead).unwrap_or(Timestamp::MAX)
 }
 
-/// The calendar of a process.
+/// Returns the calendar of a process.
 pub fn calendar(process: &Process) -> Calendar {
     let process = process.clone();
     Calendar::new(move || of(&process))

@@ -211,7 +211,7 @@ pub fn all() -> impl Iterator<Item = &'static str> {
     told.chain(SHAPES.iter().copied())
 }
 
-/// The branches that a history shows.
+/// Returns the branches that a history shows.
 pub fn of(history: &History) -> Coverage {
     let mut coverage = Coverage::new();
     for entry in history.entries() {
@@ -248,7 +248,7 @@ fn note(request: &Request, at: Timestamp, take: &mut dyn FnMut(&'static str)) {
     }
 }
 
-/// What a condition or an event says.
+/// Takes the branches that the words of a condition or an event show.
 fn tell(words: &Value, take: &mut dyn FnMut(&'static str)) {
     let (message, reason) = (text(words, "/message"), text(words, "/reason"));
     for (branch, part) in MESSAGES {
@@ -264,7 +264,7 @@ fn tell(words: &Value, take: &mut dyn FnMut(&'static str)) {
     }
 }
 
-/// Why each task ended that an update took off.
+/// Takes, for each task that an update took off, the branch that says why it ended.
 fn assessed(before: &Value, after: &Value, at: Timestamp, take: &mut dyn FnMut(&'static str)) {
     const TASKS: &str = "/spec/gracefulEvictionTasks";
     let is_in = |binding: &Value, path: &str, key: &str, name: &str| {
@@ -296,7 +296,7 @@ fn assessed(before: &Value, after: &Value, at: Timestamp, take: &mut dyn FnMut(&
     }
 }
 
-/// By which rules the clusters of a binding were chosen anew.
+/// Takes the branches that say by which rules the clusters of a binding were chosen anew.
 fn scheduled(before: &Value, after: &Value, take: &mut dyn FnMut(&'static str)) {
     let group = |binding: &Value| text(binding, "/status/schedulerObservedAffinityName").to_owned();
     if !group(before).is_empty() && group(before) != group(after) {

@@ -86,7 +86,7 @@ impl Block {
     }
 }
 
-/// One of the cheapest of so many that are not chosen yet.
+/// Returns one of the cheapest of so many choices that are not chosen yet.
 fn cheapest(
     random: &mut Random,
     of: usize,

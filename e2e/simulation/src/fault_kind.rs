@@ -240,13 +240,13 @@ impl FaultKind {
         "serverClock",
     ];
 
-    /// Its name, as in the plan.
+    /// Returns the name of the fault's kind, as in the plan.
     pub fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
         value["kind"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Whether it concerns watches and lists of a kind.
+    /// Returns whether the fault concerns watches and lists of a kind.
     pub(crate) fn is_about(&self, kind: &str) -> bool {
         match self {
             Self::Lag { plural, .. } | Self::Miss { plural, .. } | Self::Short { plural, .. } => {
@@ -256,7 +256,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether it concerns the requests of a party to a server.
+    /// Returns whether the fault concerns the requests of a party to a server.
     pub(crate) fn concerns(&self, who: &Actor, server: &Api) -> bool {
         match self {
             Self::Partition { actor, api, .. }
@@ -288,7 +288,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether objects that are read may be others than there are.
+    /// Returns whether objects that are read may be others than there are.
     pub(crate) const fn distorts(&self) -> bool {
         matches!(
             self,
@@ -296,7 +296,7 @@ impl FaultKind {
         )
     }
 
-    /// How it makes calendars of processes wrong from a time on.
+    /// Returns how the fault makes calendars of processes wrong from a time on.
     pub fn skew(&self, since: Timestamp) -> Option<Skew> {
         let (process, jump, drift) = match self {
             Self::Clock { offset } => (None, *offset, 0),
@@ -316,7 +316,7 @@ impl FaultKind {
         })
     }
 
-    /// Whether it acts by its beginning alone, whatever is asked meanwhile.
+    /// Returns whether the fault acts by its beginning alone, whatever is asked meanwhile.
     pub(crate) const fn acts_at_once(&self) -> bool {
         matches!(
             self,

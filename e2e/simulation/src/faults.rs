@@ -69,13 +69,13 @@ impl Faults {
         self.active().remove(&id);
     }
 
-    /// How many times each kind did something.
+    /// Returns how many times each kind of fault did something.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let counts = self.counts.lock();
         counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// State of the way between a party and a server.
+    /// Returns the state of the way between a party and a server.
     pub fn way(&self, actor: &Actor, api: &Api) -> Way {
         let mut way = Way::Open;
         for active in self.active().values() {
@@ -89,14 +89,15 @@ impl Faults {
         way
     }
 
-    /// Whether a party may read other objects of a kind, by its plural, than a server has now.
+    /// Returns whether a party may read other objects of a kind, by its plural, than a server has
+    /// now.
     pub fn distorts(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
         let active = self.active();
         let mut kinds = active.values().map(|active| &active.kind);
         kinds.any(|kind| kind.distorts() && kind.concerns(actor, api) && kind.is_about(plural))
     }
 
-    /// Whether a list of a kind, by its plural, lacks its next object for a party.
+    /// Returns whether a list of a kind, by its plural, lacks its next object for a party.
     pub fn leaves_out(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
         let mut leaves_out = false;
         for active in self.active().values_mut() {
@@ -227,7 +228,8 @@ impl Faults {
         piece
     }
 
-    /// Whether a watch that has nothing to tell is to break or to end, which it did not yet.
+    /// Returns whether a watch that has nothing to tell is to break or to end, which it did not
+    /// yet.
     pub fn ends(&self, actor: &Actor, api: &Api, kind: &str, seen: &[u64]) -> bool {
         let active = self.active();
         let mut active = active.iter().filter(|(id, _)| !seen.contains(id));
@@ -267,7 +269,7 @@ const TYPED: [&str; 12] = [
     "pods",
 ];
 
-/// Whether a server gives such a code to such a request.
+/// Returns whether a server gives such a code to such a request.
 fn fits(code: u16, call: &Call) -> bool {
     match code {
         403 | 409 | 422 => call.kind == Kind::Write,

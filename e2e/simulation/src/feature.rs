@@ -158,13 +158,13 @@ impl Feature {
         &[Self::SuspendDispatching, Self::SuspendCluster],
     ];
 
-    /// Name of the feature in tables.
+    /// Returns the name of the feature in tables.
     pub fn name(self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
         value.as_str().unwrap_or_default().to_owned()
     }
 
-    /// What the feature can be set for.
+    /// Returns what the feature can be set for.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Drain
@@ -178,7 +178,7 @@ impl Feature {
         }
     }
 
-    /// Whether the feature is an order that leaves nothing behind which could be unset.
+    /// Returns whether the feature is an order that leaves nothing behind which could be unset.
     pub const fn is_order(self) -> bool {
         matches!(
             self,
@@ -186,14 +186,14 @@ impl Feature {
         )
     }
 
-    /// Whether a policy that has one of two features cannot have the other.
+    /// Returns whether a policy that has one of two features cannot have the other.
     pub fn excludes(self, other: Self) -> bool {
         let mut groups = Self::EITHER.iter();
         groups.any(|group| group.contains(&self) && group.contains(&other))
     }
 }
 
-/// The features that an object of the fleet API sets, each with its subject.
+/// Returns the features that an object of the fleet API sets, each with its subject.
 pub fn set_by(plural: &str, object: &Value) -> Vec<(Feature, Subject)> {
     let name = text(object, "/metadata/name");
     let workload = |name: &str| Subject::Workload(name.to_owned());
@@ -292,7 +292,7 @@ fn of_cluster(cluster: &Value) -> BTreeSet<Feature> {
     taints.chain(paused).collect()
 }
 
-/// The orders that a request gives, each with its subject.
+/// Returns the orders that a request gives, each with its subject.
 pub fn ordered_by(request: &Request) -> Vec<(Feature, Subject)> {
     let workload = |name: &str| Subject::Workload(name.to_owned());
     let is_person = matches!(request.actor, Actor::Person(_));

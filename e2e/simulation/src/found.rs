@@ -22,7 +22,7 @@ pub struct Found {
     pub plan: Plan,
 }
 
-/// All of them.
+/// Returns all plans that find bugs.
 pub fn all() -> Vec<Found> {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     let mut all = vec![
@@ -114,7 +114,8 @@ fn cluster(name: &str, more: Value) -> Value {
     object
 }
 
-/// An admission policy that refuses requests by a rule unless an expression holds, and its binding.
+/// Returns an admission policy that refuses requests by a rule unless an expression holds, and its
+/// binding.
 fn refusal(name: &str, rule: &Value, unless: &str) -> [Value; 2] {
     let object = |kind: &str, spec: Value| {
         json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
@@ -132,8 +133,8 @@ fn refusal(name: &str, rule: &Value, unless: &str) -> [Value; 2] {
     ]
 }
 
-/// A quiet fleet of so many members, without any policy for taints, with the workload `web-1` whose
-/// policy says more.
+/// Returns a quiet fleet of so many members, without any policy for taints, with the workload
+/// `web-1` whose policy says more.
 fn fleet(members: usize, policy: &Value) -> Plan {
     let mut plan = quiet(1, members, 1);
     plan.objects
@@ -148,7 +149,8 @@ fn fleet(members: usize, policy: &Value) -> Plan {
     plan
 }
 
-/// A taint policy names a condition that no cluster has: nothing is to be written.
+/// Returns a plan in which a taint policy names a condition that no cluster has: nothing is to be
+/// written.
 fn absent_condition() -> Plan {
     let mut plan = fleet(2, &json!({}));
     plan.objects.push(json!({
@@ -170,7 +172,8 @@ fn absent_condition() -> Plan {
     plan
 }
 
-/// Of the two clusters of a workload one is silent, and the other is drained: it stays there.
+/// Returns a plan in which one of the two clusters of a workload is silent, and the other is
+/// drained: the workload stays there.
 fn dead_refuge() -> Plan {
     let placement = json!({
         "clusterAffinity": {"clusterNames": ["m1", "m2"]},
@@ -184,8 +187,8 @@ fn dead_refuge() -> Plan {
     }
 }
 
-/// A Cluster cannot be read, as beside an API server that checks nothing, and the control plane is
-/// started anew: the cluster has not left.
+/// Returns a plan in which a Cluster cannot be read, as beside an API server that checks nothing,
+/// and the control plane is started anew: the cluster has not left.
 fn unreadable_cluster() -> Plan {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definitions = muster_shared::api::crds().into_iter();
@@ -219,7 +222,8 @@ fn unreadable_cluster() -> Plan {
     }
 }
 
-/// A template of a lazy policy is edited after the control plane was started anew.
+/// Returns a plan in which a template of a lazy policy is edited after the control plane was
+/// started anew.
 fn lazy_edit() -> Plan {
     let mut plan = fleet(2, &json!({"activationPreference": "Lazy"}));
     let edited = plan.objects.iter().find(|it| it["kind"] == "Deployment");
@@ -233,7 +237,8 @@ fn lazy_edit() -> Plan {
     plan
 }
 
-/// A workload is created and deleted while the control plane's watch of Works is behind.
+/// Returns a plan in which a workload is created and deleted while the control plane's watch of
+/// Works is behind.
 fn deleted_while_sent() -> Plan {
     let mut plan = fleet(2, &json!({}));
     let placed = std::mem::take(&mut plan.objects);
@@ -256,7 +261,8 @@ fn deleted_while_sent() -> Plan {
     plan
 }
 
-/// An application fails, its old copy has to go first, and the member's admission keeps it.
+/// Returns a plan in which an application fails, its old copy has to go first, and the member's
+/// admission keeps it.
 fn copy_that_stays() -> Plan {
     let group = |name: &str, member: &str| json!({"affinityName": name, "clusterNames": [member]});
     let decision = json!({"tolerationSeconds": 10});
@@ -294,7 +300,7 @@ fn copy_that_stays() -> Plan {
     }
 }
 
-/// A policy asks for more clusters than forty zones have.
+/// Returns a plan in which a policy asks for more clusters than forty zones have.
 fn many_zones() -> Plan {
     let placement = json!({"spreadConstraints": [
         {"spreadByField": "zone", "minGroups": 1},
@@ -309,7 +315,8 @@ fn many_zones() -> Plan {
     plan
 }
 
-/// Beside another scheduler a cluster is left at once: something has to have the workload.
+/// Returns a plan in which a cluster is left at once beside another scheduler: something has to
+/// have the workload.
 fn another_scheduler() -> Plan {
     let policy = json!({
         "schedulerName": "another",
@@ -327,8 +334,8 @@ fn another_scheduler() -> Plan {
     }
 }
 
-/// A member whose agent is started anew while the fleet refuses a field of its registration goes on
-/// renewing its lease.
+/// Returns a plan in which a member whose agent is started anew while the fleet refuses a field of
+/// its registration goes on renewing its lease.
 fn refused_registration() -> Plan {
     let rule = json!({"apiGroups": ["cluster.karmada.io"], "apiVersions": ["*"],
         "operations": ["UPDATE"], "resources": ["clusters"]});
@@ -350,7 +357,7 @@ fn refused_registration() -> Plan {
     }
 }
 
-/// An agent that was stolen claims the id of another member.
+/// Returns a plan in which an agent that was stolen claims the id of another member.
 fn claimed_identity() -> Plan {
     let claims = Act::Claim {
         cluster: "m1".to_owned(),

@@ -154,8 +154,8 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
     }
 }
 
-/// A plan in which people set and unset features, and each kind of fault that its design names
-/// happens once.
+/// Returns a plan in which people set and unset features, and each kind of fault that its design
+/// names happens once.
 fn of_features(seed: u64, scale: Scale) -> Plan {
     let faults = usize::try_from(scale.faults).unwrap_or(usize::MAX);
     let design = design::of(seed, scale.features, faults);
@@ -215,8 +215,8 @@ const AGAIN: u64 = 50;
 /// The longest that such a fault lasts, in milliseconds: oracles excuse much while one does.
 const BRIEFLY: u64 = 20_000;
 
-/// Who lists nothing meets no list that lacks objects: a gap in the watches goes with such a fault,
-/// after which everything is listed anew.
+/// Returns the gap in the watches that goes with a fault of short lists, after which everything is
+/// listed anew: who lists nothing meets no list that lacks objects.
 fn relisted(random: &mut Random, fault: &mut Fault) -> Option<Fault> {
     let FaultKind::Short {
         actor, api, share, ..
@@ -241,7 +241,7 @@ fn relisted(random: &mut Random, fault: &mut Fault) -> Option<Fault> {
     })
 }
 
-/// A fault of a kind by its number, or of any.
+/// Returns a fault of a kind by its number, or of any.
 fn fault(
     random: &mut Random,
     id: u64,
@@ -265,7 +265,7 @@ fn fault(
     }
 }
 
-/// A member that comes and goes several times.
+/// Returns the faults of a member that comes and goes several times.
 fn flapping(random: &mut Random, first: u64, sites: &[Site], busy: u64) -> Vec<Fault> {
     let member = random.one(sites).name.clone();
     let mut at = random.below(busy / 2);
@@ -401,13 +401,13 @@ fn kind(random: &mut Random, which: Option<usize>, sites: &[Site], replicas: u8)
     }
 }
 
-/// A number from 1 to `most`, or the negative of one.
+/// Returns a number from 1 to `most`, or the negative of one.
 fn signed(random: &mut Random, most: u64) -> i64 {
     let number = i64::try_from(random.between(1, most)).unwrap_or(1);
     if random.percent(50) { number } else { -number }
 }
 
-/// A process and an API that it talks to.
+/// Returns a process and an API that it talks to.
 fn way(random: &mut Random, site: &Site, replicas: u8) -> (Process, Api) {
     let member = Api::Member(site.name.clone());
     let replica = u8::try_from(random.below(u64::from(replicas))).unwrap_or_default();

@@ -246,12 +246,12 @@ impl History {
         &self.entries[self.entries.len() - 1]
     }
 
-    /// The entries, the oldest first.
+    /// Returns the entries, the oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// SHA-256 of the lines of all entries, in hexadecimal.
+    /// Returns the SHA-256 of the lines of all entries, in hexadecimal.
     pub fn digest(&self) -> String {
         let sum = self.digest.clone().finish();
         sum.as_ref().iter().fold(String::new(), |mut text, byte| {
@@ -272,12 +272,12 @@ impl fmt::Debug for History {
 }
 
 impl Entry {
-    /// The entry as one line of JSON whose keys are in order.
+    /// Returns the entry as one line of JSON whose keys are in order.
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| error.to_string())
     }
 
-    /// The request, if the entry is one.
+    /// Returns the request, if the entry is one.
     pub fn request(&self) -> Option<&Request> {
         match &self.event {
             Event::Request(request) => Some(request),
@@ -285,13 +285,13 @@ impl Entry {
         }
     }
 
-    /// The request, if the entry is one that changed the state of an API.
+    /// Returns the request, if the entry is one that changed the state of an API.
     pub fn commit(&self) -> Option<&Request> {
         self.request()
             .filter(|request| request.outcome == Outcome::Committed)
     }
 
-    /// The event of the world, if the entry is one.
+    /// Returns the event of the world, if the entry is one.
     pub fn world(&self) -> Option<&World> {
         match &self.event {
             Event::World(world) => Some(world),
@@ -301,7 +301,7 @@ impl Entry {
 }
 
 impl Request {
-    /// What the object is known by.
+    /// Returns the key by which the object is known.
     pub fn key(&self) -> Key {
         Key {
             api: self.api.clone(),
@@ -314,7 +314,7 @@ impl Request {
 }
 
 impl Resource {
-    /// A kind of object.
+    /// Returns a kind of object.
     pub fn new(group: &str, plural: &str) -> Self {
         Self {
             group: group.to_owned(),
@@ -323,7 +323,7 @@ impl Resource {
         }
     }
 
-    /// A subresource of the kind.
+    /// Returns a subresource of the kind.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         subresource.clone_into(&mut self.subresource);

@@ -47,7 +47,7 @@ impl From<Pairs> for Vec<(Meeting, u64)> {
 }
 
 impl Pairs {
-    /// The pairs that a history shows, from the beginning of its busy phase on.
+    /// Returns the pairs that a history shows, from the beginning of its busy phase on.
     pub fn of(history: &History) -> Self {
         let mut reader = Reader::default();
         for entry in history.entries() {
@@ -63,26 +63,26 @@ impl Pairs {
         }
     }
 
-    /// How often two features met during a fault, in the order of [`Feature::ALL`].
+    /// Returns how often two features met during a fault, in the order of [`Feature::ALL`].
     pub fn count(&self, one: Feature, other: Feature, fault: &str) -> u64 {
         let (one, other) = (one.min(other), one.max(other));
         let meeting = (one, other, fault.to_owned());
         self.0.get(&meeting).copied().unwrap_or_default()
     }
 
-    /// How often two features met, whatever failed.
+    /// Returns how often two features met, whatever failed.
     pub fn whatever_fails(&self, one: Feature, other: Feature) -> u64 {
         let faults = faults();
         faults.iter().map(|it| self.count(one, other, it)).sum()
     }
 
-    /// The pairs of two features that were met too rarely, whatever failed.
+    /// Returns the pairs of two features that were met too rarely, whatever failed.
     pub fn rare(&self) -> Vec<(Feature, Feature, u64)> {
         let counted = pairs().map(|(one, other)| (one, other, self.whatever_fails(one, other)));
         counted.filter(|(.., count)| *count < ENOUGH).collect()
     }
 
-    /// The pairs that were met too rarely during a kind of fault.
+    /// Returns the pairs that were met too rarely during a kind of fault.
     pub fn rare_during_faults(&self) -> Vec<(Meeting, u64)> {
         let faults = faults();
         let all = pairs().flat_map(|(one, other)| {
@@ -92,7 +92,7 @@ impl Pairs {
         all.filter(|(_, count)| *count < ENOUGH).collect()
     }
 
-    /// All counts as lines of CSV: two features, a fault and how often they met.
+    /// Returns all counts as lines of CSV: two features, a fault and how often they met.
     pub fn csv(&self) -> String {
         let mut text = "feature,other,fault,met\n".to_owned();
         for (one, other) in pairs() {
@@ -134,7 +134,7 @@ impl std::fmt::Display for Pairs {
     }
 }
 
-/// All pairs of features.
+/// Returns all pairs of features.
 pub fn pairs() -> impl Iterator<Item = (Feature, Feature)> {
     let first = Feature::ALL.into_iter().enumerate();
     first.flat_map(|(at, one)| {

@@ -60,7 +60,7 @@ impl Default for Phases {
     }
 }
 
-/// A number of milliseconds as a duration.
+/// Returns a number of milliseconds as a duration.
 pub const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

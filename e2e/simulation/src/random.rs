@@ -18,7 +18,7 @@ use crate::people::Dice;
 pub struct Random(StdRng);
 
 impl Random {
-    /// The generator of a seed for a purpose.
+    /// Returns the generator of a seed for a purpose.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a: the same on every machine.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -26,7 +26,7 @@ impl Random {
         Self(StdRng::seed_from_u64(seed ^ purpose))
     }
 
-    /// A number from 0 to below `end`; 0 if `end` is 0.
+    /// Returns a number from 0 to below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         if end == 0 {
             return 0;
@@ -34,7 +34,7 @@ impl Random {
         self.0.random_range(0..end)
     }
 
-    /// Whether something happens that happens so often in 1,000.
+    /// Returns whether something happens that happens so often in 1,000.
     pub fn per_mille(&mut self, share: u16) -> bool {
         self.below(1000) < u64::from(share)
     }

@@ -60,7 +60,7 @@ impl Debug for Recorder {
 }
 
 impl Recorder {
-    /// A recorder that shows entries to oracles.
+    /// Returns a recorder that shows entries to oracles.
     pub fn new(oracles: Suite) -> Arc<Self> {
         let recorder = Self::default();
         recorder.lock().oracles = Some(oracles);
@@ -152,12 +152,12 @@ impl Recorder {
         state.push(Event::Request(request));
     }
 
-    /// All objects of all APIs.
+    /// Returns all objects of all APIs.
     pub fn objects(&self) -> BTreeMap<Key, Arc<Value>> {
         self.lock().objects.clone()
     }
 
-    /// One object.
+    /// Returns one object.
     pub fn object(&self, key: &Key) -> Option<Arc<Value>> {
         self.lock().objects.get(key).cloned()
     }

@@ -9,7 +9,8 @@ use crate::history::{Actor, Api, Process};
 use crate::people::{Act, Site, Step};
 use crate::plan::{Phases, Plan};
 
-/// One workload in one of two members, and the member that has it is cut off for ten minutes.
+/// Returns a plan with one workload in one of two members, in which the member that has it is cut
+/// off for ten minutes.
 pub fn one_failover(seed: u64) -> Plan {
     let actor = Actor::Process(Process::Agent("m1".to_owned()));
     let cut = FaultKind::Partition {
@@ -32,7 +33,7 @@ pub fn one_failover(seed: u64) -> Plan {
     }
 }
 
-/// The same within a quarter of an hour.
+/// Returns the plan of [`one_failover`] within a quarter of an hour.
 pub fn short_failover(seed: u64) -> Plan {
     let mut plan = one_failover(seed);
     plan.faults[0].from = 20_000;
@@ -46,8 +47,8 @@ pub fn short_failover(seed: u64) -> Plan {
     plan
 }
 
-/// A workload in two members, which is scaled again and again, and every kind of fault, one after
-/// the other.
+/// Returns a plan with a workload in two members, which is scaled again and again, and with every
+/// kind of fault, one after the other.
 pub fn every_fault(seed: u64) -> Plan {
     let mut plan = quiet(seed, 2, 1);
     let mut scaled = Value::Null;
@@ -88,7 +89,7 @@ pub fn every_fault(seed: u64) -> Plan {
 /// Milliseconds after which the next fault begins.
 const EACH: u64 = 25_000;
 
-/// A fault of the window with a number.
+/// Returns a fault that lasts for the window with this number.
 const fn fault(id: u64, window: u64, kind: FaultKind) -> Fault {
     Fault {
         id,
@@ -108,7 +109,7 @@ const fn crash() -> FaultKind {
     }
 }
 
-/// A fault of every kind.
+/// Returns a fault of every kind.
 fn kinds() -> Vec<FaultKind> {
     let actor = Actor::Process(Process::ControlPlane(0));
     let agent = Process::Agent("m1".to_owned());
@@ -246,7 +247,8 @@ fn site(number: usize) -> Site {
     }
 }
 
-/// A cluster whose Ready is not True for five minutes evicts, until it is ready for three.
+/// Returns a policy by which a cluster whose Ready is not True for a minute evicts, until it has
+/// been ready for a minute.
 fn taint_policy() -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
@@ -263,7 +265,7 @@ fn taint_policy() -> Value {
     })
 }
 
-/// A Deployment of two replicas in one cluster, and its policy.
+/// Returns a Deployment of two replicas in one cluster, and its policy.
 fn workload(name: &str) -> [Value; 2] {
     let labels = json!({ "app": name });
     [

@@ -57,7 +57,7 @@ pub struct Findings {
     pub took: f64,
 }
 
-/// The plan of a seed. People wish for much or for little, in turn.
+/// Returns the plan of a seed. People wish for much or for little, in turn.
 pub fn plan_of(seed: u64, scale: Scale) -> Plan {
     let mixes = [Mix::DRAINS, Mix::OPERATIONS, Mix::EVERYTHING];
     let mix = mixes[usize::try_from(seed % 3).unwrap_or_default()];
@@ -210,7 +210,7 @@ impl Search {
     }
 }
 
-/// The first violation of each oracle.
+/// Returns the first violation of each oracle.
 fn first_of_each(violations: &[Violation]) -> impl Iterator<Item = &Violation> {
     let mut told = BTreeSet::new();
     violations.iter().filter(move |it| told.insert(&it.oracle))

@@ -52,7 +52,7 @@ fn parts(plan: &Plan) -> Vec<Part> {
     steps.chain(faults).chain(objects).collect()
 }
 
-/// Whether other objects can be created without it.
+/// Returns whether other objects can be created without it.
 fn is_optional(object: &Value) -> bool {
     !["Namespace", "CustomResourceDefinition"]
         .contains(&object["kind"].as_str().unwrap_or_default())

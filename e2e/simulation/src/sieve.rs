@@ -17,7 +17,7 @@ const BEHIND: u64 = 30_000;
 /// and until it sees it.
 const BLIND: (u64, u64) = (25_000, 45_000);
 
-/// All perturbed plans of a plan whose undisturbed run gave a report, each with its name.
+/// Returns all perturbed plans of a plan whose undisturbed run gave a report, each with its name.
 pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
     let crashes = report.decisions.iter().flat_map(|(process, writes)| {
         (1..=*writes).flat_map(move |nth| {
@@ -70,8 +70,8 @@ pub fn plans(plan: &Plan, report: &Report) -> Vec<(String, Plan)> {
     perturbed.chain(starts).collect()
 }
 
-/// A process is killed some time after the first fault of a plan began, and sees nothing of a kind
-/// for a while after its start.
+/// Returns the plan with a process that is killed some time after the first fault began, and that
+/// sees nothing of a kind for a while after its start.
 fn blind(plan: &Plan, process: &Process, short: FaultKind) -> Plan {
     let begun = plan.faults.first().map_or(0, |fault| fault.from);
     let from = begun + BLIND.0;
@@ -99,7 +99,7 @@ fn crash(process: &Process, nth: u64, moment: Moment) -> (String, FaultKind) {
     (format!("{process} is killed {when} its write {nth}"), kind)
 }
 
-/// A plan with further faults, each with its beginning and its end in milliseconds.
+/// Returns a plan with further faults, each with its beginning and its end in milliseconds.
 fn with(plan: &Plan, faults: impl IntoIterator<Item = (u64, u64, FaultKind)>) -> Plan {
     let mut plan = plan.clone();
     let next = plan.faults.iter().map(|fault| fault.id).max().unwrap_or(0) + 1;

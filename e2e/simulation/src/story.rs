@@ -7,7 +7,7 @@ use crate::history::{Entry, Event, Outcome};
 /// Kinds of which a reader wants to know nothing.
 const DULL: [&str; 3] = ["leases", "events", "nodes"];
 
-/// One line about an entry; none for what no reader needs.
+/// Returns one line about an entry; `None` for what no reader needs.
 pub fn line(entry: &Entry) -> Option<String> {
     let mut line = format!("{:.3} ", entry.at);
     match &entry.event {

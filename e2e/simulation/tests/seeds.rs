@@ -26,7 +26,7 @@ fn lived(name: &str, plan: &Plan) -> anyhow::Result<(Report, Vec<Value>)> {
     Ok((report, lines?))
 }
 
-/// The committed writes of objects of a kind.
+/// Returns the committed writes of objects of a kind.
 fn writes<'a>(history: &'a [Value], plural: &'a str) -> impl Iterator<Item = &'a Value> {
     let requests = history.iter().map(|entry| &entry["request"]);
     requests.filter(move |request| {

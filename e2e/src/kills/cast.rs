@@ -23,7 +23,7 @@ impl Spread {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Divided, Self::Single, Self::Pair, Self::Settings];
 
-    /// The value of the label by which the policy selects these workloads.
+    /// Returns the value of the label by which the policy selects these workloads.
     const fn label(self) -> &'static str {
         match self {
             Self::Divided => "divided",
@@ -33,7 +33,7 @@ impl Spread {
         }
     }
 
-    /// The kind of these workloads.
+    /// Returns the kind of these workloads.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Settings => "ConfigMap",
@@ -128,7 +128,7 @@ spec:
 /// A workload: its spread and its name.
 pub type Key = (Spread, String);
 
-/// So many workloads, each spread in turn.
+/// Returns so many workloads, each of the next spread in turn.
 pub fn workloads(count: usize) -> Vec<Key> {
     let spreads = Spread::ALL.into_iter().cycle();
     (0..count)
@@ -137,7 +137,7 @@ pub fn workloads(count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// The manifests of workloads, and of the policies that place them.
+/// Returns the manifests of workloads, and of the policies that place them.
 pub fn manifests(workloads: &[Key]) -> String {
     let policies = Spread::ALL.into_iter().map(Spread::policy);
     let templates = workloads.iter().map(|(spread, name)| {

@@ -150,7 +150,7 @@ impl Seen {
         }
     }
 
-    /// A round begins or ends with this cluster cut off, or none.
+    /// Notes that a round begins or ends with this cluster cut off, or with none.
     fn begin(&mut self, round: usize, failed: &str) {
         self.round = round;
         failed.clone_into(&mut self.failed);
@@ -244,7 +244,7 @@ impl Run {
         Ok(())
     }
 
-    /// A member is lost, its workloads move, it returns.
+    /// Plays one round: a member is lost, its workloads move, it returns.
     async fn round(&mut self, kills: usize) -> anyhow::Result<()> {
         let begun = Instant::now();
         let names: Vec<String> = self.fleet.members.keys().cloned().collect();

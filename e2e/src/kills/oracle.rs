@@ -51,7 +51,7 @@ pub fn doubled(scene: &Scene, failed: &str, disturbed: &BTreeSet<Key>) -> Vec<St
     judged.filter_map(excess).collect()
 }
 
-/// Nothing is placed on a cluster any more.
+/// Checks that nothing is placed on a cluster any more.
 pub fn moved(scene: &Scene, failed: &str) -> Verdict {
     match scene.placed_on(failed) {
         0 => Ok(()),
@@ -59,8 +59,8 @@ pub fn moved(scene: &Scene, failed: &str) -> Verdict {
     }
 }
 
-/// All clusters are well, every workload runs just where it is placed and is known to, and no Work
-/// is left over.
+/// Checks that all clusters are well, every workload runs just where it is placed and is known to,
+/// and no Work is left over.
 pub fn at_rest(scene: &Scene) -> Verdict {
     muster_sandbox::expect::joined(&muster_sandbox::picture::Picture {
         clusters: scene.clusters.clone(),
@@ -108,7 +108,8 @@ fn runs(spread: Spread, workload: &Workload) -> Verdict {
     Ok(())
 }
 
-/// The Works of the workloads are those of the placements: none is lacking, none is left over.
+/// Checks that the Works of the workloads are those of the placements: none is lacking, none is
+/// left over.
 fn works(scene: &Scene) -> Verdict {
     for cluster in scene.clusters.keys() {
         let placed = scene
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// A scene in which a workload of each spread runs as it should.
+    /// Returns a scene in which a workload of each spread runs as it should.
     fn scene() -> Scene {
         let ready = ClusterView {
             ready: "True".to_owned(),

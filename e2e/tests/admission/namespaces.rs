@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::Talk;
 
-/// Admission is asked before a server finds that a name is taken: whoever creates what exists is
-/// told that it is denied, and not that it exists.
+/// Checks that a control plane leads there although admission is asked before a server finds that a
+/// name is taken: whoever creates what exists is told that it is denied, and not that it exists.
 #[tokio::test]
 async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any() {
     muster_shared::tls::install_provider();

@@ -98,8 +98,8 @@ impl Webhook {
         }
     }
 
-    /// An entry of `webhooks` that asks for everything about config maps at `path`; `with` adds to
-    /// it and replaces.
+    /// Returns an entry of `webhooks` that asks for everything about config maps at `path`; `with`
+    /// adds to it and replaces.
     pub fn entry(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut entry = json!({
             "name": name,
@@ -115,17 +115,17 @@ impl Webhook {
         entry
     }
 
-    /// The CA bundle, as configurations hold it.
+    /// Returns the CA bundle, as configurations hold it.
     pub fn bundle(&self) -> &str {
         &self.bundle
     }
 
-    /// What was asked since the last time, with the paths.
+    /// Returns what was asked since the last time, with the paths.
     pub fn seen(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 
-    /// The paths that were asked since the last time.
+    /// Returns the paths that were asked since the last time.
     pub fn paths(&self) -> Vec<String> {
         self.seen().into_iter().map(|(path, _)| path).collect()
     }

@@ -60,7 +60,7 @@ const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/default/resour
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Taint policies that match nothing, never, or always.
+/// Creates taint policies that match nothing, never, or always.
 async fn odd_taint_policies(client: &Client) {
     let when = |kind: &str, operator: &str, value: &str| json!([{"conditionType": kind, "operator": operator, "statusValues": [value]}]);
     let taint = |key: &str, seconds: i32| json!([{"key": key, "effect": "PreferNoExecute", "addOnMatchSeconds": seconds, "removeOnMismatchSeconds": 1}]);
@@ -206,8 +206,8 @@ async fn templates(client: &Client) {
     post(client, "/apis/batch/v1/namespaces/default/jobs", job).await;
 }
 
-/// A binding of what nobody has, one that is left for ever with preserved state, and Works that
-/// cannot be carried out.
+/// Creates a binding of what nobody has, one that is left for ever with preserved state, and Works
+/// that cannot be carried out.
 async fn orphans(client: &Client) {
     let binding = |name: &str, tasks: Value| {
         json!({
@@ -247,8 +247,8 @@ async fn orphans(client: &Client) {
     }
 }
 
-/// Whether a fleet at rest may ask for this: leases, and the status that an agent reports of its
-/// own member.
+/// Returns whether a fleet at rest may ask for this: leases, and the status that an agent reports
+/// of its own member.
 fn is_heartbeat(write: &Write) -> bool {
     let status = format!("{CLUSTERS}/{MEMBER}/status");
     write.path.contains("/coordination.k8s.io/")
@@ -259,8 +259,8 @@ fn is_heartbeat(write: &Write) -> bool {
 /// one.
 const TRIES: usize = 2;
 
-/// What was written for so long, and how often, but for heartbeats, and for what is refused and
-/// rarely tried again.
+/// Waits for so long, and returns what was written in that time and how often, except for
+/// heartbeats and for what is refused and rarely tried again.
 async fn writes(servers: [&Running; 2], time: Duration) -> BTreeMap<Write, usize> {
     for server in servers {
         server.audit().begin();

@@ -55,7 +55,7 @@ impl Bench {
         Self::start_beside(Options::default()).await
     }
 
-    /// The same with a member of another kind.
+    /// Starts the servers with a member of another kind.
     pub async fn start_beside(member: Options) -> Self {
         muster_shared::tls::install_provider();
         let options = Options {
@@ -66,7 +66,7 @@ impl Bench {
         Self::with_member(Arc::new(member)).await
     }
 
-    /// Another fleet, which has the same member under the same name.
+    /// Starts another fleet, which has the same member under the same name.
     pub async fn another_fleet(&self) -> Self {
         Self::with_member(Arc::clone(&self.member)).await
     }
@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// The same with an agent that has joined.
+    /// Starts the servers and an agent, and waits until the agent has joined.
     pub async fn with_agent() -> (Self, Agent) {
         let bench = Self::start().await;
         let agent = bench.agent();
@@ -143,7 +143,8 @@ impl Bench {
         settings
     }
 
-    /// Kubeconfig files of the agent for the fleet (in these groups) and for its member.
+    /// Writes the kubeconfig files of the agent for the fleet (in these groups) and for its member,
+    /// and returns their paths.
     pub fn kubeconfigs(&self, groups: &[&str]) -> (PathBuf, PathBuf) {
         let fleet = self.fleet.kubeconfig(AGENT, groups).unwrap();
         let member = self.member.kubeconfig(AGENT, &[AGENTS]).unwrap();
@@ -245,7 +246,7 @@ pub async fn first_event(events: &Api<Event>, selector: &str) -> Event {
     }
 }
 
-/// Whether the clock of this runtime stands still while time passes.
+/// Returns whether the clock of this runtime stands still while time passes.
 fn time_is_simulated() -> bool {
     let before = tokio::time::Instant::now();
     let begun = std::time::Instant::now();
@@ -268,7 +269,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Whether it ended, by itself or because it was told to.
+    /// Returns whether the agent ended, by itself or because it was told to.
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
@@ -311,12 +312,12 @@ pub async fn delete<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// A manifest with one value in it.
+/// Returns the manifest of a ConfigMap with one value in it.
 pub fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"k": value}})
 }
 
-/// A manifest of two replicas.
+/// Returns the manifest of a Deployment of two replicas.
 pub fn deployment(name: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}},
@@ -324,14 +325,14 @@ pub fn deployment(name: &str) -> Value {
                 "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"requests": {"cpu": "1000m"}}}]}}}})
 }
 
-/// Status and reason of a Cluster's condition.
+/// Returns status and reason of a Cluster's condition.
 pub fn condition<'a>(cluster: &'a Cluster, kind: &str) -> Option<(&'a str, &'a str)> {
     cluster
         .condition(kind)
         .map(|found| (found.status.as_str(), found.reason.as_str()))
 }
 
-/// Status and message of the condition Applied.
+/// Returns status and message of the condition Applied.
 pub fn applied(work: &Work) -> Option<(&str, &str)> {
     let conditions = work.status.iter().flat_map(|status| &status.conditions);
     let mut applied = conditions.filter(|condition| condition.type_ == "Applied");
@@ -340,7 +341,7 @@ pub fn applied(work: &Work) -> Option<(&str, &str)> {
         .map(|condition| (condition.status.as_str(), condition.message.as_str()))
 }
 
-/// The value in a config map.
+/// Returns the value in a config map.
 pub fn value(object: &DynamicObject) -> &str {
     object.data["data"]["k"].as_str().unwrap_or_default()
 }

@@ -18,7 +18,7 @@ const ISSUED: &str = "system:karmada:agents";
 /// The group of whoever may ask, and nothing else.
 const BOOTSTRAPPERS: &str = "bootstrappers";
 
-/// An agent that has nothing but a bootstrap kubeconfig.
+/// Starts an agent that has nothing but a bootstrap kubeconfig.
 async fn start(bench: &Bench) -> Agent {
     let (fleet, member) = (&bench.fleet_client, &bench.member_client);
     let rights = access::admit_group(fleet, member, MEMBER, ISSUED);
@@ -35,7 +35,7 @@ async fn start(bench: &Bench) -> Agent {
     })
 }
 
-/// What the member's events say about the lack of credentials.
+/// Waits for an event of the member about the lack of credentials, and returns what it says.
 async fn told(bench: &Bench) -> String {
     let events: Api<Event> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
     let event = first_event(&events, "reason=NoFleetCredentials").await;

@@ -111,7 +111,7 @@ prop_compose! {
     }
 }
 
-/// The object as the embedded server writes it.
+/// Returns the object as the embedded server writes it.
 fn protobuf(kind: &str, object: &Value) -> Vec<u8> {
     let mut written = Vec::new();
     let form = Kind::of("v1", kind).unwrap();
@@ -255,7 +255,8 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
     }
 }
 
-/// The member answers its probes, so nothing else would tell that the numbers stand still.
+/// Checks that numbers that stand still are told: the member answers its probes, so nothing else
+/// would tell it.
 #[tokio::test]
 async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_counts_stay() {
     let bench = Bench::start().await;

@@ -23,7 +23,7 @@ use crate::twins::control_plane;
 const MARK: &str = "work.muster.io/fleet";
 const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 
-/// The id of a fleet.
+/// Returns the id of a fleet.
 async fn id(bench: &Bench) -> String {
     let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
     namespaces.get("kube-system").await.unwrap().uid().unwrap()
@@ -64,8 +64,8 @@ async fn create_work(bench: &Bench, name: &str, value: &str) -> Work {
         .await
 }
 
-/// An object in the member as another agent made it: by server-side apply of this field manager, or
-/// else by an update.
+/// Writes an object to the member as another agent made it: by server-side apply of this field
+/// manager, or else by an update.
 async fn made_before(bench: &Bench, name: &str, manager: &str, apply: bool) -> DynamicObject {
     let mut object = config_map(name, "1");
     object["metadata"]["labels"] = json!({"karmada.io/managed": "true"});

@@ -65,7 +65,7 @@ fn shows(status: &ManifestStatus, health: &ResourceHealth, expected: &Value) -> 
     status.health.as_ref() == Some(health) && shown == Some(expected)
 }
 
-/// A Widget in the member that is running.
+/// Creates a Widget in the member, and waits until it is running.
 async fn running(bench: &Bench) {
     bench.apply("definition", json!([definition()])).await;
     bench.create_of("w", json!([widget(1)])).await;

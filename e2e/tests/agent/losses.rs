@@ -12,12 +12,12 @@ use crate::bench::{
     AGENT, Bench, applied, config_map, delete, deployment, first_event, gone, patch, until, value,
 };
 
-/// The first object of a report.
+/// Returns the first object of a report.
 fn reported(work: &Work) -> Option<&ManifestStatus> {
     work.status.as_ref()?.manifest_statuses.first()
 }
 
-/// Status and reason of the condition Applied.
+/// Returns status and reason of the condition Applied.
 fn reason(work: &Work) -> Option<(&str, &str)> {
     let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.find(|it| it.type_ == "Applied")?;

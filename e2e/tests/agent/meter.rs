@@ -20,12 +20,12 @@ impl Meter {
         }
     }
 
-    /// What a scrape would get.
+    /// Returns what a scrape would get.
     pub fn text(&self) -> String {
         self.handle.render()
     }
 
-    /// All series of a metric, as a scrape would get them.
+    /// Returns all series of a metric, as a scrape would get them.
     pub fn series(&self, metric: &str) -> Vec<String> {
         let text = self.text();
         let of_metric = |line: &&str| {
@@ -35,7 +35,7 @@ impl Meter {
         text.lines().filter(of_metric).map(str::to_owned).collect()
     }
 
-    /// The sum over all series of a metric that have these labels (`name="value"`).
+    /// Returns the sum over all series of a metric that have these labels (`name="value"`).
     pub fn sum(&self, metric: &str, labels: &[&str]) -> f64 {
         let series = self.series(metric);
         series

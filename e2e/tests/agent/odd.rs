@@ -137,8 +137,8 @@ async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
     bench.told("a", "Contended").await;
 }
 
-/// As after an upgrade of the member: what the Work names in an old version is there in another
-/// one.
+/// Checks an object as after an upgrade of the member: what the Work names in an old version is
+/// there in another one.
 #[tokio::test]
 async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() {
     let (bench, _agent) = Bench::with_agent().await;
@@ -301,7 +301,8 @@ async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
     assert_eq!(value(&bench.config_maps().get("a").await.unwrap()), "1");
 }
 
-/// As after a restore of the fleet, or a finalizer that somebody took off by hand.
+/// Checks that objects whose Work is gone are counted, as after a restore of the fleet, or after
+/// somebody took a finalizer off by hand.
 #[tokio::test]
 async fn objects_whose_work_is_gone_are_counted() {
     let (bench, agent) = Bench::with_agent().await;

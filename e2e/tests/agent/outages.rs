@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Works that are pending while nobody answers.
 const WORKS: u32 = 20;
 
-/// An agent as operators run it: with the intervals that are the defaults.
+/// Starts an agent as operators run it: with the intervals that are the defaults.
 fn agent(bench: &Bench) -> Agent {
     bench.agent_in(&[AGENTS], |settings| {
         settings.cluster_status_update_frequency = "10s".parse().unwrap();
@@ -175,7 +175,8 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     bench.joined().await;
 }
 
-/// A server under load says when it wants to be asked again. The other requests of the agent go on.
+/// Checks the agent of a server under load, which says when it wants to be asked again. The other
+/// requests of the agent go on.
 #[tokio::test(start_paused = true)]
 async fn an_api_that_has_too_much_to_do_is_asked_seldom_and_gets_everything_later() {
     let meter = Meter::install();
@@ -214,8 +215,9 @@ async fn an_api_that_has_too_much_to_do_is_asked_seldom_and_gets_everything_late
     }
 }
 
-/// Our clock goes into the lease, and nobody compares it with another one. What is dated in the
-/// fleet goes by the fleet API's clock, as what its server dates, and the member's counts nowhere.
+/// Checks that wrong clocks of servers change nothing. Our clock goes into the lease, and nobody
+/// compares it with another one. What is dated in the fleet goes by the fleet API's clock, as what
+/// its server dates, and the member's counts nowhere.
 #[tokio::test]
 async fn servers_whose_clocks_are_hours_off_change_nothing() {
     let bench = Bench::start().await;

@@ -18,7 +18,7 @@ use crate::bench::{AGENTS, Bench, MEMBER, until};
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -80,7 +80,7 @@ impl Started {
         (status.code(), begun.elapsed())
     }
 
-    /// What its port answers, head and body.
+    /// Asks the port of the process for a path, and returns the answer, head and body.
     async fn get(&self, path: &str) -> String {
         let address = ("127.0.0.1", self.port);
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -111,7 +111,7 @@ async fn sigterm_ends_the_agent_at_once_and_its_successor_need_not_wait() {
     assert_eq!(holder, "", "the leadership was given up");
 }
 
-/// The flags of the election as the chart sets them.
+/// Returns the flags of the election as the chart sets them.
 fn elected_as_by_the_chart() -> Vec<String> {
     let values = include_str!("../../../charts/agent/values.yaml");
     let values: serde_json::Value = serde_saphyr::from_str(values).unwrap();

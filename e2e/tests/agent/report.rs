@@ -449,7 +449,7 @@ async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
     .await;
 }
 
-/// The leases of all members are in one namespace, wherever credentials are.
+/// Checks that the leases of all members are in one namespace, wherever credentials are.
 #[tokio::test]
 async fn the_lease_does_not_follow_the_namespace_for_credentials() {
     let bench = Bench::start().await;
@@ -461,7 +461,7 @@ async fn the_lease_does_not_follow_the_namespace_for_credentials() {
     until(&leases, MEMBER, "it beats", |lease| lease.spec.is_some()).await;
 }
 
-/// A status that others always write first was not reported, and counts as a failure.
+/// Checks that a status that others always write first was not reported, and counts as a failure.
 #[tokio::test]
 async fn a_report_that_meets_conflicts_again_and_again_has_failed_and_is_written_later() {
     let meter = Meter::install();

@@ -20,8 +20,8 @@ pub const NAMESPACE: &str = "karmada-system";
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
-/// An agent that looks at its certificate each second, and whose certificate has ten minutes left
-/// of a day.
+/// Starts an agent that looks at its certificate each second, and whose certificate has ten minutes
+/// left of a day.
 async fn start(bench: &Bench) -> (Agent, String) {
     access::admit_to(Extra::Certificates, &bench.fleet_client, MEMBER, AGENTS)
         .await
@@ -41,7 +41,7 @@ async fn start(bench: &Bench) -> (Agent, String) {
     (start_again(bench, &kubeconfig), kubeconfig)
 }
 
-/// The namespace of the Secret.
+/// Creates the namespace of the Secret.
 pub async fn make_namespace(bench: &Bench) {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
@@ -106,7 +106,7 @@ pub async fn decide(bench: &Bench, request: &CertificateSigningRequest, decision
         .unwrap();
 }
 
-/// The end of the certificate in the Secret.
+/// Returns the end of the certificate in the Secret.
 fn end(secret: &Secret) -> Option<Timestamp> {
     let text = &secret.data.as_ref()?[SECRET].0;
     let kubeconfig: Value = serde_saphyr::from_str(std::str::from_utf8(text).ok()?).ok()?;

@@ -40,7 +40,7 @@ fn data<'a>(secret: &'a Secret, key: &str) -> &'a [u8] {
     data.map(|bytes| &bytes.0[..]).unwrap_or_default()
 }
 
-/// The member's API by a token that was reported.
+/// Returns a client of the member's API by a token that was reported.
 fn with_token(bench: &Bench, token: &[u8]) -> Client {
     let mut config = Config::new(bench.member.url().parse().unwrap());
     let authority = rustls::pki_types::pem::PemObject::from_pem_slice(bench.member.ca().as_bytes());
@@ -259,7 +259,8 @@ async fn none_leaves_no_trace() {
     gone(&accounts, "karmada-m1").await;
 }
 
-/// karmadactl's role lets an agent create its Cluster and not change it afterwards.
+/// Checks that the Cluster names its secrets from the beginning: karmadactl's role lets an agent
+/// create its Cluster and not change it afterwards.
 #[tokio::test]
 async fn with_karmadactls_role_the_cluster_names_its_secrets_from_the_beginning() {
     let bench = Bench::start().await;

@@ -74,9 +74,9 @@ async fn what_happened_while_the_fleet_was_away_is_caught_up_with() {
     gone(&maps, "deleted").await;
 }
 
-/// A Work is deleted while the member is silent, so its removal is pending in the agent; then the
-/// fleet goes away, and behind the agent's back the Work is made anew. When the member answers
-/// again, only a fresh look at the fleet may decide.
+/// Checks that only a fresh look at the fleet decides when the member answers again. A Work is
+/// deleted while the member is silent, so its removal is pending in the agent; then the fleet goes
+/// away, and behind the agent's back the Work is made anew.
 #[tokio::test]
 async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     let bench = Bench::start().await;
@@ -131,8 +131,8 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     );
 }
 
-/// A dead agent and a dead member look alike from afar; an agent that lives tells the difference,
-/// even one that starts then.
+/// Checks that an agent that lives tells a dead agent from a dead member, which look alike from
+/// afar, even if it starts only then.
 #[tokio::test]
 async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_silent() {
     let bench = Bench::start().await;
@@ -213,8 +213,8 @@ async fn a_member_that_joins_before_the_fleet_answers_waits_for_it() {
     bench.joined().await;
 }
 
-/// The permissions that `karmadactl register` gives to an agent: no patch of clusters, of their
-/// status or of leases.
+/// Grants the permissions that `karmadactl register` gives to an agent: no patch of clusters, of
+/// their status or of leases.
 pub async fn grant_karmadactl_role(bench: &Bench) {
     let subject = json!([{"kind": "User", "name": AGENT, "apiGroup": "rbac.authorization.k8s.io"}]);
     let rules = json!([
@@ -268,8 +268,8 @@ async fn create(bench: &Bench, collection: &str, object: &Value) {
     let _: Value = bench.fleet_client.request(request).await.unwrap();
 }
 
-/// The fleet refuses what the flags say about the Cluster, as it does when its schema is stricter
-/// than the flags.
+/// Checks that a member is alive and at work while the fleet refuses what the flags say about the
+/// Cluster, as it does when its schema is stricter than the flags.
 #[tokio::test]
 async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work() {
     let bench = Bench::start().await;

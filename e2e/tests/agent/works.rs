@@ -172,8 +172,8 @@ async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
 }
 
-/// karmada-agent writes whole objects. What it set and the template has no longer must go, as if it
-/// were still there.
+/// Checks that what karmada-agent set and the template has no longer goes, as if karmada-agent,
+/// which writes whole objects, were still there.
 #[tokio::test]
 async fn an_object_of_karmadas_agent_is_taken_over_with_everything_it_had_set() {
     let bench = Bench::start().await;

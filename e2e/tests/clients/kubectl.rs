@@ -29,7 +29,7 @@ spec:
 ";
 
 impl Kubectl {
-    /// For the server of a kubeconfig.
+    /// Makes a `kubectl` for the server of a kubeconfig.
     pub fn new(server: &'static str, kubeconfig: &Path) -> Self {
         let directory = kubeconfig.with_extension("files");
         std::fs::create_dir_all(&directory).unwrap();
@@ -83,7 +83,7 @@ impl Kubectl {
         path.display().to_string()
     }
 
-    /// The whole walk.
+    /// Runs the whole walk.
     pub async fn walk(self) {
         self.says(&["create", "namespace", "walk"], &["created"])
             .await;

@@ -46,7 +46,7 @@ impl Server {
         }
     }
 
-    /// The embedded server, and a real one if there is one.
+    /// Starts the embedded server, and a real one if there is one.
     async fn all(test: &str) -> Vec<Self> {
         let embedded = ApiServer::for_test().await;
         let kubeconfig = embedded.admin_kubeconfig().unwrap();
@@ -90,8 +90,8 @@ async fn run(command: &mut Command) -> std::io::Result<(bool, String, String)> {
     ))
 }
 
-/// A Python with the official client, in a virtual environment that is kept for the next run; why
-/// not, if not.
+/// Returns a Python with the official client, in a virtual environment that is kept for the next
+/// run, or the reason why there is none.
 async fn python() -> Result<PathBuf, String> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-client");
     let python = place.join("bin/python");

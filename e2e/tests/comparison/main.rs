@@ -39,7 +39,7 @@ fn directory(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// All conversations, with the names of their files.
+/// Reads all conversations, and returns them with the names of their files.
 fn conversations() -> anyhow::Result<BTreeMap<Key, Conversation>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory("data"))? {
@@ -59,7 +59,7 @@ fn conversations() -> anyhow::Result<BTreeMap<Key, Conversation>> {
     Ok(all)
 }
 
-/// The differences that may show in every answer: pointer to reason.
+/// Returns the differences that may show in every answer: pointer to reason.
 fn known() -> anyhow::Result<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(directory("known.yaml"))?;
     serde_saphyr::from_str(&text).context("reading known.yaml")
@@ -89,7 +89,7 @@ async fn answers(
         .await
 }
 
-/// The answers of the embedded server.
+/// Holds the conversations with the embedded server, and returns its answers.
 async fn embedded(
     conversations: &BTreeMap<Key, Conversation>,
 ) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {
@@ -106,7 +106,8 @@ async fn embedded(
     Ok(all)
 }
 
-/// The answers of a real server: those recorded, and over them those of a live one if there is one.
+/// Returns the answers of a real server: those recorded, and over them those of a live one if there
+/// is one.
 async fn reference(
     conversations: &BTreeMap<Key, Conversation>,
 ) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {
@@ -152,8 +153,8 @@ async fn reference(
     Ok(recorded)
 }
 
-/// How one answer of ours differs from the real one without having been declared to, or was
-/// declared to and does not.
+/// Returns how one answer of ours differs from the real one although that was not declared, or that
+/// it does not differ although that was declared.
 fn judge(
     step: &Step,
     known: &BTreeMap<String, String>,

@@ -27,7 +27,7 @@ pub struct Normal {
 }
 
 impl Normal {
-    /// For a conversation in this namespace.
+    /// Makes what compares the answers of a conversation in this namespace.
     pub fn new(namespace: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -36,7 +36,7 @@ impl Normal {
         }
     }
 
-    /// The comparable form of an answer.
+    /// Returns the comparable form of an answer.
     pub fn of(&mut self, mut value: Value) -> Value {
         self.walk(&mut value, "");
         value
@@ -199,7 +199,7 @@ fn remove(value: &mut Value, parts: &[&str]) {
     }
 }
 
-/// Where two answers differ, as sentences.
+/// Returns where two answers differ, as sentences.
 pub fn differences(real: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(real, ours, "", &mut found);

@@ -138,7 +138,7 @@ async fn an_application_whose_pods_fail_moves_and_with_purge_mode_never_its_old_
     .await;
 }
 
-/// Reported health of a workload in a cluster.
+/// Returns the reported health of a workload in a cluster.
 fn health<'a>(binding: &'a ResourceBinding, cluster: &str) -> Option<&'a ResourceHealth> {
     let mut reports = binding.status().aggregated_status.iter();
     reports

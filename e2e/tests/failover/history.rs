@@ -16,14 +16,15 @@ use serde_json::Value;
 use super::support::{Setting, scenario as play};
 use super::{leaving, the_rest};
 
-/// What a command of `kubectl muster` prints.
+/// Runs `kubectl muster history` with these arguments, and returns what it prints.
 async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
     let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
     let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "history"];
     muster_kubectl::answer(line.into_iter().chain(words.iter().copied())).await
 }
 
-/// The one record of the victim: on a busy machine others may have been slow for a moment.
+/// Returns the one record of the victim. Those of others do not count: on a busy machine others may
+/// have been slow for a moment.
 async fn record(story: &Story) -> anyhow::Result<Option<Failover>> {
     let api: Api<Failover> = Api::all(story.fleet().api.client.clone());
     let mut all = api.list(&ListParams::default()).await?.items;

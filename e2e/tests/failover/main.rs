@@ -31,7 +31,7 @@ use support::{Setting, scenario as play};
 /// How long something that must not happen is waited for: longer than it takes where it may happen.
 const LONG_ENOUGH: Duration = Duration::from_secs(12);
 
-/// A member is lost, and comes back.
+/// Plays the whole story: a member is lost, and comes back.
 async fn whole_story(story: &Story) -> Result<(), Failure> {
     story.cut()?;
     story.until_unknown().await?;
@@ -100,8 +100,8 @@ async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits
     .await;
 }
 
-/// `kubectl muster simulate`, asked before a member is lost, names the workloads that then move,
-/// and the clusters that they then move to.
+/// Checks that `kubectl muster simulate`, asked before a member is lost, names the workloads that
+/// then move, and the clusters that they then move to.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_simulation_foretells_is_what_then_happens() {
     play(Setting::named("foretold"), async |story: &Story| {
@@ -300,9 +300,9 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
     .await;
 }
 
-/// A member that leaves does so with no copy left behind: the agent has to keep its rights until
-/// the last Work is seen to. Namespaces stay, although the fleet made them: they may hold what the
-/// fleet never knew of, such as volume claims of a moved workload.
+/// Checks that a member that leaves does so with no copy left behind: the agent has to keep its
+/// rights until the last Work is seen to. Namespaces stay, although the fleet made them: they may
+/// hold what the fleet never knew of, such as volume claims of a moved workload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
     let setting = Setting {

@@ -16,7 +16,7 @@ use super::support::{Setting, scenario};
 /// Time within which an agent reports the nodes of its member.
 const ROOM: Duration = Duration::from_secs(45);
 
-/// What a command prints, whatever its exit code.
+/// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
     let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
     let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];

@@ -42,7 +42,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The demonstration with three members.
+    /// Makes the setting of the demonstration with three members.
     pub const fn named(name: &'static str) -> Self {
         Self {
             name,

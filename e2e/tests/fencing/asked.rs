@@ -122,7 +122,7 @@ async fn a_daemon_set_is_deleted_before_another_cluster_has_it() {
     .await;
 }
 
-/// A DaemonSet that is placed as the Job of [`JOB`].
+/// Returns a DaemonSet that is placed as the Job of [`JOB`].
 fn daemon_set() -> String {
     JOB.replace("batch/v1", "apps/v1")
         .replace("kind: Job", "kind: DaemonSet")

@@ -22,7 +22,7 @@ use scene::{
     AFTER, JOB, MOVED_AFTER, Scene, fenced, ledger, placed, reason, replicas, running, stand_by,
 };
 
-/// The victim is cut off until the workload runs elsewhere, and comes back.
+/// Cuts the victim off until the workload runs elsewhere, and lets it come back.
 async fn whole_story(scene: &Scene) -> anyhow::Result<()> {
     let cut = Instant::now();
     scene.fleet.cut(&scene.victim)?;
@@ -159,7 +159,8 @@ async fn wrong_clocks_of_agent_and_control_plane_change_nothing() {
     .await;
 }
 
-/// The field's description says so: nothing stops the copy of an agent that is dead.
+/// Checks that nothing stops the copy of an agent that is dead, as the description of the field
+/// says.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_whose_agent_is_dead_goes_on_and_another_one_is_made_after_the_time() {
     fenced("dead", async |scene: &Scene| {
@@ -307,7 +308,7 @@ async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A CronJob that starts the Job of [`JOB`].
+/// Returns a CronJob that starts the Job of [`JOB`].
 fn cron_job() -> String {
     let job = JOB.replace("apiVersion: batch/v1\nkind: Job\n", "");
     let (job, policy) = job.split_once("---").unwrap_or_default();

@@ -185,7 +185,7 @@ pub fn placed(view: &View) -> Option<String> {
     Some(binding.spec.clusters.first()?.name.clone())
 }
 
-/// The reason of a condition of the binding, while that is true.
+/// Returns the reason of a condition of the binding, while the condition is true.
 pub fn reason(view: &View, kind: &str) -> Option<String> {
     let binding = binding(view)?;
     let found = conditions::get(&binding.status().conditions, kind)?;
@@ -275,8 +275,8 @@ impl Scene {
         .await
     }
 
-    /// Time between the moment at which the old copy was seen stopped and that at which a new one
-    /// was seen; an error if two were ever seen.
+    /// Returns the time between the moment at which the old copy was seen stopped and that at which
+    /// a new one was seen; an error if two were ever seen at once.
     pub fn gap(&self) -> anyhow::Result<Duration> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, both)) = seen.iter().find(|(_, members)| members.len() > 1) {

@@ -45,7 +45,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// So many clusters, Failover on, intervals of seconds.
+    /// Makes a setting with so many clusters, Failover on, and intervals of seconds.
     pub fn named(name: &'static str, clusters: usize) -> Self {
         let flags = [
             "--feature-gates=Failover=true",
@@ -67,14 +67,14 @@ impl Setting {
         }
     }
 
-    /// The same with Failover off.
+    /// Returns the setting with Failover off.
     pub fn without_failover(mut self) -> Self {
         self.flags
             .retain(|flag| !flag.starts_with("--feature-gates"));
         self.flag("--feature-gates=Failover=false")
     }
 
-    /// The same with failover of applications.
+    /// Returns the setting with failover of applications.
     pub fn with_applications(mut self) -> Self {
         for flag in &mut self.flags {
             if flag.starts_with("--controllers=") {
@@ -84,13 +84,13 @@ impl Setting {
         self
     }
 
-    /// The same with `/metrics` of the control plane on this port.
+    /// Returns the setting with `/metrics` of the control plane on this port.
     pub fn with_metrics(mut self, port: u16) -> Self {
         self.metrics = Some(port);
         self
     }
 
-    /// The same with one flag more.
+    /// Returns the setting with one flag more.
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
         self
@@ -146,7 +146,7 @@ pub async fn holds(
     Ok(fleet.observer.holds_for(what, time, seen).await?)
 }
 
-/// The control plane has dealt with every cluster, so that it listens to it.
+/// Checks that the control plane has dealt with every cluster, so that it listens to it.
 fn in_order(view: &View, clusters: usize) -> Result<(), String> {
     let all = view.clusters.list();
     let missing = all
@@ -183,22 +183,22 @@ fn has_status(view: &View, name: &str, wanted: &str) -> Result<(), String> {
     }
 }
 
-/// The cluster is ready.
+/// Checks that the cluster is ready.
 pub fn ready(view: &View, name: &str) -> Result<(), String> {
     has_status(view, name, "True")
 }
 
-/// The cluster's silence was noticed.
+/// Checks that the cluster's silence was noticed.
 pub fn silent(view: &View, name: &str) -> Result<(), String> {
     has_status(view, name, "Unknown")
 }
 
-/// No silence was noticed.
+/// Checks that no silence was noticed.
 pub fn nobody_silent(view: &View) -> Result<(), String> {
     nobody_silent_but(view, "")
 }
 
-/// The same for all but one cluster.
+/// Checks that no silence was noticed of any cluster but one.
 pub fn nobody_silent_but(view: &View, except: &str) -> Result<(), String> {
     let all = view.clusters.list();
     let silent = all
@@ -226,12 +226,12 @@ pub fn left(view: &View) -> usize {
     all.iter().filter(|binding| leaving(binding)).count()
 }
 
-/// The same, now.
+/// Returns the number of workloads that have left a cluster by now.
 pub fn leaving(fleet: &HeartbeatFleet) -> usize {
     left(&fleet.observer.view)
 }
 
-/// The clusters that a workload is placed on.
+/// Returns the clusters that a workload is placed on.
 pub fn placed(view: &View, workload: &str) -> Vec<String> {
     let binding = view.bindings.get(Some("default"), workload);
     let targets = binding.map(|binding| binding.spec.clusters.clone());
@@ -239,7 +239,7 @@ pub fn placed(view: &View, workload: &str) -> Vec<String> {
     targets.map(|target| target.name).collect()
 }
 
-/// What the binding of a workload says of its eviction: status and reason of the condition.
+/// Returns what the binding of a workload says of its eviction: status and reason of the condition.
 pub fn pending(view: &View, workload: &str) -> (String, String) {
     let binding = view.bindings.get(Some("default"), workload);
     let conditions = binding.map(|binding| binding.status().conditions.clone());

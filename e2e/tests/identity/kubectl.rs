@@ -36,7 +36,7 @@ impl Kubectl {
         Some(Self(directory))
     }
 
-    /// What it prints, and whether it succeeds.
+    /// Runs `kubectl`, and returns what it prints and whether it succeeds.
     async fn run(&self, arguments: &[&str]) -> (String, bool) {
         let run = Command::new("kubectl")
             .arg("--kubeconfig")

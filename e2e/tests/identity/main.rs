@@ -64,7 +64,7 @@ async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> 
     .await
 }
 
-/// A client with a certificate.
+/// Returns a client with a certificate.
 async fn client_with(server: &Running, certificate: &str, key: &str) -> Client {
     let mut kubeconfig = server.admin_kubeconfig().unwrap();
     let auth = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
@@ -81,7 +81,7 @@ async fn client_of(kubeconfig: kube::config::Kubeconfig) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// A client with a bearer token.
+/// Returns a client with a bearer token.
 async fn client_with_token(server: &Running, token: &str) -> Client {
     let mut kubeconfig = server.admin_kubeconfig().unwrap();
     kubeconfig.auth_infos[0].auth_info = Some(kube::config::AuthInfo {

@@ -23,7 +23,7 @@ async fn make_bot(client: &Client) {
     }
 }
 
-/// The answer to a request for a token of `bot`.
+/// Requests a token of `bot`, and returns the answer.
 async fn token_of_bot(client: &Client, spec: Value) -> Value {
     let path = format!("{ACCOUNTS}/bot/token");
     send(client, "POST", &path, &json!({ "spec": spec })).await

@@ -91,7 +91,8 @@ async fn kept(wire: &Wire) -> Vec<Value> {
     all
 }
 
-/// One stream of requests until the end; what was answered wrongly.
+/// Sends one stream of requests until the end, and returns their number and what was answered
+/// wrongly.
 async fn run(wire: Wire, seed: u64, end: Instant) -> (usize, Vec<String>) {
     let mut dice = Dice::new(seed);
     let (mut count, mut wrong) = (0, Vec::new());
@@ -124,8 +125,8 @@ async fn run(wire: Wire, seed: u64, end: Instant) -> (usize, Vec<String>) {
     (count, wrong)
 }
 
-/// A configuration that does not fit its schema is answered 500 by a real server as well, and a
-/// test of a JSON patch that a real one cannot carry out, too.
+/// Returns whether a real server answers 500 as well, as it does to a configuration that does not
+/// fit its schema, and to a test of a JSON patch that it cannot carry out.
 fn excused(request: &Request, status: &Value) -> bool {
     let message = status["message"].as_str().unwrap_or_default();
     request.method == "PATCH"

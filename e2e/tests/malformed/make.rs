@@ -16,7 +16,7 @@ pub const FREE: &str = "free";
 pub struct Dice(u64);
 
 impl Dice {
-    /// The stream of a seed.
+    /// Returns the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -29,12 +29,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or(0)
     }
 
-    /// One of several.
+    /// Returns one of several.
     pub fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
@@ -103,7 +103,7 @@ pub fn samples(namespace: &str) -> Vec<(String, Value)> {
     ]
 }
 
-/// The CRD of the samples.
+/// Returns the CRD of the samples.
 pub fn definition() -> Value {
     json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "widgets.fuzz.example.com" },
@@ -123,8 +123,8 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// A request that cannot succeed, on an object or a collection that is kept; and the codes that are
-/// right.
+/// Returns a request that cannot succeed, on an object or a collection that is kept, and the codes
+/// that are right answers to it.
 #[allow(clippy::too_many_lines)] // one malformation a paragraph
 pub fn refused(dice: &mut Dice) -> (Request, &'static [u16]) {
     let (collection, sample) = dice.of(&samples(KEPT)).clone();
@@ -235,8 +235,8 @@ pub fn refused(dice: &mut Dice) -> (Request, &'static [u16]) {
     }
 }
 
-/// A request that may succeed, but may neither break the server nor be its fault; in the namespace
-/// that is free.
+/// Returns a request in the namespace that is free, which may succeed, but may neither break the
+/// server nor be its fault.
 #[allow(clippy::too_many_lines)] // one oddity a paragraph
 pub fn odd(dice: &mut Dice) -> Request {
     let (collection, mut sample) = dice.of(&samples(FREE)).clone();
@@ -373,7 +373,7 @@ pub fn odd(dice: &mut Dice) -> Request {
     }
 }
 
-/// Every byte as an escape.
+/// Returns a text with every byte as an escape.
 fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "%{byte:02X}");

@@ -34,7 +34,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The start of it, for reports.
+    /// Returns the start of the request, for reports.
     pub fn shown(&self) -> String {
         let body: String = String::from_utf8_lossy(&self.body)
             .chars()
@@ -76,7 +76,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// To the server of an administrator's kubeconfig with a client certificate.
+    /// Makes the wire to the server of an administrator's kubeconfig with a client certificate.
     pub fn to(kubeconfig: &Kubeconfig) -> anyhow::Result<Self> {
         let cluster = kubeconfig.clusters[0].cluster.as_ref().context("cluster")?;
         let user = kubeconfig.auth_infos[0]

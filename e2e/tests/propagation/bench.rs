@@ -50,8 +50,8 @@ impl Bench {
         bench
     }
 
-    /// The same with a control plane, and a Deployment `web` that has arrived at `m1`; its policy
-    /// says this, too.
+    /// Starts a bench with a control plane, and with a Deployment `web` that has arrived at `m1`;
+    /// its policy also has these fields.
     pub async fn with_web(more: Value) -> (Self, Task) {
         let bench = Self::start().await;
         let control_plane = bench.control_plane();
@@ -84,7 +84,7 @@ impl Bench {
             .unwrap();
     }
 
-    /// What goes wrong with requests to the fleet API.
+    /// Returns what goes wrong with requests to the fleet API.
     pub fn faults(&self) -> &Faults {
         self.test_bed.server.faults()
     }
@@ -143,7 +143,7 @@ impl Bench {
         self.told_of(kind, name, (reason, "")).await
     }
 
-    /// The same for an event whose message contains a text.
+    /// Waits for an event about an object whose message contains a text, and returns its message.
     pub async fn told_of(&self, kind: &str, name: &str, (reason, part): (&str, &str)) -> String {
         let events: Api<Event> = self.all();
         let about =
@@ -217,8 +217,8 @@ impl Bench {
         self.control_plane_with(Settings::default())
     }
 
-    /// The same with other settings, but for the controllers: those that watch clusters and taints
-    /// have no part here.
+    /// Starts a control plane with these settings, except for the controllers: those that watch
+    /// clusters and taints have no part here.
     pub fn control_plane_with(&self, settings: Settings) -> Task {
         let controllers = "*,-cluster,-clustertaintpolicy,-taintmanager";
         let settings = Settings {
@@ -228,7 +228,8 @@ impl Bench {
         self.test_bed.control_plane(settings).unwrap()
     }
 
-    /// The same with failover on and the taint manager: taints are the test's.
+    /// Starts a control plane with these settings, with failover on and with the taint manager: the
+    /// taints are those of the test.
     pub fn evicting_control_plane(&self, settings: Settings) -> Task {
         let controllers = "*,-cluster,-clustertaintpolicy";
         let gates = format!("Failover=true,{}", settings.feature_gates);
@@ -241,7 +242,7 @@ impl Bench {
         self.test_bed.control_plane(settings).unwrap()
     }
 
-    /// A control plane that consists of these controllers.
+    /// Starts a control plane that consists of these controllers.
     pub fn control_plane_of(&self, controllers: &str) -> Task {
         let settings = Settings {
             preview_cluster_taint_policies: true,
@@ -251,7 +252,7 @@ impl Bench {
         self.test_bed.control_plane(settings).unwrap()
     }
 
-    /// What is written to the fleet API.
+    /// Returns what is written to the fleet API.
     pub fn audit(&self) -> &Audit {
         self.test_bed.server.audit()
     }
@@ -260,7 +261,8 @@ impl Bench {
         create::<Deployment>(&self.here(), deployment(name)).await;
     }
 
-    /// A Deployment with a map that goes where it goes; waits until that has arrived.
+    /// Creates a Deployment with a ConfigMap that goes where it goes, and waits until that has
+    /// arrived.
     pub async fn deploy_with_map(&self, name: &str) {
         let map = format!("{name}-conf");
         create::<ConfigMap>(&self.here(), json!({ "metadata": { "name": map } })).await;
@@ -287,7 +289,7 @@ impl Bench {
         .await;
     }
 
-    /// A policy that shares the replicas of a Deployment equally.
+    /// Creates a policy that shares the replicas of a Deployment equally.
     pub async fn place(&self, name: &str, more: Value) {
         let mut spec = json!({
             "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }],

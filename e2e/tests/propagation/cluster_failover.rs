@@ -83,7 +83,7 @@ async fn begins(bench: &Bench, cluster: &str, name: &str) {
     bench.report_that(cluster, name, "Unhealthy", status).await;
 }
 
-/// The new copy is healthy, and the binding says so.
+/// Reports the new copy as healthy, and waits until the binding says so.
 async fn runs(bench: &Bench, cluster: &str) {
     bench.sent(cluster, "Deployment", "web", |_| true).await;
     bench.report(cluster, "web", 4).await;
@@ -149,7 +149,8 @@ async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
     }
 }
 
-/// The seed of the classic mode has a gate for it; in the proposal's the purge mode alone decides.
+/// Checks that in the mode of the proposal the purge mode alone decides; the seed of the classic
+/// mode has a gate for it.
 #[tokio::test]
 async fn gracefully_is_what_the_policy_says_whatever_the_gate_for_graceful_eviction_says() {
     let bench = Bench::start().await;

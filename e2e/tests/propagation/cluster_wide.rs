@@ -17,7 +17,7 @@ use crate::bench::{Bench, create, merge, shares};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A policy that places one object in one of both clusters.
+/// Creates a policy that places one object in one of both clusters.
 async fn place(bench: &Bench, selector: Value, failover: Value) {
     let policy = json!({
         "metadata": { "name": "wide" },
@@ -34,7 +34,7 @@ async fn place(bench: &Bench, selector: Value, failover: Value) {
     create::<ClusterPropagationPolicy>(&bench.all(), policy).await;
 }
 
-/// The cluster that a binding is in, and the other.
+/// Returns the cluster that a binding is in, and the other.
 fn clusters(binding: &impl Binding) -> (&'static str, &'static str) {
     match binding.spec().clusters[0].name.as_str() {
         "m1" => ("m1", "m2"),

@@ -60,7 +60,7 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
     }
 }
 
-/// An application whose state cannot be told, because others always write its status first.
+/// Checks an application whose state cannot be told, because others always write its status first.
 #[tokio::test]
 async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflicts_it_meets() {
     let bench = Bench::start().await;

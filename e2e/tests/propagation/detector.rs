@@ -26,7 +26,7 @@ fn set_image(to: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": to }] } } } })
 }
 
-/// A cluster-wide policy for one kind and name.
+/// Creates a cluster-wide policy for one kind and name.
 async fn place_everywhere(bench: &Bench, name: &str, selector: Value, more: Value) {
     let mut spec = json!({ "resourceSelectors": [selector] });
     let fields = spec.as_object_mut().unwrap();

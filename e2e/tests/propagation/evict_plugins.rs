@@ -16,8 +16,8 @@ fn control_plane(bench: &Bench, plugins: &str) -> Task {
     })
 }
 
-/// A Deployment in one cluster, which is left for the other while the old copy stays; gives the
-/// cluster that is left, and the other.
+/// Places a Deployment in one cluster, and makes it leave that for the other while the old copy
+/// stays; returns the cluster that is left, and the other.
 async fn leaving(bench: &Bench) -> (&'static str, &'static str) {
     let (here, there) = bench.in_one_cluster(json!({})).await;
     place(bench, there, here).await;

@@ -46,7 +46,7 @@ fn is_in(binding: &ResourceBinding, cluster: &str) -> bool {
     matches!(shares(binding)[..], [(name, 4)] if name == cluster)
 }
 
-/// What the binding says of its failover: whether it is pending, why, and in a sentence.
+/// Returns what the binding says of its failover: whether it is pending, why, and in a sentence.
 fn told(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
     let condition = conditions::get(&binding.status().conditions, "ApplicationFailoverPending")?;
     Some((&condition.status, &condition.reason, &condition.message))

@@ -17,7 +17,7 @@ use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
 /// Work has of them.
 const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
 
-/// A policy that sends a Deployment of a namespace to one cluster.
+/// Creates a Deployment in a namespace of its own, and a policy that sends it to one cluster.
 async fn send(bench: &Bench, namespace: &str, image: &str) {
     create::<Namespace>(&bench.all(), json!({ "metadata": { "name": namespace } })).await;
     let mut web = deployment("web");
@@ -87,7 +87,7 @@ async fn two_namespaces_whose_names_have_the_same_hash_do_not_take_each_others_w
     assert_eq!(held.metadata.generation, Some(1));
 }
 
-/// A Work as the control plane makes it for a binding.
+/// Returns a Work as the control plane makes it for a binding.
 fn work_of(binding: &str, name: &str) -> Value {
     json!({
         "metadata": { "name": name, "annotations": {
@@ -255,7 +255,7 @@ fn job(name: &str) -> Value {
     } } } })
 }
 
-/// The uid of the template that a manifest was made of.
+/// Returns the uid of the template that a manifest was made of.
 fn made_of(manifest: &Value) -> Option<&str> {
     manifest["metadata"]["annotations"]["resourcetemplate.karmada.io/uid"].as_str()
 }

@@ -78,7 +78,7 @@ async fn serve(bench: &Bench, group_version: &str, kind: &str, plural: &str) {
     }
 }
 
-/// A Widget of this size, with a policy that says this.
+/// Creates a Widget of this size, with a policy that also has these fields.
 pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget",
@@ -102,7 +102,7 @@ pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
     create::<PropagationPolicy>(&bench.here(), policy).await;
 }
 
-/// A fleet whose members have Widgets.
+/// Starts a fleet whose members have Widgets.
 pub async fn with_widgets() -> Bench {
     let bench = Bench::start().await;
     define(&bench, ("example.com", "v1"), ("Widget", "widgets")).await;
@@ -133,7 +133,7 @@ pub fn of_widget(name: &str) -> Value {
         "resource": "widgets", "namespace": "default", "name": name })
 }
 
-/// The one cluster that a binding is in, and the other.
+/// Waits until a binding is in one cluster, and returns that cluster and the other.
 pub async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
     let found = until(
         &bench.here(),

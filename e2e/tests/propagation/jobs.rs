@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, create, merge, shares};
 use crate::identity::report;
 
-/// A Job `once` that is placed in one cluster; gives that cluster and the other.
+/// Creates a Job `once` that is placed in one cluster, and returns that cluster and the other.
 async fn placed(bench: &Bench) -> (&'static str, &'static str) {
     bench.serve_jobs().await;
     let job = json!({ "metadata": { "name": "once" }, "spec": { "template": { "spec": {
@@ -83,8 +83,8 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     is_nowhere(&bench, there, "third").await;
 }
 
-/// Another workload has been placed in the cluster that is left, so the Job has been looked at: it
-/// is in no cluster that is gone, and in no other.
+/// Checks that the Job is in no cluster that is gone, and in no other. Another workload has then
+/// been placed in the cluster that is left, so the Job has been looked at.
 async fn is_nowhere(bench: &Bench, there: &str, witness: &str) {
     bench.deploy(witness).await;
     bench.place(witness, json!({})).await;
@@ -96,7 +96,7 @@ async fn is_nowhere(bench: &Bench, there: &str, witness: &str) {
     assert!(work.is_none(), "{witness}");
 }
 
-/// Whether the scheduler has dealt with a binding as it stands.
+/// Returns whether the scheduler has dealt with a binding as it stands.
 fn confirmed(binding: &ResourceBinding) -> bool {
     Some(binding.status().scheduler_observed_generation) == binding.metadata.generation
 }

@@ -26,7 +26,7 @@ fn registry(value: &str) -> Value {
     json!({ "imageOverrider": [{ "component": "Registry", "operator": "replace", "value": value }] })
 }
 
-/// A rule for the clusters of a region.
+/// Returns a rule for the clusters of a region.
 fn in_region(region: &str, overriders: &Value) -> Value {
     json!({
         "targetCluster": { "fieldSelector": { "matchExpressions": [

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, create, merge};
 
-/// Path at which the status of a policy is written.
+/// Returns the path at which the status of a policy is written.
 fn path(name: &str) -> String {
     format!("/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies/{name}/status")
 }

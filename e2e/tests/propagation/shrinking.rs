@@ -13,7 +13,7 @@ fn replicas(number: i64) -> impl Fn(&Value) -> bool {
     move |manifest| manifest["spec"]["replicas"] == number
 }
 
-/// Whether the binding says that replicas are kept, or that none are any more.
+/// Returns a check of whether the binding says that replicas are kept, or that none are any more.
 fn says(status: &'static str, part: &'static str) -> impl Fn(&ResourceBinding) -> bool {
     move |binding| {
         let conditions = &binding.status().conditions;
@@ -22,7 +22,7 @@ fn says(status: &'static str, part: &'static str) -> impl Fn(&ResourceBinding) -
     }
 }
 
-/// Four replicas, two in each cluster, all ready; then `m1` is to have three of them.
+/// Places four replicas, two in each cluster, all ready; then `m1` is to have three of them.
 async fn divided_anew(bench: &Bench) {
     bench.deploy("web").await;
     bench.place("web", json!({})).await;

@@ -62,7 +62,7 @@ fn applied(binding: &ResourceBinding) -> Option<&str> {
     conditions::status(&binding.status().conditions, "FullyApplied")
 }
 
-/// Health and message of each cluster.
+/// Returns the health of each cluster's copy, whether it is applied, and the message about it.
 fn told(binding: &ResourceBinding) -> Vec<(Option<ResourceHealth>, bool, Option<&str>)> {
     let items = binding.status().aggregated_status.iter();
     items

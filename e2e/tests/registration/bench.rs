@@ -59,13 +59,13 @@ impl Bench {
         path
     }
 
-    /// `kubectl muster` with an administrator's access to the fleet API.
+    /// Runs `kubectl muster` with an administrator's access to the fleet API.
     pub async fn at_fleet(&self, words: &[&str]) -> anyhow::Result<String> {
         let file = self.file("fleet", &self.test_bed.server.admin_kubeconfig().unwrap());
         muster(&file, words).await
     }
 
-    /// The same at the member.
+    /// Runs `kubectl muster` with an administrator's access to the member.
     pub async fn at_member(&self, words: &[&str]) -> anyhow::Result<String> {
         let file = self.file("member", &self.member.admin_kubeconfig().unwrap());
         muster(&file, words).await
@@ -92,8 +92,8 @@ impl Bench {
         Api::all(self.test_bed.client.clone())
     }
 
-    /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the
-    /// member.
+    /// Starts the agent, with the kubeconfig that `register` left and with the rights of its chart
+    /// in the member.
     pub async fn agent(&self) -> Task {
         let secret = self.secrets().get(SECRET).await.unwrap();
         let fleet = self.scratch.path().join("agent-fleet");
@@ -102,7 +102,8 @@ impl Bench {
             .await
     }
 
-    /// The agent with the rights of its chart in the member, and without access to the fleet.
+    /// Starts the agent with the rights of its chart in the member, and without access to the
+    /// fleet.
     pub async fn agent_with(&self, edit: impl FnOnce(&mut AgentSettings)) -> Task {
         let account = access::admit_agent(&self.member_client).await.unwrap();
         let administrator = self.member.admin_kubeconfig().unwrap();
@@ -136,7 +137,8 @@ impl Bench {
         self.ask_with(line, cluster, str::to_owned).await
     }
 
-    /// The same with another text of the request.
+    /// Asks for the certificate of an agent with a token and with another text of the request, and
+    /// returns the request's name.
     pub async fn ask_with(
         &self,
         line: &[String],

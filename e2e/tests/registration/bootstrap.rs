@@ -37,7 +37,7 @@ impl Bench {
         self.scratch.path().join("bootstrap")
     }
 
-    /// An agent with this bootstrap kubeconfig and nothing else.
+    /// Starts an agent with this bootstrap kubeconfig and nothing else.
     async fn by_bootstrap(&self, text: &str, edit: impl FnOnce(&mut Settings)) -> Task {
         self.make_namespace().await;
         let file = self.bootstrap_file();
@@ -49,14 +49,14 @@ impl Bench {
         .await
     }
 
-    /// A stored kubeconfig for this user that is good for so long.
+    /// Returns a stored kubeconfig for this user that is good for so long.
     fn ending(&self, user: &str, left: Duration) -> String {
         let server = &self.test_bed.server;
         let kubeconfig = server.ending_kubeconfig(user, &[AGENTS], left).unwrap();
         serde_saphyr::to_string(&kubeconfig).unwrap()
     }
 
-    /// The namespace of the Secret, as an installation of the chart makes it.
+    /// Creates the namespace of the Secret, as an installation of the chart makes it.
     async fn make_namespace(&self) {
         let namespaces: Api<Namespace> = Api::all(self.member_client.clone());
         let params = PatchParams::apply("test");
@@ -124,7 +124,7 @@ fn text(secret: &Secret) -> Option<String> {
     String::from_utf8(text.0.clone()).ok()
 }
 
-/// The end of the certificate in the Secret.
+/// Returns the end of the certificate in the Secret.
 fn end(secret: &Secret) -> Option<Timestamp> {
     let kubeconfig: Value = serde_saphyr::from_str(&text(secret)?).ok()?;
     let certificate = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
@@ -307,7 +307,7 @@ async fn a_secret_that_was_deleted_gets_the_certificate_back_without_another_req
     assert_eq!(bench.number_of_requests().await, 1);
 }
 
-/// A fleet changes its authority, or what leads to it, while its members run.
+/// Checks an agent that runs while its fleet changes its authority, or what leads to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
     let bench = Bench::start("way").await;
@@ -327,7 +327,8 @@ async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
     assert_eq!(bench.number_of_requests().await, 1);
 }
 
-/// The kubeconfig of a bench whose fleet is about to have another authority: it trusts both.
+/// Returns the kubeconfig of a bench whose fleet is about to have another authority: it trusts
+/// both.
 fn with_another_authority(kubeconfig: &str) -> String {
     let mut params = rcgen::CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -341,7 +342,7 @@ fn with_another_authority(kubeconfig: &str) -> String {
     serde_saphyr::to_string(&changed).unwrap()
 }
 
-/// The number of authorities in a stored kubeconfig.
+/// Returns the number of authorities in a stored kubeconfig.
 fn authorities(secret: &Secret) -> usize {
     let kubeconfig: Value = serde_saphyr::from_str(&text(secret).unwrap()).unwrap();
     let list = &kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"];

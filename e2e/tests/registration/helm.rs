@@ -7,7 +7,7 @@ use muster_shared::k8s::{Api, Namespace};
 
 use crate::bench::{Bench, NAMESPACE};
 
-/// The values that a helm command sets.
+/// Returns the values that a helm command sets.
 fn values(command: &str) -> BTreeMap<&str, &str> {
     let words = command.split_whitespace();
     let words = words.map(|word| word.trim_matches('"'));

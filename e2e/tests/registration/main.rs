@@ -202,8 +202,8 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 }
 
-/// A fleet that replaces its authority names both for a while, and members join by commands that
-/// were printed before and after.
+/// Checks a fleet that replaces its authority: it names both for a while, and members join by
+/// commands that were printed before and after.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_with_no_token() {
     let bench = Bench::start("two-authorities").await;

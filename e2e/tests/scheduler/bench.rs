@@ -19,7 +19,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A fleet with members of so many free cores each.
+    /// Starts a fleet with members of so many free cores each.
     pub async fn with_members(members: &[(&str, u32)]) -> Self {
         let test_bed = TestBed::fleet("scheduler").await.unwrap();
         let client = test_bed.client.clone();
@@ -99,7 +99,7 @@ impl Bench {
         self.scheduler_with(Settings::default())
     }
 
-    /// The same with these settings.
+    /// Starts a control plane that does nothing but schedule, with these settings.
     pub fn scheduler_with(&self, settings: Settings) -> Task {
         let settings = Settings {
             controllers: "scheduler".parse().unwrap(),
@@ -142,7 +142,7 @@ pub fn shown(binding: &ResourceBinding) -> String {
     parts.join(" ")
 }
 
-/// Reason and message of the condition `Scheduled`.
+/// Returns the reason and message of the condition `Scheduled`.
 pub fn verdict(binding: &ResourceBinding) -> (&str, &str) {
     let conditions = binding.status.iter().flat_map(|status| &status.conditions);
     conditions

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, aggregated, binding, from, shown, until, verdict};
 
-/// A fleet with three members that report this.
+/// Starts a fleet with three members that report this.
 async fn fleet(summaries: [Value; 3]) -> Bench {
     let bench = Bench::with_members(&[]).await;
     for (number, summary) in (1..).zip(summaries) {
@@ -40,7 +40,7 @@ async fn fleet(summaries: [Value; 3]) -> Bench {
     bench
 }
 
-/// The members of the first example, with their sums.
+/// Returns the members of the first example, with their sums.
 fn summed() -> [Value; 3] {
     [("950m", "11"), ("2", "11"), ("2", "110")].map(|(cpu, pods)| {
         json!({
@@ -53,8 +53,8 @@ fn summed() -> [Value; 3] {
     })
 }
 
-/// The members of the second example, with their nodes by grade. By their sums, each would be good
-/// for another number: 5, 9 and 2.
+/// Returns the members of the second example, with their nodes by grade. By their sums, each would
+/// be good for another number: 5, 9 and 2.
 fn graded() -> [Value; 3] {
     let nodes: [&[(u64, i64)]; 3] = [&[(2, 1), (3, 6)], &[(2, 4), (3, 4)], &[(6, 1)]];
     let cores = ["15", "27", "6"];

@@ -15,7 +15,7 @@ use crate::Ask;
 use reports::{bindings_and_policies, leases, other_clusters, own_cluster, works};
 use rights::{admission, events, history, identities, secrets, the_rest};
 
-/// All probes.
+/// Returns all probes.
 pub(crate) fn all() -> Vec<Ask> {
     [
         own_cluster(),
@@ -34,8 +34,9 @@ pub(crate) fn all() -> Vec<Ask> {
     .concat()
 }
 
-/// Those that an agent's role allows, so that only a policy can refuse them: changes of what it may
-/// write. The id of a Cluster, which the definition keeps from everybody, is not among them.
+/// Returns the probes that an agent's role allows, so that only a policy can refuse them: changes
+/// of what it may write. The id of a Cluster, which the definition keeps from everybody, is not
+/// among them.
 pub(crate) fn of_policies() -> Vec<Ask> {
     let mut all = [own_cluster(), works(), events()].concat();
     all.retain(|ask| {

@@ -13,7 +13,7 @@ fn models() -> Value {
     json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]}])
 }
 
-/// How an agent registers.
+/// Returns the request by which an agent registers.
 pub(crate) fn registration() -> Ask {
     let own = format!("{CLUSTERS}/{OWN}");
     let body = json!({
@@ -27,7 +27,7 @@ pub(crate) fn registration() -> Ask {
     Ask::apply("register", &own, body)
 }
 
-/// The other member, Works of both, and what the control plane wrote about them.
+/// Creates the other member, Works of both, and what the control plane wrote about them.
 pub(crate) async fn furnish(stage: &Stage) {
     let other = json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": OTHER},
@@ -88,7 +88,7 @@ pub(crate) async fn furnish(stage: &Stage) {
     }
 }
 
-/// What an agent does, once for each of its identities.
+/// Returns the requests that an agent makes, once for each of its identities.
 #[expect(clippy::too_many_lines, reason = "a table, written out")]
 pub(crate) fn of_an_agent(identity: &str) -> Vec<Ask> {
     let own = format!("{CLUSTERS}/{OWN}");
@@ -234,7 +234,7 @@ pub(crate) fn of_an_agent(identity: &str) -> Vec<Ask> {
     ]
 }
 
-/// What people and the control plane write on the stolen Cluster.
+/// Writes on the stolen Cluster what people and the control plane write there.
 pub(crate) async fn quarantine(stage: &Stage) {
     let own = format!("{CLUSTERS}/{OWN}");
     let marks = json!({
@@ -254,8 +254,8 @@ pub(crate) async fn quarantine(stage: &Stage) {
         .await;
 }
 
-/// What no probe may change: the stolen Cluster but for its report, the other one, and the Works of
-/// both.
+/// Returns what no probe may change: the stolen Cluster but for its report, the other one, and the
+/// Works of both.
 pub(crate) async fn kept(stage: &Stage) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [

@@ -33,17 +33,17 @@ impl SelfSigned {
         std::fs::write(directory.join("tls.key"), &self.key).unwrap();
     }
 
-    /// The authority, as a webhook configuration has it.
+    /// Returns the authority, as a webhook configuration has it.
     pub fn bundle(&self) -> String {
         STANDARD.encode(&self.pem)
     }
 
-    /// The certificate itself.
+    /// Returns the certificate itself.
     pub fn der(&self) -> Vec<u8> {
         self.der.clone()
     }
 
-    /// A client that trusts this certificate alone.
+    /// Returns a client that trusts this certificate alone.
     pub fn client(&self, port: u16) -> Client {
         let address = format!("https://127.0.0.1:{port}").parse().unwrap();
         let mut config = Config::new(address);
@@ -52,7 +52,7 @@ impl SelfSigned {
     }
 }
 
-/// A port that nobody listens on just now.
+/// Returns a port that nobody listens on just now.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()

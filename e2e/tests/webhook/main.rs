@@ -52,7 +52,7 @@ impl Stage {
         self.control_plane_of("*")
     }
 
-    /// A control plane with some of its controllers.
+    /// Starts a control plane with some of its controllers.
     fn control_plane_of(&self, controllers: &str) -> Task {
         let settings = Settings {
             controllers: controllers.parse().unwrap(),
@@ -64,7 +64,7 @@ impl Stage {
         self.test_bed.control_plane(settings).unwrap()
     }
 
-    /// A control plane that makes its certificate itself.
+    /// Starts a control plane that makes its certificate itself.
     fn self_certified(&self) -> Task {
         let settings = Settings {
             webhook_certificate_names: "127.0.0.1".parse().unwrap(),
@@ -101,7 +101,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// A control plane that answers.
+    /// Starts a control plane, and waits until its webhooks answer.
     async fn answering(&self) -> Task {
         let control_plane = self.control_plane();
         self.configure().await;
@@ -115,7 +115,7 @@ impl Stage {
             .await
     }
 
-    /// The same with another client.
+    /// Sends a request by this client; the answer is the object or `Status`.
     async fn send_as(&self, client: &Client, method: &str, path: &str, body: &Value) -> Value {
         let kind = match method {
             "PATCH" if path.contains("fieldManager") => "application/apply-patch+yaml",
@@ -130,7 +130,7 @@ impl Stage {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// Server-side apply.
+    /// Writes an object by server-side apply.
     async fn apply(&self, path: &str, object: &Value) -> Value {
         let name = object["metadata"]["name"].as_str().unwrap();
         let path = format!("{path}/{name}?fieldManager=me&force=true");
@@ -440,7 +440,8 @@ async fn what_is_taken_and_does_not_count_is_told() {
     }
 }
 
-/// The policies for agents refuse a write that changes taints or grades, whoever changed them.
+/// Checks that an agent may change its Cluster: the policies for agents refuse a write that changes
+/// taints or grades, whoever changed them.
 #[tokio::test]
 async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_write_otherwise() {
     let stage = Stage::set("webhook-agent").await;

@@ -107,7 +107,7 @@ async fn a_replaced_certificate_is_shown_and_a_half_replaced_one_is_not() {
     assert_eq!(status, StatusCode::OK);
 }
 
-/// A TLS connection on which nothing was sent yet.
+/// Opens a TLS connection on which nothing was sent yet.
 async fn shaken(shown: &SelfSigned, port: u16) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(shown.der().into()).unwrap();

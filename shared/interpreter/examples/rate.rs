@@ -56,7 +56,7 @@ fn measure(engine: &Engine, what: &str, rules: &Rules, object: &Value) -> Result
     Ok(())
 }
 
-/// A workload as a member has it, with a pod template, managed fields and conditions.
+/// Returns a workload as a member has it, with a pod template, managed fields and conditions.
 fn object(api_version: &str, kind: &str) -> Value {
     let managed = |manager: &str| {
         json!({

@@ -90,7 +90,7 @@ pub struct Dependency {
 
 type Checked<T> = Result<T, Fault>;
 
-/// The first result of `GetReplicas`.
+/// Returns the first result of `GetReplicas`.
 pub(crate) fn count(value: &LuaValue) -> Checked<i32> {
     #[expect(clippy::cast_precision_loss, reason = "compared with a 32-bit number")]
     let number = match value {
@@ -106,7 +106,7 @@ pub(crate) fn count(value: &LuaValue) -> Checked<i32> {
     Ok(number as i32)
 }
 
-/// The result of `InterpretHealth`.
+/// Returns the result of `InterpretHealth`.
 pub(crate) fn truth(value: &LuaValue) -> Checked<bool> {
     match value {
         LuaValue::Boolean(value) => Ok(*value),
@@ -114,7 +114,7 @@ pub(crate) fn truth(value: &LuaValue) -> Checked<bool> {
     }
 }
 
-/// A result that must be a table, before it is read.
+/// Checks that a result is a table, before it is read.
 pub(crate) fn table<'a>(path: &str, value: &'a LuaValue) -> Checked<&'a LuaValue> {
     if value.is_table() {
         Ok(value)
@@ -123,7 +123,8 @@ pub(crate) fn table<'a>(path: &str, value: &'a LuaValue) -> Checked<&'a LuaValue
     }
 }
 
-/// An object of the same kind as the one that the script was given.
+/// Checks that a result is an object of the same kind as the one that the script was given, and
+/// returns it.
 pub(crate) fn object(value: Value, given: &Value) -> Checked<Value> {
     let at = At::root("result", &value);
     at.map()?;
@@ -138,7 +139,7 @@ pub(crate) fn object(value: Value, given: &Value) -> Checked<Value> {
     Ok(value)
 }
 
-/// The status to report: any object.
+/// Returns the status to report: any object.
 pub(crate) fn status(value: Value) -> Checked<Value> {
     At::root("result", &value).map()?;
     Ok(value)
@@ -199,7 +200,8 @@ impl<'a> At<'a> {
             .ok_or_else(|| self.wrong("an object"))
     }
 
-    /// The field, unless absent, null or an empty text, as Go leaves those out.
+    /// Returns the field, unless it is absent or null. Readers of optional texts also leave out an
+    /// empty text, as Go does.
     fn get(&self, key: &str) -> Option<Self> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
         let path = format!("{}.{key}", self.path);

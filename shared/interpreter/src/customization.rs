@@ -138,12 +138,12 @@ impl Rules {
         rules
     }
 
-    /// Whether there is a script for an operation on a kind.
+    /// Returns whether there is a script for an operation on a kind.
     pub fn has(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
         !self.scripts(api_version, kind, operation).is_empty()
     }
 
-    /// The kinds with a script, as API version and kind, in order.
+    /// Returns the kinds with a script, as API version and kind, in order.
     pub fn kinds(&self) -> Vec<(&str, &str)> {
         let kinds = self.kinds.iter().flat_map(|(api_version, kinds)| {
             kinds
@@ -155,7 +155,7 @@ impl Rules {
         kinds
     }
 
-    /// Whether the scripts for a kind are the same in `other`.
+    /// Returns whether the scripts for a kind are the same in `other`.
     pub fn is_same_for(&self, other: &Self, api_version: &str, kind: &str) -> bool {
         Operation::ALL.into_iter().all(|operation| {
             let ids = |rules: &Self| -> Vec<u64> {
@@ -166,7 +166,8 @@ impl Rules {
         })
     }
 
-    /// The kinds whose scripts are not the same in `other`, as API version and kind, in order.
+    /// Returns the kinds whose scripts are not the same in `other`, as API version and kind, in
+    /// order.
     pub fn differences(&self, other: &Self) -> Vec<(String, String)> {
         let mut kinds = self.kinds();
         kinds.extend(other.kinds());
@@ -182,7 +183,7 @@ impl Rules {
         scripts.map_or(&[], |scripts| &scripts[operation.index()])
     }
 
-    /// The scripts for an object.
+    /// Returns the scripts for an object.
     pub(crate) fn of(&self, object: &Value, operation: Operation) -> &[Script] {
         let text = |key: &str| object[key].as_str().unwrap_or_default();
         self.scripts(text("apiVersion"), text("kind"), operation)

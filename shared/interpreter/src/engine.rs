@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Number of replicas of a workload and the requirements of each, by the function
+    /// Returns the number of replicas of a workload and the requirements of each, by the function
     /// `GetReplicas(object)`. `None` if the rules have no script for it.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Engine {
         })
     }
 
-    /// The object with another number of replicas, by the function
+    /// Returns the object with another number of replicas, by the function
     /// `ReviseReplica(object, replicas)`.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Engine {
         )
     }
 
-    /// The desired object with the fields that the member's keeps, by the function
+    /// Returns the desired object with the fields that the member's keeps, by the function
     /// `Retain(desired, observed)`.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Engine {
         )
     }
 
-    /// The template with the status of all members, by the function
+    /// Returns the template with the status of all members, by the function
     /// `AggregateStatus(object, items)`. An item is an `AggregatedStatusItem` of the API:
     /// `{clusterName, status, applied, appliedMessage, health}`. Without items the script gets nil.
     ///
@@ -216,7 +216,8 @@ impl Engine {
         })
     }
 
-    /// The part of the status that the member reports, by the function `ReflectStatus(object)`.
+    /// Returns the part of the status that the member reports, by the function
+    /// `ReflectStatus(object)`.
     ///
     /// # Errors
     /// See [`Error`].
@@ -233,7 +234,7 @@ impl Engine {
         })
     }
 
-    /// Health of the object, by the function `InterpretHealth(object)`.
+    /// Returns the health of the object, by the function `InterpretHealth(object)`.
     ///
     /// # Errors
     /// See [`Error`].
@@ -245,8 +246,8 @@ impl Engine {
         })
     }
 
-    /// What must be propagated together with the object, by the functions `GetDependencies(object)`
-    /// of all scripts, in order of API version, kind, namespace and name.
+    /// Returns what must be propagated together with the object, by the functions
+    /// `GetDependencies(object)` of all scripts, in order of API version, kind, namespace and name.
     ///
     /// # Errors
     /// See [`Error`]; one script that fails is an error for all.
@@ -435,7 +436,7 @@ fn limit_of<T>(result: &Result<T, Error>) -> Option<Limit> {
     }
 }
 
-/// A failure with its place.
+/// Returns a failure with its place.
 fn told(script: &Script, failure: Failure) -> Error {
     let at = Arc::clone(script.at());
     match failure {

@@ -110,7 +110,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Origin of the script that failed.
+    /// Returns the origin of the script that failed.
     pub fn source_of_script(&self) -> &Source {
         match self {
             Self::Syntax { at, .. }

@@ -24,8 +24,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 64 MiB, 20 million instructions, and the one second of Karmada. A status of 100,000 entries
-    /// takes a few percent of each.
+    /// Returns limits of 64 MiB, 20 million instructions, and the one second of Karmada. A status
+    /// of 100,000 entries takes a few percent of each.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
@@ -71,8 +71,8 @@ pub(crate) struct Budget {
     exceeded: AtomicU8,
 }
 
-/// This moment, by the clock that measures how long scripts run: never a paused one, by which they
-/// would have no limit.
+/// Returns this moment, by the clock that measures how long scripts run: never a paused one, by
+/// which they would have no limit.
 #[allow(clippy::disallowed_methods)] // the one place
 pub(crate) fn moment() -> Instant {
     Instant::now()
@@ -121,7 +121,7 @@ impl Budget {
         Ok(())
     }
 
-    /// An error if a limit was exceeded before.
+    /// Returns an error if a limit was exceeded before.
     pub(crate) fn stand(&self) -> Result<(), LuaError> {
         match self.limit() {
             None => Ok(()),
@@ -139,7 +139,7 @@ impl Budget {
         self.stand()
     }
 
-    /// The limit that the call has exceeded.
+    /// Returns the limit that the call has exceeded.
     pub(crate) fn limit(&self) -> Option<Limit> {
         match self.exceeded.load(Ordering::Relaxed) {
             MEMORY => Some(Limit::Memory(self.limits.memory)),

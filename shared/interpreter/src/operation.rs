@@ -41,7 +41,7 @@ impl Operation {
         Self::ALL.into_iter().find(|one| one.to_string() == name)
     }
 
-    /// Name of the function that a script defines for the operation.
+    /// Returns the name of the function that a script defines for the operation.
     pub const fn function(self) -> &'static str {
         match self {
             Self::InterpretReplica => "GetReplicas",
@@ -55,7 +55,7 @@ impl Operation {
         }
     }
 
-    /// Field of `spec.customizations` that holds the script for the operation.
+    /// Returns the field of `spec.customizations` that holds the script for the operation.
     pub const fn field(self) -> &'static str {
         match self {
             Self::InterpretReplica => "replicaResource",

@@ -31,7 +31,7 @@ pub enum Unread {
 /// A field, or what is wrong with it.
 pub(crate) type Read<T> = Result<T, Unread>;
 
-/// The error for a value of another type than expected.
+/// Returns the error for a value of another type than expected.
 pub(crate) fn wrong_type(path: &[&str], expected: &'static str, found: &Value) -> Unread {
     Unread::Type {
         path: path.join("."),
@@ -40,25 +40,26 @@ pub(crate) fn wrong_type(path: &[&str], expected: &'static str, found: &Value) -
     }
 }
 
-/// The value at `path`, unless absent or null. A parent that is not an object counts as absent.
+/// Returns the value at `path`, unless absent or null. A parent that is not an object counts as
+/// absent.
 pub(crate) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter()
         .try_fold(object, |value, key| value.get(key))
         .filter(|value| !value.is_null())
 }
 
-/// The text at `path`.
+/// Returns the text at `path`.
 pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a str>> {
     typed(object, path, "a text", Value::as_str)
 }
 
-/// The entries of the list at `path`, none when absent.
+/// Returns the entries of the list at `path`, none when absent.
 pub(crate) fn list<'a>(object: &'a Value, path: &[&str]) -> Read<&'a [Value]> {
     let entries = |value: &'a Value| value.as_array().map(Vec::as_slice);
     Ok(typed(object, path, "a list", entries)?.unwrap_or_default())
 }
 
-/// The object at `path`.
+/// Returns the object at `path`.
 pub(crate) fn map<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a Map<String, Value>>> {
     typed(object, path, "an object", Value::as_object)
 }

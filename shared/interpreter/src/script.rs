@@ -63,7 +63,7 @@ impl Script {
         }))
     }
 
-    /// Number that no other script of the process has.
+    /// Returns a number that no other script of the process has.
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
@@ -76,7 +76,7 @@ impl Script {
         &self.0.text
     }
 
-    /// Whether another script has the same origin and text.
+    /// Returns whether another script has the same origin and text.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.0.at == other.0.at && self.0.text == other.0.text
     }
@@ -85,7 +85,7 @@ impl Script {
         self.0.is_built_in
     }
 
-    /// The suspension that the script is under.
+    /// Returns the suspension that the script is under.
     pub(crate) fn suspension(&self, now: Instant) -> Option<Suspension> {
         let record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, limit) = record.suspended?;
@@ -97,7 +97,7 @@ impl Script {
         })
     }
 
-    /// Whether one of the last calls was stopped.
+    /// Returns whether one of the last calls was stopped.
     pub(crate) fn is_suspect(&self) -> bool {
         let record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.suspect > 0

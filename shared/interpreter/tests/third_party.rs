@@ -125,7 +125,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether the job of a member is complete or has failed.
+/// Returns whether the job of a member is complete or has failed.
 fn has_ended(item: &Value) -> bool {
     let ends = ["Complete", "Failed"];
     list(&item["status"]["conditions"]).iter().any(|one| {

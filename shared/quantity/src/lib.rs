@@ -223,7 +223,7 @@ fn decimal_exponent(suffix: &str) -> Option<(i32, Format)> {
     Some((exponent.parse().ok()?, Format::DecimalExponent))
 }
 
-/// `whole.fraction * 10^exponent` in nano units, rounded up, saturating.
+/// Returns `whole.fraction * 10^exponent` in nano units, rounded up, saturating.
 fn decimal_nano(whole: &str, fraction: &str, exponent: i32) -> i128 {
     let number = [whole, fraction].concat();
     let number = number.trim_start_matches('0');
@@ -255,7 +255,8 @@ fn decimal_nano(whole: &str, fraction: &str, exponent: i32) -> i128 {
     kept.saturating_add(i128::from(dropped.bytes().any(|digit| digit != b'0')))
 }
 
-/// `whole.fraction * factor` in nano units, rounded up, capped at 2^63-1 units as Kubernetes does.
+/// Returns `whole.fraction * factor` in nano units, rounded up, capped at 2^63-1 units as
+/// Kubernetes does.
 fn binary_nano(whole: &str, fraction: &str, factor: i128) -> i128 {
     const CAP: i128 = i64::MAX as i128 * NANO;
     let unit = factor * NANO;
@@ -282,7 +283,7 @@ fn binary_nano(whole: &str, fraction: &str, factor: i128) -> i128 {
 // === printing ===
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no precision lost, no fraction, the largest suffix.
+    /// Writes the canonical form: no precision lost, no fraction, the largest suffix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nano == 0 {
             return f.write_str("0");

@@ -34,7 +34,7 @@ macro_rules! open_enum {
         }
 
         impl Default for $name {
-            /// The empty value, as Go reads an absent field.
+            /// Returns the empty value, as Go reads an absent field.
             fn default() -> Self {
                 Self::Other(String::new())
             }

@@ -17,17 +17,17 @@ pub const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 pub const LABEL_NAME: &str =
     "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 
-/// Schema of any object; unknown fields are kept.
+/// Returns the schema of any object; unknown fields are kept.
 pub fn raw_extension(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Schema of any JSON value.
+/// Returns the schema of any JSON value.
 pub fn any(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Schema of a time in RFC 3339.
+/// Returns the schema of a time in RFC 3339.
 pub fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }
@@ -40,14 +40,14 @@ fn quantity_value() -> Value {
     })
 }
 
-/// Schema of a quantity, written as a number or a string.
+/// Returns the schema of a quantity, written as a number or a string.
 pub fn quantity(_: &mut SchemaGenerator) -> Schema {
     quantity_value()
         .try_into()
         .expect("a JSON object is a schema by invariant")
 }
 
-/// Schema of quantities by resource name.
+/// Returns the schema of quantities by resource name.
 pub fn resource_list(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": quantity_value() })
 }
@@ -88,13 +88,13 @@ const FIELD_OPERATORS: &str = "`In` or `NotIn`";
 const NODE_OPERATORS: &str = "`In`, `NotIn`, `Exists`, `DoesNotExist`, or `Gt` and `Lt` with one \
                               integer as value";
 
-/// The requirements with a description of the list.
+/// Returns the requirements with a description of the list.
 fn described(mut requirements: Value, description: &str) -> Value {
     requirements["description"] = description.into();
     requirements
 }
 
-/// Schema of a list of label values.
+/// Returns the schema of a list of label values.
 pub fn label_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -102,7 +102,7 @@ pub fn label_values(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of a label selector.
+/// Returns the schema of a label selector.
 pub fn label_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -121,14 +121,14 @@ pub fn label_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of requirements on the fields of a cluster (provider, region, zone).
+/// Returns the schema of requirements on the fields of a cluster (provider, region, zone).
 pub fn field_requirements(_: &mut SchemaGenerator) -> Schema {
     requirements("field", FIELD_OPERATORS)
         .try_into()
         .expect("a JSON object is a schema by invariant")
 }
 
-/// Schema of a node selector.
+/// Returns the schema of a node selector.
 pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -160,7 +160,7 @@ pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of tolerations, in the order in which they are tried.
+/// Returns the schema of tolerations, in the order in which they are tried.
 pub fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -198,7 +198,7 @@ pub fn tolerations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of the taints of a cluster. At most one taint has a given key and effect.
+/// Returns the schema of the taints of a cluster. At most one taint has a given key and effect.
 pub fn taints(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -240,7 +240,7 @@ pub fn taints(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of conditions, one of each type.
+/// Returns the schema of conditions, one of each type.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

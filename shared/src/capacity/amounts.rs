@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// Nano units in one unit of an amount.
+/// Returns the number of nano units in one unit of an amount.
 pub(super) fn nano_per_unit(id: Id) -> i128 {
     if id == CPU { 1_000_000 } else { 1_000_000_000 }
 }

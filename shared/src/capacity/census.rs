@@ -75,7 +75,7 @@ impl Offer {
         self.carry -= i64::from(beyond) * i64::from(quantity.sign());
     }
 
-    /// The sum in nano units, as far as they can be told.
+    /// Returns the sum in nano units, as far as they can be told.
     fn nano(&self) -> i128 {
         match self.carry {
             0 => self.low,
@@ -317,7 +317,7 @@ impl Census {
         self.free_if_unused(id);
     }
 
-    /// The row of a node name.
+    /// Returns the row of a node name, and makes one if there is none.
     fn row(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.row_ids.get(name) {
             return *id;
@@ -373,7 +373,7 @@ impl Census {
         }
     }
 
-    /// What is free on nodes that take no pods, in nano units.
+    /// Returns what is free on nodes that take no pods, in nano units.
     fn withheld(&self) -> BTreeMap<Id, i128> {
         let mut withheld = BTreeMap::new();
         if self.counted == Counted::All {
@@ -436,8 +436,8 @@ impl Census {
     }
 }
 
-/// The uid as a number. One that is no UUID, as simulated API servers make them, is hashed together
-/// with the name.
+/// Returns the uid as a number. One that is no UUID, as simulated API servers make them, is hashed
+/// together with the name.
 fn uid(meta: &ObjectMeta) -> u128 {
     let uid = meta.uid.as_deref().unwrap_or_default();
     let digits = uid.bytes().filter(|byte| *byte != b'-');

@@ -172,7 +172,7 @@ fn put(amounts: &mut BTreeMap<String, Quantity>, message: &[u8]) -> Result<(), M
     Ok(())
 }
 
-/// A quantity is a message around its text; one without text is zero, as in JSON.
+/// Reads a quantity, which is a message around its text; one without text is zero, as in JSON.
 fn quantity(content: Option<Content<'_>>) -> Result<Quantity, Malformed> {
     let mut text = None;
     for field in fields(content.map_or(Ok(&[][..]), |content| content.bytes(2))?) {

@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// The table of Karmada's documentation of resource models.
+    /// Checks the default models against the table of Karmada's documentation of resource models.
     #[test]
     fn the_default_models_are_those_of_the_documentation() {
         let table = [

@@ -29,7 +29,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// What the pod asks for.
+    /// Returns what the pod asks for.
     pub(crate) fn total(&self) -> Amounts {
         let mut running = Amounts::default();
         for asked in &self.containers {
@@ -60,7 +60,7 @@ impl Parts {
 /// Restart policy of an init container that makes it a sidecar.
 pub(crate) const SIDECAR: &str = "Always";
 
-/// What a pod asks for, one place for itself included.
+/// Returns what a pod asks for, one place for itself included.
 pub(super) fn of(pod: &PodView, names: &mut Names) -> Amounts {
     let infeasible = pod.is_resize_infeasible();
     let mut held = |container: &ContainerView, statuses: &[ContainerStatusView]| {
@@ -92,9 +92,9 @@ pub(super) fn of(pod: &PodView, names: &mut Names) -> Amounts {
     total
 }
 
-/// What a container counts for while it is resized: the most of what it asks for, what was set
-/// aside for it and what it runs with. A wish that its node cannot fulfil does not count. The rule
-/// is that of Kubernetes' scheduler.
+/// Returns what a container counts for while it is resized: the most of what it asks for, what was
+/// set aside for it and what it runs with. A wish that its node cannot fulfil does not count. The
+/// rule is that of Kubernetes' scheduler.
 fn resized(
     asked: Amounts,
     status: &ContainerStatusView,

@@ -30,15 +30,15 @@ pub(super) struct NodeRecord {
 }
 
 impl Row {
-    /// Whether another pod fits. A node that has not said what it offers takes none; places are
-    /// looked at only once there are pods, as in Karmada.
+    /// Returns whether another pod fits. A node that has not said what it offers takes none; places
+    /// are looked at only once there are pods, as in Karmada.
     pub fn has_room(&self, node: &NodeRecord) -> bool {
         !node.allocatable.is_empty()
             && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))
     }
 
-    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of
-    /// what the node does not have nothing can be left.
+    /// Returns what is left of a resource, in nano units; negative when more is asked for than
+    /// there is. Of what the node does not have nothing can be left.
     pub fn free(&self, node: &NodeRecord, id: Id) -> i128 {
         node.offer(id).map_or(0, |offer| {
             offer.saturating_sub(self.used(id).saturating_mul(nano_per_unit(id)))
@@ -54,7 +54,7 @@ impl Row {
 }
 
 impl NodeRecord {
-    /// What the node offers of a resource, in nano units.
+    /// Returns what the node offers of a resource, in nano units.
     pub fn offer(&self, id: Id) -> Option<i128> {
         let offer = self.allocatable.iter().find(|(known, _)| *known == id);
         offer.map(|(_, quantity)| quantity.nano())

@@ -39,7 +39,7 @@ impl Shapes {
         id
     }
 
-    /// The amounts of a shape.
+    /// Returns the amounts of a shape.
     pub fn get(&self, id: ShapeId) -> Shape {
         Arc::clone(&self.held[id as usize].0)
     }

@@ -152,13 +152,13 @@ pub struct ConditionView {
 }
 
 impl PodView {
-    /// Whether the pod has run to its end, so that it takes nothing any more.
+    /// Returns whether the pod has run to its end, so that it takes nothing any more.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    /// Whether a resize was asked for that its node cannot do, so that what is asked for will not
-    /// be given.
+    /// Returns whether a resize was asked for that its node cannot do, so that what is asked for
+    /// will not be given.
     pub(super) fn is_resize_infeasible(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         conditions.any(|it| {
@@ -166,7 +166,7 @@ impl PodView {
         })
     }
 
-    /// The node that the pod is on.
+    /// Returns the node that the pod is on.
     pub(super) fn node(&self) -> Option<&str> {
         self.spec
             .node_name
@@ -176,7 +176,7 @@ impl PodView {
 }
 
 impl NodeView {
-    /// Whether the node is ready. Of several `Ready` conditions the first counts.
+    /// Returns whether the node is ready. Of several `Ready` conditions the first counts.
     pub(super) fn is_ready(&self) -> bool {
         let ready = self
             .status
@@ -186,7 +186,7 @@ impl NodeView {
         ready.is_some_and(|condition| condition.status == "True")
     }
 
-    /// Whether it takes new pods: it is ready, and nobody cordoned it.
+    /// Returns whether it takes new pods: it is ready, and nobody cordoned it.
     pub(super) fn takes_pods(&self) -> bool {
         self.is_ready() && !self.spec.unschedulable
     }

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Tag, length (at most 65,535 octets: subjects are short) and value.
+/// Returns the tag, length (at most 65,535 octets: subjects are short) and value of an element.
 pub fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
     let [.., high, low] = value.len().to_be_bytes();
     let head = match (high, low) {
@@ -15,7 +15,7 @@ pub fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
     [&head, value].concat()
 }
 
-/// DER as PEM text.
+/// Returns DER as PEM text.
 pub fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     // Base64 is ASCII, so that every octet ends a character.

@@ -18,7 +18,7 @@ pub struct Hash([u8; 32]);
 pub struct NoHash(String);
 
 impl Hash {
-    /// Of a key, DER.
+    /// Returns the hash of a key, DER.
     pub fn of(key: &[u8]) -> Self {
         let digest = digest::digest(&digest::SHA256, key);
         let mut bytes = [0; 32];
@@ -26,7 +26,7 @@ impl Hash {
         Self(bytes)
     }
 
-    /// Of each certificate of a PEM text.
+    /// Returns the hashes of the keys of each certificate of a PEM text.
     ///
     /// # Errors
     /// When the text has no certificate, or one that cannot be read.
@@ -35,9 +35,9 @@ impl Hash {
         Ok(chain.iter().map(|it| Self::of(&it.key)).collect())
     }
 
-    /// Whether a list of authorities is one that was expected: none is pinned, or one of the list
-    /// is. A fleet that replaces its authority has two for a while, and who joins knows the hash of
-    /// one.
+    /// Returns whether a list of authorities is one that was expected: none is pinned, or one of
+    /// the list is. A fleet that replaces its authority has two for a while, and who joins knows
+    /// the hash of one.
     ///
     /// What is secret is to be sent only to a server that a pinned authority vouches for.
     pub fn accepts(pins: &[Self], found: &[Self]) -> bool {

@@ -57,7 +57,8 @@ pub enum Unreadable {
     Signature,
 }
 
-/// What has to be kept of a request, PEM text: a longer one than is read is still longer.
+/// Shortens a request, PEM text, to what has to be kept of it: a longer one than is read is still
+/// longer.
 pub fn shorten(text: &mut Vec<u8>) {
     text.truncate(LONGEST + 1);
 }
@@ -110,7 +111,7 @@ fn parse(
     Ok(wanted)
 }
 
-/// The octets in the one block of a canonical PEM text. Line feeds may follow it.
+/// Returns the octets in the one block of a canonical PEM text. Line feeds may follow it.
 fn content(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?.trim_end_matches('\n');
     let body = text.strip_prefix("-----BEGIN CERTIFICATE REQUEST-----\n")?;
@@ -119,8 +120,8 @@ fn content(text: &[u8]) -> Option<Vec<u8>> {
     (pem(LABEL, &der).trim_end_matches('\n') == text).then_some(der)
 }
 
-/// Whether a request has attributes; `None` when it has other parts than version, subject, key,
-/// attributes, algorithm and signature, or a length that is not written in the fewest octets.
+/// Returns whether a request has attributes; `None` when it has other parts than version, subject,
+/// key, attributes, algorithm and signature, or a length that is not written in the fewest octets.
 fn attributes(der: &[u8], request: &X509CertificationRequest<'_>) -> Option<bool> {
     let info = &request.certification_request_info;
     let (whole, &[]) = element(der, 0x30)? else {
@@ -144,8 +145,8 @@ fn attributes(der: &[u8], request: &X509CertificationRequest<'_>) -> Option<bool
     }
 }
 
-/// The value of the first element, which bears this tag, and what follows it. Its length is written
-/// in the fewest octets, at most two.
+/// Returns the value of the first element, which bears this tag, and what follows it. Its length is
+/// written in the fewest octets, at most two.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (head, length) = match *der {
         [_, short @ 0..=0x7f, ..] => (2, usize::from(short)),

@@ -25,7 +25,7 @@ pub fn of(organization: &str, name: &str) -> Vec<u8> {
     tlv(0x30, &parts.concat())
 }
 
-/// A part of a subject in a set of its own.
+/// Returns a part of a subject in a set of its own.
 fn part(kind: [u8; 3], tag: u8, text: &str) -> Vec<u8> {
     let pair = [tlv(0x06, &kind), tlv(tag, text.as_bytes())].concat();
     tlv(0x31, &tlv(0x30, &pair))

@@ -39,7 +39,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Longest time for a response; `None` for no deadline.
+    /// Returns the longest time for a response; `None` for no deadline.
     const fn response_deadline(self) -> Option<Duration> {
         match self {
             Self::Write => Some(Duration::from_secs(15)),
@@ -48,9 +48,9 @@ impl Profile {
         }
     }
 
-    /// Most bytes of an answer that a program reads, which are in memory at once, several times;
-    /// no limit where they are read one object at a time, each of which is limited. An API server
-    /// may be anybody's: that of a member answers to the control plane in push mode.
+    /// Returns the most bytes of an answer that a program reads, which are in memory at once,
+    /// several times; no limit where they are read one object at a time, each of which is limited.
+    /// An API server may be anybody's: that of a member answers to the control plane in push mode.
     const fn longest_answer(self) -> usize {
         match self {
             Self::Write | Self::Probe => 32 * 1024 * 1024,
@@ -153,8 +153,8 @@ pub fn certified(mut way: Config, certificate: &[u8], key: &[u8]) -> Config {
     way
 }
 
-/// What is wrong with a kubeconfig, without a word of it: its text holds tokens and keys, and what
-/// is logged or told in an event is read by others.
+/// Returns what is wrong with a kubeconfig, without a word of it: its text holds tokens and keys,
+/// and what is logged or told in an event is read by others.
 fn problem(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => format!("it is no kubeconfig {}", place(error)),
@@ -162,7 +162,7 @@ fn problem(error: &KubeconfigError) -> String {
     }
 }
 
-/// Where a YAML text is not what it should be. The parser's own words quote the text.
+/// Returns where a YAML text is not what it should be. The parser's own words quote the text.
 pub fn place(error: &serde_saphyr::Error) -> String {
     error.location().map_or_else(
         || "at some place".to_owned(),

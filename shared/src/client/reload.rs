@@ -167,7 +167,7 @@ impl Gateway {
         self.network.as_ref().map(|network| network.host())
     }
 
-    /// The configuration as last read.
+    /// Returns the configuration as last read.
     pub fn config(&self) -> Config {
         self.config.borrow().clone()
     }
@@ -185,18 +185,19 @@ impl Gateway {
         self.report_state();
     }
 
-    /// The client certificate that is shown (PEM text), if there is one.
+    /// Returns the client certificate that is shown (PEM text), if there is one.
     pub fn certificate(&self) -> Option<Vec<u8>> {
         certificate(&self.config.borrow())
     }
 
-    /// The private key of that certificate (PEM text), where the configuration itself has it.
+    /// Returns the private key of that certificate (PEM text), where the configuration itself has
+    /// it.
     pub fn key(&self) -> Option<Vec<u8>> {
         decode(&private(&self.config.borrow(), "client-key-data")?)
     }
 
-    /// A client with the deadlines of a profile. Requests that begin after the credentials changed
-    /// use the new ones.
+    /// Returns a client with the deadlines of a profile. Requests that begin after the credentials
+    /// changed use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
         self.pool(profile, limits).client()
     }
@@ -298,8 +299,8 @@ impl Gateway {
     }
 }
 
-/// A number that changes when the kubeconfig, or a file that it names, changes. `None` while it
-/// cannot be read.
+/// Returns a number that changes when the kubeconfig, or a file that it names, changes. `None`
+/// while it cannot be read.
 fn fingerprint(path: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&std::fs::read(path).ok()?);
@@ -321,8 +322,8 @@ fn fingerprint(path: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// For how many seconds the credentials are still good, shown as metrics; `None` for those that
-/// name no end.
+/// Returns for how many seconds the credentials are still good, and shows that as metrics; `None`
+/// for those that name no end.
 fn remaining(api: &'static str, config: &Config, now: Timestamp) -> Option<f64> {
     let left = |end: Timestamp| end.duration_since(now).as_secs_f64();
     let certificate = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok());
@@ -375,7 +376,7 @@ pub fn credentials(config: &Config) -> Option<Life> {
     lives.min_by_key(|life| life.end)
 }
 
-/// The bearer token of a configuration.
+/// Returns the bearer token of a configuration.
 fn token(config: &Config) -> Option<String> {
     let user = &config.auth_info;
     if let Some(file) = &user.token_file {
@@ -384,18 +385,18 @@ fn token(config: &Config) -> Option<String> {
     private(config, "token")
 }
 
-/// A field of the credentials that is secret: it gives its content to a serializer only.
+/// Returns a field of the credentials that is secret: it gives its content to a serializer only.
 fn private(config: &Config, field: &str) -> Option<String> {
     let user = serde_json::to_value(&config.auth_info).ok()?;
     user[field].as_str().map(str::to_owned)
 }
 
-/// When a token runs out, as a JSON Web Token says; other tokens say nothing.
+/// Returns when a token runs out, as a JSON Web Token says; other tokens say nothing.
 fn token_end(token: &str) -> Option<Timestamp> {
     claimed(token, "exp")
 }
 
-/// A time that a JSON Web Token claims.
+/// Returns a time that a JSON Web Token claims.
 fn claimed(token: &str, claim: &str) -> Option<Timestamp> {
     let claims = token.trim().split('.').nth(1)?.trim_end_matches('=');
     let claims = {
@@ -410,7 +411,7 @@ fn claimed(token: &str, claim: &str) -> Option<Timestamp> {
     Timestamp::from_duration(jiff::SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
 }
 
-/// The client certificate of a configuration as PEM text.
+/// Returns the client certificate of a configuration as PEM text.
 fn certificate(config: &Config) -> Option<Vec<u8>> {
     let user = &config.auth_info;
     match (&user.client_certificate_data, &user.client_certificate) {
@@ -425,7 +426,7 @@ fn encode(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Base64, as which kube's kubeconfig holds the certificate.
+/// Decodes Base64, as which kube's kubeconfig holds the certificate.
 fn decode(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.decode(text).ok()

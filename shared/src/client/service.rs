@@ -82,12 +82,12 @@ impl Bucket {
     }
 }
 
-/// Whether something on the way may have answered in place of the server.
+/// Returns whether something on the way may have answered in place of the server.
 fn is_gateways(code: StatusCode) -> bool {
     matches!(code.as_u16(), 502..=504)
 }
 
-/// How long a server that refuses wants to be left alone.
+/// Returns how long a server that refuses wants to be left alone.
 fn retry_after(answer: &Response<Body>) -> Option<Duration> {
     let busy = [
         StatusCode::TOO_MANY_REQUESTS,
@@ -211,8 +211,8 @@ mod tests {
         assert!(wait < LONGEST_REST + Duration::from_secs(1), "{wait:?}");
     }
 
-    /// A client of an API that answers when the test says so, and the counts of requests that it
-    /// has got and may answer.
+    /// Returns a client of an API that answers when the test says so, and the counts of requests
+    /// that it has got and may answer.
     fn patient_api() -> (Client, Arc<std::sync::atomic::AtomicUsize>, Arc<Semaphore>) {
         let arrived = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let answers = Arc::new(Semaphore::new(0));

@@ -28,8 +28,8 @@ pub enum Priority {
 const PRIORITIES: usize = 4;
 
 impl Priority {
-    /// Longest time that a request waits for more urgent ones, which bounds its delay when those
-    /// never pause.
+    /// Returns the longest time that a request waits for more urgent ones, which bounds its delay
+    /// when those never pause.
     const fn patience(self) -> Duration {
         match self {
             Self::Placement => Duration::ZERO,

@@ -41,7 +41,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// What the clock says later.
+    /// Returns what the clock says later.
     fn at(self, tick: Instant) -> Timestamp {
         let passed = tick.saturating_duration_since(self.tick);
         let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
@@ -75,14 +75,15 @@ impl ServerClock {
         });
     }
 
-    /// What the clock says at a moment; `None` before the first answer.
+    /// Returns what the clock says at a moment; `None` before the first answer.
     pub fn at(&self, tick: Instant) -> Option<Timestamp> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.heard.map(|heard| heard.at(tick))
     }
 }
 
-/// The `Date` of an answer that its server gave just now: one that a cache kept has an `Age`.
+/// Returns the `Date` of an answer that its server gave just now: one that a cache kept has an
+/// `Age`.
 pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
     if headers.contains_key(header::AGE) {
         return None;

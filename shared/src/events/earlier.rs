@@ -33,7 +33,7 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Whether a repetition makes a new event.
+    /// Returns whether a repetition makes a new event.
     fn is_over(&self) -> bool {
         let window = if self.count >= MANY {
             LONG_WINDOW

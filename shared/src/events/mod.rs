@@ -122,8 +122,8 @@ impl Events {
 }
 
 impl Letter {
-    /// A number that two events share when one repeats the other. Remembering their texts would
-    /// take megabytes when everything fails at once and says why.
+    /// Returns a number that two events share when one repeats the other. Remembering their texts
+    /// would take megabytes when everything fails at once and says why.
     fn sameness(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         // References to the objects of others may have no uid.
@@ -213,7 +213,8 @@ impl Delivery {
         }));
     }
 
-    /// A write came to its end.
+    /// Notes that a write came to its end: keeps the event that it made, and takes the repetitions
+    /// that waited for it.
     fn take_end(&mut self, sameness: u64, event: Option<Earlier>) {
         if let Some(event) = event {
             self.earlier.keep(sameness, event);
@@ -309,9 +310,9 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
     }
 }
 
-/// The name of an event about an object. Names of roles and the like may have characters that no
-/// event has (`system:node`) and up to 253 of them; the event is found by its reference to the
-/// object, not by its name.
+/// Returns the name of an event about an object. Names of roles and the like may have characters
+/// that no event has (`system:node`) and up to 253 of them; the event is found by its reference to
+/// the object, not by its name.
 fn event_name(about: &str, nanoseconds: i128) -> String {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
     let plain: String = about

@@ -63,8 +63,9 @@ impl Connections {
         }
     }
 
-    /// A new connection. Where there are as many as may be, one of them is cut: the oldest without
-    /// a request so far, otherwise the one that is idle for the longest time, otherwise the oldest.
+    /// Registers a new connection. Where there are as many as may be, one of them is cut: the
+    /// oldest without a request so far, otherwise the one that is idle for the longest time,
+    /// otherwise the oldest.
     pub(crate) fn enter(&self) -> Connection {
         let mut open = self.open();
         while open.entries.len() >= self.limits.connections.max(1) {
@@ -99,7 +100,7 @@ impl Connections {
 }
 
 impl Open {
-    /// The connection that matters least.
+    /// Returns the connection that matters least.
     fn least(&self) -> Option<u64> {
         let order = |entry: &Entry| (entry.asked, entry.busy > 0, entry.since);
         let least = self.entries.iter().min_by_key(|(_, entry)| order(entry));

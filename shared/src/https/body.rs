@@ -36,13 +36,13 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// The octets.
+    /// Returns the octets.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// What the bodies of one server may take, in bytes.
+/// Returns the budget of what the bodies of one server may take, in bytes.
 pub fn budget() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BUDGET))
 }

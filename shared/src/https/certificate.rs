@@ -68,7 +68,7 @@ struct Current {
 }
 
 impl Certificate {
-    /// A certificate that has not been read yet.
+    /// Returns a certificate that has not been read yet.
     pub fn new(chain: PathBuf, key: PathBuf) -> Self {
         Self {
             chain,
@@ -90,7 +90,7 @@ impl Certificate {
         self.give(chain, key)
     }
 
-    /// Whether there is a certificate to serve with.
+    /// Returns whether there is a certificate to serve with.
     pub fn is_there(&self) -> bool {
         self.current().is_some()
     }

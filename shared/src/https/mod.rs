@@ -48,7 +48,7 @@ const LARGEST_HEAD: usize = 16 << 10;
 /// refused.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The one TLS implementation of the process.
+/// Returns the one TLS implementation of the process.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

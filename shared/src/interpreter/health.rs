@@ -42,20 +42,20 @@ pub fn health(object: &Value) -> Result<Option<bool>, Error> {
     Ok(Some(healthy))
 }
 
-/// The controller in the member has seen the present generation.
+/// Returns whether the controller in the member has seen the present generation.
 fn observed(object: &Value) -> Result<bool, Error> {
     Ok(count(object, &["status", "observedGeneration"])?
         == count(object, &["metadata", "generation"])?)
 }
 
-/// The status counts at least as many as the spec wants; anything is enough when the spec does not
-/// say.
+/// Returns whether the status counts at least as many as the spec wants; anything is enough when
+/// the spec does not say.
 fn enough(object: &Value, status_field: &str) -> Result<bool, Error> {
     let have = count(object, &["status", status_field])?;
     Ok(integer(object, &["spec", "replicas"])?.is_none_or(|wanted| have >= wanted))
 }
 
-/// All replicas are of the present revision and available.
+/// Returns whether all replicas are of the present revision and available.
 fn rolled_out(object: &Value) -> Result<bool, Error> {
     let available = count(object, &["status", "availableReplicas"])?;
     let updated = count(object, &["status", "updatedReplicas"])?;

@@ -130,8 +130,8 @@ impl Interpreters {
         }
     }
 
-    /// As [`accepting_late`](Self::accepting_late), for an answer that must fit the object as it
-    /// is.
+    /// Returns the same interpreters as [`accepting_late`](Self::accepting_late) does, but for an
+    /// answer that must fit the object as it is.
     #[must_use]
     pub fn exact(&self) -> Self {
         Self {
@@ -245,7 +245,7 @@ impl Interpreters {
         }
     }
 
-    /// As [`run`](Self::run), with another sender.
+    /// Runs as [`run`](Self::run) does, with another sender.
     #[cfg(test)]
     pub(super) async fn run_sending<F>(
         &self,
@@ -607,13 +607,13 @@ impl Interpreters {
     }
 }
 
-/// API version and kind of an object.
+/// Returns the API version and kind of an object.
 fn kind_of(object: &Value) -> (&str, &str) {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     (text("apiVersion"), text("kind"))
 }
 
-/// A component as the API has it: its namespace is that of the workload.
+/// Returns a component as the API has it: its namespace is that of the workload.
 fn component(found: muster_interpreter::Component) -> Component {
     let needs = found.replica_requirements;
     Component {

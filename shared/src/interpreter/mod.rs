@@ -126,8 +126,8 @@ impl From<muster_interpreter::pod::Unread> for Error {
     }
 }
 
-/// Text of an error of a script. It is the same for each call that is stopped or refused for the
-/// same reason, so that it is told once.
+/// Returns the text of an error of a script. It is the same for each call that is stopped or
+/// refused for the same reason, so that it is told once.
 fn words(error: &muster_interpreter::Error) -> String {
     use muster_interpreter::Error as Script;
     match error {
@@ -139,8 +139,8 @@ fn words(error: &muster_interpreter::Error) -> String {
 }
 
 impl Error {
-    /// Time after which the same question may be answered otherwise, because the script is not run
-    /// until then; `None` where only a change of the object or of the script helps.
+    /// Returns the time after which the same question may be answered otherwise, because the script
+    /// is not run until then; `None` where only a change of the object or of the script helps.
     pub fn retry_after(&self) -> Option<Duration> {
         use muster_interpreter::Error as Script;
         match self {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{kind::Kind, read::field};
 
-/// The pod spec of a workload, of a Pod itself, or `None` for kinds without one. A workload without
-/// a template has an empty pod.
+/// Returns the pod spec of a workload, of a Pod itself, or `None` for kinds without one. A workload
+/// without a template has an empty pod.
 pub(super) fn spec(object: &Value) -> Option<&Value> {
     let path: &[&str] = match Kind::of(object)? {
         Kind::Pod => &["spec"],

@@ -122,8 +122,8 @@ pub fn prune(object: &mut Value) {
     }
 }
 
-/// Token secrets are generated in every cluster. Karmada misses the second of two neighbours; we do
-/// not.
+/// Removes the token secrets, which are generated in every cluster. Karmada misses the second of
+/// two neighbours; we do not.
 fn remove_generated_tokens(account: &mut Value) {
     let prefix = format!(
         "{}-token-",

@@ -8,29 +8,30 @@ use super::Error;
 /// Longest piece of a foreign value that an error message quotes.
 const QUOTE: usize = 40;
 
-/// The value at `path`, unless absent or null. A parent that is not an object counts as absent.
+/// Returns the value at `path`, unless absent or null. A parent that is not an object counts as
+/// absent.
 pub(super) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter()
         .try_fold(object, |value, key| value.get(key))
         .filter(|value| !value.is_null())
 }
 
-/// The integer at `path`.
+/// Returns the integer at `path`.
 pub(super) fn integer(object: &Value, path: &[&str]) -> Result<Option<i64>, Error> {
     typed(object, path, "an integer", Value::as_i64)
 }
 
-/// The integer at `path`, 0 when absent, as Go's zero value.
+/// Returns the integer at `path`, 0 when absent, as Go's zero value.
 pub(super) fn count(object: &Value, path: &[&str]) -> Result<i64, Error> {
     Ok(integer(object, path)?.unwrap_or(0))
 }
 
-/// The text at `path`.
+/// Returns the text at `path`.
 pub(super) fn text<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a str>, Error> {
     typed(object, path, "a string", Value::as_str)
 }
 
-/// The elements of the list at `path`, none when absent.
+/// Returns the elements of the list at `path`, none when absent.
 pub(super) fn list<'a>(object: &'a Value, path: &[&str]) -> Result<&'a [Value], Error> {
     Ok(typed(object, path, "a list", |value| {
         value.as_array().map(Vec::as_slice)
@@ -38,7 +39,7 @@ pub(super) fn list<'a>(object: &'a Value, path: &[&str]) -> Result<&'a [Value], 
     .unwrap_or_default())
 }
 
-/// The object at `path`.
+/// Returns the object at `path`.
 pub(super) fn map<'a>(
     object: &'a Value,
     path: &[&str],
@@ -46,7 +47,7 @@ pub(super) fn map<'a>(
     typed(object, path, "an object", Value::as_object)
 }
 
-/// The error for a value of another type than `expected`.
+/// Returns the error for a value of another type than `expected`.
 pub(super) fn wrong_type(path: &[&str], expected: &'static str, found: &Value) -> Error {
     let mut quoted = found.to_string();
     if let Some((end, _)) = quoted.char_indices().nth(QUOTE) {
@@ -89,8 +90,8 @@ pub(super) fn remove(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// The value at `path` as something. A parent of another type than an object is an error, as the
-/// value itself would be.
+/// Returns the value at `path` as `convert` reads it. A parent of another type than an object is an
+/// error, as the value itself would be.
 fn typed<'a, T>(
     object: &'a Value,
     path: &[&str],

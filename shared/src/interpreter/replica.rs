@@ -43,7 +43,7 @@ pub fn interpret_replica(object: &Value) -> Result<Option<Replicas>, Error> {
     }))
 }
 
-/// The requirements of one replica as the API has them.
+/// Returns the requirements of one replica as the API has them.
 pub(super) fn requirements(found: muster_interpreter::Requirements) -> ReplicaRequirements {
     ReplicaRequirements {
         node_claim: found.node_claim.map(node_claim),
@@ -71,7 +71,7 @@ mod tests {
     use crate::capacity::{Census, PodView};
     use crate::k8s;
 
-    /// What a replica with this pod spec asks for.
+    /// Returns what a replica with this pod spec asks for.
     fn request(spec: &Value) -> BTreeMap<String, k8s::Quantity> {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "spec": spec });
         let found = interpret_replica(&pod).unwrap().unwrap();

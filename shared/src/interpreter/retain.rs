@@ -90,8 +90,8 @@ fn retain_service(desired: &mut Value, observed: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// A running Pod is almost immutable: what admission and the scheduler in the member added must be
-/// sent back as it is there.
+/// Retains what admission and the scheduler in the member added to a Pod: a running Pod is almost
+/// immutable, so that must be sent back as it is there.
 fn retain_pod(desired: &mut Value, observed: &Value) -> Result<(), Error> {
     for key in ["nodeName", "serviceAccountName", "volumes"] {
         let value = field(observed, &["spec", key]).cloned();
@@ -131,8 +131,8 @@ fn replace(object: &mut Value, parent: &[&str], key: &str, value: Option<Value>)
     };
 }
 
-/// Desired references first, then those of the member whose name is not among them. A list empty on
-/// both sides stays absent, where Karmada writes null.
+/// Merges references: the desired ones first, then those of the member whose name is not among
+/// them. A list empty on both sides stays absent, where Karmada writes null.
 fn merge_references(desired: &mut Value, observed: &Value, key: &str) -> Result<(), Error> {
     let mut merged = list(desired, &[key])?.to_vec();
     let name = |reference: &Value| reference["name"].as_str().map(str::to_owned);

@@ -133,7 +133,8 @@ fn take<'a>(step: &'a Step, found: Found<'a>, budget: &mut Budget) -> Result<Fou
     Ok(all)
 }
 
-/// A key that none of the values has is missing; where there is no value at all, nothing is.
+/// Returns the values of a field. A key that none of the values has is missing; where there is no
+/// value at all, nothing is missing.
 fn field<'a>(name: &str, found: &[&'a Value]) -> Result<Found<'a>, Error> {
     let values: Found<'a> = found.iter().filter_map(|value| value.get(name)).collect();
     if values.is_empty() && !found.is_empty() {

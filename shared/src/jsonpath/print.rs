@@ -78,15 +78,15 @@ fn quoted(text: &str, output: &mut Output) -> Result<(), Error> {
     output.push(&escaped)
 }
 
-/// The members of an object by key, so that results do not depend on the order in which they were
-/// written.
+/// Returns the members of an object by key, so that results do not depend on the order in which
+/// they were written.
 pub(super) fn sorted(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let mut members: Vec<_> = map.iter().collect();
     members.sort_by_key(|(key, _)| *key);
     members.into_iter()
 }
 
-/// A number with all its digits; `2.0` is 2, and `1e21` is `1e+21`, as in Go's JSON.
+/// Returns a number with all its digits; `2.0` is 2, and `1e21` is `1e+21`, as in Go's JSON.
 fn digits(number: &Number) -> String {
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
         return number.to_string();
@@ -102,7 +102,7 @@ fn digits(number: &Number) -> String {
     }
 }
 
-/// The beginning of a foreign text, for a message.
+/// Returns the beginning of a foreign text, for a message.
 pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 63;
     match text.char_indices().nth(LONGEST) {

@@ -42,13 +42,13 @@ impl<'a> Scanner<'a> {
         cut
     }
 
-    /// Text before the next opening brace.
+    /// Takes the text before the next opening brace.
     pub(super) fn until_brace(&mut self) -> &'a str {
         self.cut(self.rest.find('{').unwrap_or(self.rest.len()))
     }
 
-    /// Text before a closing character, which is skipped. Quotes and other brackets have no meaning
-    /// here.
+    /// Takes the text before a closing character, which is skipped. Quotes and other brackets have
+    /// no meaning here.
     pub(super) fn until(&mut self, close: char) -> Parsed<&'a str> {
         let line = self.rest.find('\n').unwrap_or(self.rest.len());
         let end = self.rest[..line].find(close);
@@ -57,8 +57,8 @@ impl<'a> Scanner<'a> {
         Ok(text)
     }
 
-    /// Content of a filter whose `[?(` has been read, up to `)]`. One quoted text inside may
-    /// contain parentheses.
+    /// Takes the content of a filter whose `[?(` has been read, up to `)]`. One quoted text inside
+    /// may contain parentheses.
     pub(super) fn filter(&mut self) -> Parsed<&'a str> {
         let whole = self.rest;
         let (mut quote, mut closed, mut previous) = (None, true, None);
@@ -84,7 +84,7 @@ impl<'a> Scanner<'a> {
         Err("a filter is not closed".into())
     }
 
-    /// Quoted text whose opening quote has been read.
+    /// Takes the quoted text whose opening quote has been read.
     pub(super) fn quoted(&mut self, quote: char) -> Parsed<String> {
         let mut previous = None;
         for (at, character) in self.rest.char_indices() {
@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
         Err("a quote is not closed".into())
     }
 
-    /// Name of a field, with its backslashes.
+    /// Takes the name of a field, with its backslashes.
     pub(super) fn name(&mut self) -> Parsed<&'a str> {
         let mut characters = self.rest.char_indices();
         while let Some((at, character)) = characters.next() {

@@ -74,7 +74,7 @@ impl<K: Clone + Eq + Hash> Line<K> {
         Some(key)
     }
 
-    /// When a key will be due, or was.
+    /// Returns when a key will be due, or was.
     pub fn next_due(&self) -> Option<Instant> {
         let due = self.due.keys().map(|(_, turn)| turn);
         due.chain(self.to_come.keys()).map(|turn| turn.0).next()
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything that is due after so many seconds.
+    /// Takes everything that is due after so many seconds.
     fn drain(line: &mut Line<&'static str>, start: Instant, seconds: u64) -> Vec<&'static str> {
         let now = start + Duration::from_secs(seconds);
         std::iter::from_fn(|| line.take(now)).collect()

@@ -212,7 +212,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// The first key that is due and not being worked on.
+    /// Takes the first key that is due and not being worked on.
     fn take_due(&self) -> Option<K> {
         let now = Instant::now();
         let mut state = self.lock();

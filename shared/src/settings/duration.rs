@@ -85,7 +85,7 @@ fn parse(text: &str) -> Option<Duration> {
     }
 }
 
-/// So many units in nanoseconds; what is less than one is left out.
+/// Returns so many units in nanoseconds; what is less than one nanosecond is left out.
 fn amount(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

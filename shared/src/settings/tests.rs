@@ -194,7 +194,7 @@ fn durations_are_gos() {
     }
 }
 
-/// The texts are those of Go's `Duration.String`.
+/// Checks that the texts are those of Go's `Duration.String`.
 #[test]
 fn a_duration_is_exact_and_no_longer_than_gos() {
     for (text, nanoseconds, printed) in [

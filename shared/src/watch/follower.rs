@@ -88,7 +88,7 @@ impl<K: Followed> Follower<K> {
         Self::reading(api, selection, None)
     }
 
-    /// One that reads objects from protobuf where the server writes it.
+    /// Makes a follower that reads objects from protobuf where the server writes it.
     pub(super) fn compact(api: &Api<K>, selection: Selection, decode: Decode<K>) -> Self {
         Self::reading(api, selection, Some(decode))
     }
@@ -127,7 +127,7 @@ impl<K: Followed> Follower<K> {
         self
     }
 
-    /// The next piece of news; waits as long as it takes.
+    /// Waits for the next piece of news, as long as it takes, and returns it.
     pub(super) async fn next(&mut self) -> News<K> {
         loop {
             if let Some(news) = self.ready.pop_front() {
@@ -149,7 +149,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// One request, or one line of an open watch. On failure it says where to go on.
+    /// Makes one request, or reads one line of an open watch. On failure it says where to go on.
     async fn step(&mut self, state: State<K>) -> Result<State<K>, (State<K>, WatchError)> {
         match state {
             State::Unlisted if self.streaming.is_worth_asking(Instant::now()) => {
@@ -262,7 +262,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Where to go on when a watch was refused, or ended in an error.
+    /// Returns where to go on when a watch was refused, or ended in an error.
     fn after_refusal(&mut self, resource_version: String, stumble: &WatchError) -> State<K> {
         if is_in_the_way(stumble) {
             self.after_break(resource_version, Some(Duration::ZERO))
@@ -271,7 +271,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Where to go on when a watch broke, which had said nothing for that long.
+    /// Returns where to go on when a watch broke, which had said nothing for that long.
     fn after_break(&mut self, resource_version: String, silent_for: Option<Duration>) -> State<K> {
         if let Some(silent) = silent_for {
             self.fruitless.broke(silent, Instant::now());

@@ -35,7 +35,7 @@ impl<K: Followed> Incoming<K> {
         }
     }
 
-    /// The next line, or `None` at the end of the answer.
+    /// Returns the next line, or `None` at the end of the answer.
     pub(super) async fn next(&mut self, silence: Duration) -> Result<Option<Line<K>>, WatchError> {
         timeout(silence, async {
             match self.decode {

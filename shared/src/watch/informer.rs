@@ -196,7 +196,8 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Last known good: that an object does not decode now does not mean that it is gone.
+    /// Takes note of an object that does not decode. Its last known good state is kept: that it
+    /// does not decode now does not mean that it is gone.
     fn hear_unreadable(&self, rejected: &Rejected, list: &mut Option<Listed<K>>) {
         let Rejected {
             namespace,
@@ -352,8 +353,8 @@ impl<K: Followed> Informer<K> {
         self.tell(&Change::Applied { old, new });
     }
 
-    /// How an object left that the API calls deleted. To those who follow a selection only, what
-    /// leaves the selection looks the same.
+    /// Returns how an object left that the API calls deleted. To those who follow a selection only,
+    /// what leaves the selection looks the same.
     fn departure_when_deleted(&self, deleting: bool) -> Departure {
         let Selection { labels, fields, .. } = &self.inner.selection;
         if deleting || (labels.is_none() && fields.is_none()) {
@@ -381,7 +382,7 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// An object is there, whatever is remembered of its name.
+    /// Notes that an object is there, whatever is remembered of its name.
     fn come_back(&self, namespace: &str, name: &str) {
         let mut departed = self.write_departed();
         if departed.get(namespace, name).is_some() {
@@ -463,10 +464,10 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// An object in the form in which it is kept: without `managedFields`, which nobody here reads
-    /// and which is often its larger half, and as a copy, because what was decoded has room to
-    /// spare in every list, and a copy has none. Also for what a write answered, by those who keep
-    /// it.
+    /// Returns an object in the form in which it is kept: without `managedFields`, which nobody
+    /// here reads and which is often its larger half, and as a copy, because what was decoded has
+    /// room to spare in every list, and a copy has none. Those who keep what a write answered use
+    /// this form, too.
     pub fn kept(&self, mut object: K) -> Arc<K> {
         object.meta_mut().managed_fields = None;
         (self.inner.form)(&mut object);
@@ -508,8 +509,8 @@ impl<K: Followed> Default for Listed<K> {
     }
 }
 
-/// The object that the cache holds, when a list shows the same version of it: a list of everything
-/// must not hold everything a second time until it is complete.
+/// Returns the object that the cache holds, when a list shows the same version of it: a list of
+/// everything must not hold everything a second time until it is complete.
 fn unchanged<K: Followed>(known: Option<&Arc<K>>, listed: &K) -> Option<Arc<K>> {
     known
         .filter(|known| same_version(known.as_ref(), listed))

@@ -54,7 +54,7 @@ enum Place {
 }
 
 impl<K: DeserializeOwned> Listing<K> {
-    /// An answer that is read as protobuf where there is a way to.
+    /// Makes the reader of an answer, which is read as protobuf where there is a way to.
     pub(super) fn new(bytes: Pin<Box<dyn AsyncBufRead + Send>>, decode: Option<Decode<K>>) -> Self {
         let form = match decode {
             Some(decode) => Form::Compact(decode, Place::Start),
@@ -74,8 +74,8 @@ impl<K: DeserializeOwned> Listing<K> {
         self.read
     }
 
-    /// The next piece; none may be longer in coming than `silence`. After an error or the end there
-    /// are no more.
+    /// Returns the next piece; none may be longer in coming than `silence`. After an error or the
+    /// end there are no more.
     pub(super) async fn next(&mut self, silence: Duration) -> Result<Part<K>, WatchError> {
         timeout(silence, async {
             match &self.form {
@@ -174,7 +174,7 @@ impl<K: DeserializeOwned> Listing<K> {
         }
     }
 
-    /// The next number; `None` at the end of the answer.
+    /// Returns the next number; `None` at the end of the answer.
     async fn number(&mut self) -> Result<Option<u64>, WatchError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -237,7 +237,7 @@ impl<K: DeserializeOwned> Listing<K> {
     }
 }
 
-/// The answer ended before the list did.
+/// Returns the error of an answer that ended before the list did.
 fn cut_short() -> WatchError {
     WatchError::Broken(io::ErrorKind::UnexpectedEof.into())
 }
@@ -256,7 +256,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
-    /// An answer that arrives in pieces of such a length.
+    /// Returns an answer that arrives in pieces of such a length.
     fn arriving<K: Followed>(
         answer: &[u8],
         length: usize,
@@ -269,7 +269,7 @@ mod tests {
         Listing::new(Box::pin(stream::iter(pieces).into_async_read()), decode)
     }
 
-    /// What is told of an answer.
+    /// Returns what is told of an answer.
     async fn told<K: Followed>(mut listing: Listing<K>) -> Result<Vec<String>, String> {
         let mut told = Vec::new();
         loop {
@@ -318,7 +318,8 @@ mod tests {
         [&[number << 3 | 2, length], content].concat()
     }
 
-    /// A list of pods as a server writes it: its kind, the list itself, and empty texts behind it.
+    /// Returns a list of pods as a server writes it: its kind, the list itself, and empty texts
+    /// behind it.
     fn pods() -> Vec<u8> {
         let pod = |name: &[u8]| field(2, &field(1, &field(1, name)));
         let list = [

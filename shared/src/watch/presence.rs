@@ -79,9 +79,9 @@ impl<T> Presence<T> {
 /// one decision waits; about 200 KB when full.
 pub const MOST_DEPARTED: usize = 1024;
 
-/// Whether an object with this metadata that a complete list lacks has left: it was being deleted,
-/// or nothing had to happen before it could go. With a finalizer and without a deletion timestamp
-/// it cannot have left in the ordinary way.
+/// Returns whether an object with this metadata that a complete list lacks has left: it was being
+/// deleted, or nothing had to happen before it could go. With a finalizer and without a deletion
+/// timestamp it cannot have left in the ordinary way.
 pub(super) fn is_to_leave(deleting: bool, finalizers: Option<&Vec<String>>) -> bool {
     deleting || finalizers.is_none_or(Vec::is_empty)
 }
@@ -103,17 +103,17 @@ pub(super) enum Departure {
 }
 
 impl Departed {
-    /// Whether the object was seen leaving; `namespace` is `None` for cluster-scoped kinds.
+    /// Returns whether the object was seen leaving; `namespace` is `None` for cluster-scoped kinds.
     pub fn is_gone(&self, namespace: Option<&str>, name: &str) -> bool {
         self.get(namespace.unwrap_or_default(), name) == Some(Departure::Deleted)
     }
 
-    /// The object was seen leaving.
+    /// Notes that the object was seen leaving.
     pub fn insert(&mut self, namespace: Option<&str>, name: &str) {
         self.put(namespace.unwrap_or_default(), name, Departure::Deleted);
     }
 
-    /// The object is there again.
+    /// Notes that the object is there again.
     pub fn forget(&mut self, namespace: Option<&str>, name: &str) {
         self.take(namespace.unwrap_or_default(), name);
     }
@@ -150,7 +150,7 @@ impl Departed {
     }
 }
 
-/// Neither part of an address has a slash.
+/// Joins a namespace and a name by a slash, which neither part of an address has.
 fn joined(namespace: &str, name: &str) -> Arc<str> {
     [namespace, "/", name].concat().into()
 }
@@ -178,7 +178,7 @@ impl Unreadable {
         self.0.remove(&*joined(namespace, name))
     }
 
-    /// The addresses, as namespace and name, with whether each is being deleted.
+    /// Returns the addresses, as namespace and name, with whether each is being deleted.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let parts = self.0.iter();
         parts.filter_map(|(joined, deleting)| {

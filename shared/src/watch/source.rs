@@ -61,7 +61,7 @@ pub(super) enum WatchError {
 }
 
 impl WatchError {
-    /// The code with which the server refused or ended what we asked for.
+    /// Returns the code with which the server refused or ended what we asked for.
     pub(super) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } | Self::Ended { code, .. } => Some(*code),
@@ -75,7 +75,7 @@ impl WatchError {
         matches!(self, Self::Refused { code: 404, message, .. } if message.trim() == "404 page not found")
     }
 
-    /// How long the server wants to be left alone.
+    /// Returns how long the server wants to be left alone.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -188,7 +188,7 @@ impl<K: Followed> Source<K> {
     }
 }
 
-/// The body of an answer as it arrives.
+/// Returns the body of an answer as it arrives.
 fn bytes(answer: http::Response<Body>) -> Pin<Box<dyn AsyncBufRead + Send>> {
     let body = answer.into_body().into_data_stream();
     Box::pin(body.map_err(std::io::Error::other).into_async_read())
@@ -222,7 +222,7 @@ fn is_protobuf(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.as_bytes().starts_with(protobuf::MEDIA_TYPE.as_bytes()))
 }
 
-/// `Retry-After` in seconds, as Kubernetes' priority and fairness writes it.
+/// Reads `Retry-After` in seconds, as Kubernetes' priority and fairness writes it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     seconds.trim().parse().ok().map(Duration::from_secs)

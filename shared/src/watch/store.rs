@@ -19,7 +19,7 @@ impl<K: Resource> Store<K> {
         Self(BTreeSet::new())
     }
 
-    /// The object of that name; the namespace of cluster-scoped objects is empty.
+    /// Returns the object of that name; the namespace of cluster-scoped objects is empty.
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
         let address = (namespace, name);
         self.0.get(&address as &dyn Named).map(|it| &it.0)
@@ -39,7 +39,7 @@ impl<K: Resource> Store<K> {
         self.0.iter().map(|it| &it.0)
     }
 
-    /// The objects of a namespace, by name.
+    /// Returns the objects of a namespace, by name.
     pub(super) fn objects_in<'a>(
         &'a self,
         namespace: &'a str,
@@ -61,7 +61,7 @@ impl<K: Resource> Store<K> {
     }
 }
 
-/// Namespace and name of an object.
+/// Returns the namespace and name of an object.
 pub(super) fn address<K: Resource>(object: &K) -> (&str, &str) {
     let meta = object.meta();
     (

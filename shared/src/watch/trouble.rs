@@ -25,7 +25,7 @@ pub struct Refused {
 }
 
 impl Trouble {
-    /// What is wrong, once that has lasted for some seconds; `None` while all is well.
+    /// Returns what is wrong, once that has lasted for some seconds; `None` while all is well.
     pub fn words(&self) -> Option<String> {
         let words = self.words.lock();
         words.unwrap_or_else(PoisonError::into_inner).clone()

@@ -96,7 +96,7 @@ fn canonicalize(output: &mut Value) {
     }
 }
 
-/// The label that the vectors have for a fault.
+/// Returns the label that the vectors have for a fault.
 fn rule(fault: &ModelFault) -> &'static str {
     match fault {
         ModelFault::DuplicateGrade(_) => "duplicateGrade",

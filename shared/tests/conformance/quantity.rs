@@ -19,7 +19,7 @@ fn quantities_compute_as_in_kubernetes() {
     });
 }
 
-/// A quantity as a JSON token: a number counts as its own text.
+/// Reads a quantity from a JSON token: a number counts as its own text.
 fn decode(token: &str) -> Option<Quantity> {
     match token {
         "null" => Some(Quantity::ZERO),
@@ -57,8 +57,8 @@ fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), Difference> {
     }
 }
 
-/// The reference prints some inputs as they were written (`+1`, `5.`, `0012`). The amount must be
-/// the same then; whatever it prints anew, we print alike.
+/// Returns how the reference spells a quantity. It prints some inputs as they were written (`+1`,
+/// `5.`, `0012`). The amount must be the same then; whatever it prints anew, we print alike.
 fn spelled(expected: &Value, quantity: Quantity) -> Value {
     let printed = quantity.to_string();
     let kept = expected
@@ -70,7 +70,7 @@ fn spelled(expected: &Value, quantity: Quantity) -> Value {
     }
 }
 
-/// A decimal number in nano units.
+/// Returns a decimal number in nano units.
 fn nano(decimal: &str) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     format!("{whole}{fraction:0<9}").parse().ok()

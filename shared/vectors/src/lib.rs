@@ -85,8 +85,8 @@ pub fn replay(
     replay_naming(suite, tests, deviations, |_| None, run)
 }
 
-/// The same, where the recording does not mark all that is odd: `name` gives the quirk of a line
-/// that carries none.
+/// Replays a suite as [`replay`] does, where the recording does not mark all that is odd: `name`
+/// gives the quirk of a line that carries none.
 ///
 /// # Errors
 /// Those of [`replay`].
@@ -111,9 +111,9 @@ pub fn replay_naming(
     judged(suite, &cases, deviations, &Answers::load(&path)?, &run)
 }
 
-/// The same for a suite that the project has no copy of, because its inputs are others' work: all
-/// its lines are in the folder of `MUSTER_VECTORS`. `None` if that is not set or has no such suite.
-/// The folder may have no example of a declared deviation.
+/// Replays a suite as [`replay_naming`] does, but one that the project has no copy of, because its
+/// inputs are others' work: all its lines are in the folder of `MUSTER_VECTORS`. Returns `None` if
+/// that is not set or has no such suite. The folder may have no example of a declared deviation.
 ///
 /// # Errors
 /// The first failures in words, an empty suite or an unreadable line.
@@ -255,8 +255,8 @@ fn judge(
     Ok(report)
 }
 
-/// The declaration of a line's quirk. The same quirk may show in several suites: a declaration for
-/// the line's own suite goes first, and one for another holds as well.
+/// Returns the declaration of a line's quirk. The same quirk may show in several suites: a
+/// declaration for the line's own suite goes first, and one for another holds as well.
 fn declared<'d>(suite: &str, case: &Case, deviations: &'d [Deviation]) -> Option<&'d Deviation> {
     let quirk = case.quirk.as_deref()?;
     let same = || deviations.iter().filter(|it| it.quirk == quirk);
@@ -274,7 +274,7 @@ fn guarded(
         .map_err(|_| "the code under test panicked".to_owned())
 }
 
-/// The present answers to the lines of the own copy that may differ, and do.
+/// Returns the present answers to the lines of the own copy that may differ, and do.
 fn record(
     suite: &str,
     cases: &[Case],
@@ -300,7 +300,7 @@ fn record(
     )
 }
 
-/// The lines of both folders, each once.
+/// Returns the lines of both folders, each once.
 fn load(file: &str, tests: &Path) -> Result<Vec<Case>, String> {
     let own = fs::read_to_string(tests.join("vectors").join(file))
         .map_err(|error| format!("{file}: {error}"))?;
@@ -311,7 +311,7 @@ fn load(file: &str, tests: &Path) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// The file of that name in the folder of `MUSTER_VECTORS`.
+/// Returns the text of the file of that name in the folder of `MUSTER_VECTORS`.
 fn elsewhere(file: &str) -> Option<String> {
     let folder = env::var_os("MUSTER_VECTORS")?;
     fs::read_to_string(Path::new(&folder).join(file)).ok()

@@ -14,7 +14,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// An answer beside the recorded one.
+    /// Makes the difference of an answer from the recorded one.
     pub fn new(expected: &Value, answer: Value) -> Self {
         Self {
             text: format!("expected {expected}, got {answer}"),
@@ -22,7 +22,7 @@ impl Difference {
         }
     }
 
-    /// The same difference, with the place in a sequence where it shows.
+    /// Returns the same difference, with the place in a sequence where it shows.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self {
@@ -69,7 +69,7 @@ pub fn same(expected: &Value, answer: &Value) -> Result<(), Difference> {
     ))
 }
 
-/// A value without whatever counts as absent; `None` when nothing is left.
+/// Returns a value without whatever counts as absent; `None` when nothing is left.
 pub fn normal(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,

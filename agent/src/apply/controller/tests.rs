@@ -128,7 +128,8 @@ impl Site {
     }
 }
 
-/// A fleet with one Work, and an applier for it whose cache has room for all texts, or for some.
+/// Returns a fleet with one Work, and an applier for it whose cache has room for all texts, or for
+/// some.
 async fn applier(has_room: bool) -> (Arc<Applier>, Arc<Fleet>, Arc<Site>) {
     applier_of([work("w", 100_000)], has_room).await
 }
@@ -255,7 +256,8 @@ async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() 
     shutdown.cancel();
 }
 
-/// A Work `w` with these objects, which has the finalizer and names its objects in its status.
+/// Returns a Work `w` with these objects, which has the finalizer and names its objects in its
+/// status.
 fn work_of(manifests: &[Value]) -> Value {
     let mut work = work("w", 1);
     work["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -274,7 +276,8 @@ fn config_map(name: &str) -> Value {
         "metadata": { "name": name, "namespace": "shop" }, "data": { "a": "b" } })
 }
 
-/// A fenced object; without `stop` it is deleted while the member is cut off.
+/// Returns the manifest of a ConfigMap with fencing orders; without `stop` it is deleted while the
+/// member is cut off.
 fn fenced(name: &str, stop: Option<Value>) -> Value {
     let mut manifest = config_map(name);
     let orders = Orders {

@@ -133,7 +133,7 @@ fn kind(name: &str) -> GroupVersionKind {
     GroupVersionKind::gvk("apps", "v1", name)
 }
 
-/// A fenced object that is stopped by its replicas.
+/// Returns a fenced object that is stopped by its replicas.
 fn fenced(name: &str, replicas: u32) -> Value {
     let mut object = json!({
         "metadata": { "name": name, "namespace": "shop", "uid": format!("uid-{name}") },

@@ -69,7 +69,7 @@ fn place(name: &str) -> ObjectKey {
     }
 }
 
-/// The object of a Work as the member has it.
+/// Returns the object of a Work as the member has it.
 fn object(fleet: &Fleet, name: &str) -> Value {
     let work: muster_shared::api::work::Work = serde_json::from_value(fleet.get(name)).unwrap();
     desired_for(&work, &work.spec.workload.manifests[0].0, None)

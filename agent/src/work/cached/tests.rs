@@ -68,12 +68,13 @@ fn a_work_that_does_not_decode_is_kept_with_the_reason_and_is_no_object_without_
     assert!(serde_json::from_str::<CachedWork>(&work.to_string()).is_err());
 }
 
-/// Text of a value with so many levels.
+/// Returns the text of a value with this many levels.
 fn nested(levels: usize) -> String {
     format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels))
 }
 
-/// Text of a Work whose manifest, and whose report of its object's status, have so many levels.
+/// Returns the text of a Work whose manifest, and whose report of its object's status, have these
+/// many levels.
 fn deep(manifest: usize, status: usize) -> String {
     let mut work = whole();
     work["spec"]["workload"]["manifests"] = json!([{"apiVersion": "example.io/v1", "kind": "Thing",

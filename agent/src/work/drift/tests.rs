@@ -5,7 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::digest::digest;
 
-/// The difference of an object of which nothing is remembered.
+/// Returns the difference between the desired and the observed state of an object of which nothing
+/// is remembered.
 fn difference(desired: &Value, observed: &Value) -> Option<Difference> {
     let key = ObjectKey::of(desired, 0).unwrap();
     Drift::new(true, Arc::default())
@@ -77,8 +78,8 @@ fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anyth
     assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
 }
 
-/// A Job as its agent sends it, and as the member keeps it: the server gives it a selector in the
-/// place of an empty one, and its pods labels.
+/// Returns a Job as its agent sends it, and as the member keeps it: the server gives it a selector
+/// in the place of an empty one, and its pods labels.
 fn job() -> (Value, Value) {
     let job = |selector: &Value, labels: &Value| {
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {
@@ -115,7 +116,8 @@ fn a_job_whose_selector_the_member_filled_in_is_not_sent_again() {
     assert!(difference(&wanted, &observed).is_some(), "another label");
 }
 
-/// A desired state and the object that a server makes of it, which writes durations its own way.
+/// Returns a desired state and the object that a server makes of it, when the server writes
+/// durations in its own form.
 fn normalized(timeout: &str) -> (ObjectKey, Value, Value) {
     let thing = |timeout: &str| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"timeout": timeout}});
     let desired = thing(timeout);
@@ -191,7 +193,7 @@ async fn an_object_that_was_listed_as_desired_is_read_once_it_changes() {
     }
 }
 
-/// A Deployment as its Work wants it.
+/// Returns a Deployment as its Work wants it.
 fn deployment(replicas: u32) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": replicas, "minReadySeconds": 1}})
@@ -208,7 +210,7 @@ fn scale(object: &mut Value, replicas: u32) {
             "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
 }
 
-/// The object after an apply.
+/// Returns the object after an apply.
 fn after(apply: &Value) -> Value {
     applied(
         apply,

@@ -54,8 +54,8 @@ async fn whether_we_may_act_is_asked_before_each_write() {
     assert_eq!(writes.load(Ordering::Relaxed), 1);
 }
 
-/// Otherwise a Work that begins or ends to name the default namespace with an upgrade loses the
-/// object that it still wants.
+/// Checks that a Work that begins or ends to name the default namespace with an upgrade does not
+/// lose the object that it still wants.
 #[tokio::test]
 async fn an_object_of_a_version_that_is_gone_has_the_place_of_its_present_version() {
     let key = |kind: &str, namespace: &str, version: &str| ObjectKey {

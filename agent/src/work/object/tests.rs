@@ -17,8 +17,8 @@ fn service(spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec})
 }
 
-/// A member without objects that answers an apply with a version by this refusal, as Kubernetes
-/// before 1.23 does for Services.
+/// Returns a member without objects that answers an apply with a version by this refusal, as
+/// Kubernetes before 1.23 does for Services.
 fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
     let service = tower::service_fn(
         move |request: http::Request<kube::client::Body>| async move {
@@ -61,7 +61,7 @@ fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
     objects(Client::new(service, "default"))
 }
 
-/// A member with this API, into which the agent may write.
+/// Returns a member with this API, into which the agent may write.
 fn objects(client: Client) -> Objects {
     Objects {
         cluster: "m1".to_owned(),
@@ -70,7 +70,7 @@ fn objects(client: Client) -> Objects {
     }
 }
 
-/// The removal of an object of Work `w`.
+/// Returns the removal of an object of Work `w`.
 fn removal<'a>(wanted: &'a [ObjectKey], preserve: bool, fleet: &'a FleetId) -> Removal<'a> {
     Removal {
         waits: true,
@@ -102,8 +102,8 @@ async fn an_object_is_made_where_no_version_may_be_named_with_it() {
     }
 }
 
-/// A member that serves ingresses in two groups; `web` is one object with a uid for each, and what
-/// is written is noted.
+/// Returns a member that serves ingresses in two groups. The ingress `web` is one object with a uid
+/// for each group, and what is written is noted.
 fn two_groups(uids: [&'static str; 2], writes: &Arc<Mutex<Vec<String>>>) -> Objects {
     let writes = Arc::clone(writes);
     let group = |name: &str| {
@@ -180,7 +180,7 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
     assert_eq!(objects.drift.remembered(), 0);
 }
 
-/// A member with a stopped CronJob and a stopped Job of it; what is written is noted.
+/// Returns a member with a stopped CronJob and a stopped Job of it; what is written is noted.
 fn stopped_cron_job(writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Objects {
     let writes = Arc::clone(writes);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -135,7 +135,7 @@ impl Fleet {
     }
 }
 
-/// A Work with one ConfigMap of so many bytes.
+/// Returns a Work with one ConfigMap of this many bytes.
 pub(crate) fn work(name: &str, bytes: usize) -> Value {
     json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
@@ -146,7 +146,7 @@ pub(crate) fn work(name: &str, bytes: usize) -> Value {
     })
 }
 
-/// A cache of the Works that has room for some texts, or for all.
+/// Returns a cache of the Works that has room for some texts, or for all.
 pub(crate) async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
     let texts = Texts::default();
     let form = move |work: &mut CachedWork| {

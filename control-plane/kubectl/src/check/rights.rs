@@ -37,8 +37,9 @@ impl Right {
         }
     }
 
-    /// The right to patch, or to read and update instead: the roles that Karmada's own command
-    /// gives to an agent have only those two for some resources, and the agent makes do with them.
+    /// Returns the right to patch, which the rights to read and update can replace: the roles that
+    /// Karmada's own command gives to an agent have only those two for some resources, and the
+    /// agent manages with them.
     fn patch(group: &'static str, resource: &'static str) -> Self {
         Self {
             is_replaceable: true,
@@ -46,7 +47,8 @@ impl Right {
         }
     }
 
-    /// The rights that do for this one if it is missing; none if nothing does.
+    /// Returns the rights that can replace this one if it is missing; the list is empty if none
+    /// can.
     fn instead(&self) -> Vec<Self> {
         if !self.is_replaceable {
             return Vec::new();

@@ -90,7 +90,7 @@ fn binding(name: &str, replicas: i32, placement: &Value) -> Value {
     })
 }
 
-/// Placement in one cluster with room.
+/// Returns a placement in one cluster that has room.
 fn anywhere() -> Value {
     json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}})
 }
@@ -120,7 +120,7 @@ fn settings(flags: &[&str]) -> Settings {
     running.with_failover().unwrap().0
 }
 
-/// A fleet of two clusters in which nothing is amiss.
+/// Returns a fleet of two clusters in which nothing is wrong.
 fn sound() -> Facts {
     let definitions: Vec<CustomResourceDefinition> = muster_shared::api::crds();
     let mut served: BTreeMap<String, Result<Vec<String>, Refusal>> = BTreeMap::new();

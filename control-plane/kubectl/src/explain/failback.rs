@@ -7,7 +7,8 @@ use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::api::binding::Binding;
 use muster_shared::watch::Presence;
 
-/// One sentence for each cluster that the workload left because of a taint.
+/// Returns a sentence for each cluster that the workload left because of a taint: whether and when
+/// it returns there.
 pub(super) fn told<B: Binding>(
     binding: &B,
     snapshot: &Snapshot,

@@ -20,7 +20,7 @@ use muster_shared::k8s::{Condition, ResourceExt as _};
 /// Clusters that a line names at most.
 const MOST_NAMED: usize = 5;
 
-/// The policy that places a workload, or the workloads that it follows.
+/// Returns the policy that places a workload, or the workloads that it follows.
 pub(super) fn placed_by<B: Binding>(binding: &B) -> Option<String> {
     let claim = Claim::on(binding.meta()).map(|claim| claim.policy.to_string());
     claim.or_else(|| {
@@ -34,7 +34,8 @@ pub(super) fn placed_by<B: Binding>(binding: &B) -> Option<String> {
     })
 }
 
-/// The moves that a binding remembers, and whether it has returned since.
+/// Returns the sentences about the moves that a binding remembers, and whether it has returned
+/// since.
 pub(super) fn moves<B: Binding>(binding: &B) -> Vec<String> {
     let by_taint = Record::read(Some(binding.annotations()))
         .map(|record| (record.at, record.from, record.to, record.mode, record.cause));
@@ -60,7 +61,8 @@ pub(super) fn moves<B: Binding>(binding: &B) -> Vec<String> {
     told.collect()
 }
 
-/// What would have to change, if the workload has to leave and cannot, or has no place.
+/// Returns what would have to change for a workload that has to leave and cannot, or that has no
+/// place.
 pub(super) fn remedies(
     policy: Option<&str>,
     told: &[Condition],
@@ -103,7 +105,7 @@ pub(super) fn remedies(
     remedies
 }
 
-/// What would let clusters take the workload, by what refuses it there.
+/// Returns what would let clusters take the workload, derived from what refuses it there.
 fn openings(attempts: &[Explanation]) -> Vec<String> {
     let mut clusters: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let lines = attempts.iter().flat_map(|attempt| &attempt.clusters);

@@ -5,7 +5,7 @@ use super::*;
 use crate::fixtures::{cluster, snapshot};
 use crate::old_copies::tests::work;
 
-/// A workload in the middle of a failover, over clusters of every fate.
+/// Returns a workload in the middle of a failover, and clusters in every possible state.
 fn scene() -> (ResourceBinding, Snapshot) {
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": { "name": "web-deployment", "namespace": "shop" },

@@ -24,8 +24,8 @@ struct Asked {
 }
 
 impl Missing {
-    /// Whether a binding that is not listed has been deleted: it was seen being deleted, or has not
-    /// been there since the command began, or the API said so.
+    /// Returns whether a binding that is not listed has been deleted: it was seen being deleted, or
+    /// has not been there since the command began, or the API said so.
     pub(super) fn is_deleted<B>(&self, key: &BindingKey, presence: &Presence<Arc<B>>) -> bool {
         match presence {
             Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
@@ -66,7 +66,7 @@ impl Missing {
         gone.contains(&true)
     }
 
-    /// The next ones to ask for. They have their next turn after all others.
+    /// Returns the next bindings to ask for. They have their next turn after all others.
     fn unknown(&self) -> Vec<BindingKey> {
         let mut asked = self.lock();
         let Asked { is_gone, turns } = &mut *asked;
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// An API that has all bindings but the last.
+    /// Returns an API that has all bindings but the last.
     fn api(last: usize) -> Client {
         let absent = format!("/{}", key(last).name);
         let service = tower::service_fn(move |request: http::Request<Body>| {

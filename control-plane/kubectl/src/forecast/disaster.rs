@@ -43,7 +43,7 @@ pub struct Struck {
     pub stages: Vec<(Timestamp, Vec<Taint>)>,
 }
 
-/// A cluster that falls silent at `now` and stays so.
+/// Returns a cluster that falls silent at `now` and stays so.
 pub fn lose(
     cluster: &Cluster,
     policies: &[&ClusterTaintPolicy],
@@ -76,7 +76,7 @@ pub fn lose(
     struck(cluster, lost, now)
 }
 
-/// A cluster that is drained from `now` on.
+/// Returns a cluster that is drained from `now` on.
 pub fn drain(cluster: &Cluster, now: Timestamp) -> Struck {
     let mut drained = cluster.clone();
     for effect in [NO_SCHEDULE, NO_EXECUTE] {
@@ -175,7 +175,7 @@ fn struck(before: &Cluster, after: Cluster, now: Timestamp) -> Struck {
     }
 }
 
-/// The taints of a cluster at `now`, and each time that one comes.
+/// Returns the taints of a cluster at `now`, and each time that one comes.
 fn stages(taints: &[Taint], coming: &[Coming], now: Timestamp) -> Vec<(Timestamp, Vec<Taint>)> {
     let moments = coming.iter().map(|it| it.after.max(SignedDuration::ZERO));
     let moments: BTreeSet<SignedDuration> = moments.chain([SignedDuration::ZERO]).collect();

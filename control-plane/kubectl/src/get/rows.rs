@@ -44,8 +44,8 @@ pub(super) struct ClusterRow {
 }
 
 impl ClusterRow {
-    /// The row of a cluster. `is_unheard`: it is silent, and no leader acts to say so. `is_paused`:
-    /// all movement is paused.
+    /// Returns the row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    /// `is_paused`: all movement is paused.
     pub fn of(
         cluster: &Cluster,
         lease: Option<&Lease>,
@@ -116,7 +116,7 @@ fn in_cluster(counts: Option<&BTreeMap<String, usize>>, name: &str) -> Option<us
     counts.map(|it| it.get(name).copied().unwrap_or(0))
 }
 
-/// The table, with the pause of the fleet, and what its marks mean.
+/// Returns the table, with the pause of the fleet, and what its marks mean.
 pub(super) fn clusters(
     rows: &[ClusterRow],
     pause: Option<&Pause>,
@@ -280,7 +280,7 @@ impl WorkloadRow {
         }
     }
 
-    /// The clusters that it leaves, as the table tells them.
+    /// Returns the clusters that the workload leaves, as the table tells them.
     fn leaving(&self) -> Vec<String> {
         let told = self.leaving.iter().map(|it| {
             if self.not_heard.contains(it) {
@@ -292,7 +292,7 @@ impl WorkloadRow {
         told.collect()
     }
 
-    /// Whether it is on a cluster or leaves it.
+    /// Returns whether the workload is on a cluster or leaves it.
     pub fn concerns(&self, cluster: &str) -> bool {
         let placed = self.clusters.iter().filter_map(|it| it.split('(').next());
         let leaving = self.leaving.iter().map(String::as_str);

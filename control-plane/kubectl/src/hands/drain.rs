@@ -70,7 +70,7 @@ fn rate(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The order to empty a cluster; without a rate that of an earlier order stays.
+/// Returns the order to empty a cluster; without a rate that of an earlier order stays.
 pub(super) fn order(rate: Option<&String>) -> Order {
     let annotations = rate.map(|rate| (DRAIN_RATE, (rate != FLEET).then(|| rate.clone())));
     Order {
@@ -83,7 +83,7 @@ pub(super) fn order(rate: Option<&String>) -> Order {
     }
 }
 
-/// The end of that order.
+/// Returns the order that ends the drain of a cluster.
 pub(super) fn undrain() -> Order {
     Order {
         done: "is not drained any more: nothing moves back by itself",

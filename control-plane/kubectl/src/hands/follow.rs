@@ -51,7 +51,7 @@ pub(super) async fn follow(
     follow::follow(config, waiting, look).await
 }
 
-/// Why nothing can be said of a cluster.
+/// Returns why nothing can be said of a cluster.
 fn unseen((name, presence): (&String, &Presence<Arc<Cluster>>)) -> Option<String> {
     match presence {
         Presence::Unknown(doubt) => {
@@ -61,8 +61,9 @@ fn unseen((name, presence): (&String, &Presence<Arc<Cluster>>)) -> Option<String
     }
 }
 
-/// How the drain ended. `tainted` are the clusters whose taint has been seen: the first list may be
-/// older than the drain, for a moment, and nothing has to leave a cluster without the taint.
+/// Returns how the drain ended. `tainted` are the clusters whose taint has been seen: the first
+/// list may be older than the drain, for a moment, and nothing has to leave a cluster without the
+/// taint.
 fn end(
     clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
     tainted: &mut BTreeSet<String>,

@@ -54,7 +54,7 @@ pub(super) enum Before {
 const HELD: SignedDuration = SignedDuration::from_mins(1);
 
 impl Order {
-    /// The merge patch for a cluster; `None` if it is as ordered already.
+    /// Returns the merge patch for a cluster; `None` if it is as ordered already.
     pub fn patch(&self, cluster: &Cluster, now: Timestamp) -> Option<Value> {
         let mut taints = cluster.spec.taints.clone();
         for (key, effect) in &self.remove {
@@ -85,8 +85,8 @@ impl Order {
         }
     }
 
-    /// The merge patch of the first step for one of several clusters. `held` is the annotation of a
-    /// short pause.
+    /// Returns the merge patch of the first step for one of several clusters. `held` is the
+    /// annotation of a short pause.
     fn first(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
         self.patch(cluster, now)?;
         match self.before? {
@@ -105,7 +105,7 @@ impl Order {
         }
     }
 
-    /// The merge patch that carries it out and ends the short pause.
+    /// Returns the merge patch that carries the order out and ends the short pause.
     fn last(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
         let patch = self.patch(cluster, now);
         let is_held = cluster
@@ -121,7 +121,7 @@ impl Order {
     }
 }
 
-/// The short pause of an order about several clusters, as the annotation has it.
+/// Returns the short pause of an order about several clusters, as the annotation has it.
 fn held(names: &[String], now: Timestamp) -> String {
     let pause = Pause {
         reason: format!("an order about {} is being written", names.join(", ")),
@@ -174,7 +174,7 @@ pub(super) async fn give(
     Ok(told)
 }
 
-/// What an order about several clusters came to before it failed.
+/// Returns a message that tells what an order about several clusters came to before it failed.
 fn half(told: &str) -> String {
     let done = told.lines().collect::<Vec<_>>().join("; ");
     let done = if done.is_empty() { "nothing" } else { &done };

@@ -120,7 +120,7 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
     Ok(())
 }
 
-/// Name of the user as the API knows them.
+/// Returns the name of the user as the API knows them.
 async fn user(client: &Client) -> String {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api

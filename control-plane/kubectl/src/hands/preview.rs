@@ -28,7 +28,7 @@ use crate::pace::Pace;
 use crate::standstill::Standstill;
 use crate::table::{indented, title};
 
-/// The switches of a drain: it is an order whatever they are.
+/// Returns the switches of a drain: it is an order whatever they are.
 pub(super) fn switches() -> Switches {
     Switches {
         failover: false,
@@ -104,7 +104,7 @@ impl Line {
         }
     }
 
-    /// Namespace, kind and name of the workload.
+    /// Returns the namespace, kind and name of the workload.
     fn workload(&self) -> (Option<&str>, &str, &str) {
         (self.namespace.as_deref(), &self.kind, &self.name)
     }
@@ -162,7 +162,7 @@ pub(super) fn preview(
 }
 
 impl Preview {
-    /// Whether something stays that has to leave.
+    /// Returns whether something stays that has to leave.
     pub fn is_stranded(&self) -> bool {
         !self.stranded.is_empty() || (self.is_stopped && !self.leave.is_empty())
     }
@@ -239,7 +239,7 @@ impl Preview {
         }
     }
 
-    /// The preview as text.
+    /// Returns the preview as text.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let names = self.clusters.join(", ");
@@ -304,7 +304,7 @@ impl Preview {
     }
 }
 
-/// Whether so much of the fleet would count as failed that the rate drops.
+/// Returns a warning if so much of the fleet would count as failed that the rate drops.
 fn warning(health: FleetHealth, band: Band) -> Option<String> {
     let what = match band {
         Band::Primary => return None,

@@ -70,7 +70,7 @@ impl Progress {
         !self.stuck.is_empty() || self.stopped > 0
     }
 
-    /// The progress in one line.
+    /// Returns the progress in one line.
     pub fn line(&self, with_bar: bool) -> String {
         let all = self.moved + self.replacing + self.waiting + self.stopped + self.stuck.len();
         let mut line = String::new();
@@ -106,7 +106,7 @@ impl Progress {
         line
     }
 
-    /// The last word about a drain.
+    /// Returns the final report about a drain.
     pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
         let names = names.join(" ");
         let mut text = format!("{names}: {}\n", self.line(false));
@@ -229,7 +229,7 @@ mod tests {
         BTreeMap::from([("m1".to_owned(), Presence::There(Arc::new(cluster)))])
     }
 
-    /// Of bindings that were all there when the command began.
+    /// Counts the progress with bindings that were all there when the command began.
     fn count(
         bindings: &[AnyBinding],
         clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,

@@ -43,7 +43,7 @@ impl ServerTime {
         Self { ahead }
     }
 
-    /// What time it is.
+    /// Returns the present time of the server.
     pub(super) fn now(self) -> Timestamp {
         let now = calendar();
         now.saturating_add(self.ahead).unwrap_or(now)

@@ -121,7 +121,7 @@ impl FromStr for Edit {
     }
 }
 
-/// The taints after the edits, and what was done, one line each.
+/// Returns the taints after the edits, and what was done, one line each.
 fn apply(
     present: &[Taint],
     edits: &[Edit],

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An API that gives these answers one after the other, and what was asked of it.
+/// Returns an API that gives these answers one after the other, and what was asked of it.
 fn api(answers: Vec<(u16, Value)>) -> (Api<Cluster>, Arc<std::sync::Mutex<Vec<String>>>) {
     let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
     let next = AtomicUsize::new(0);

@@ -30,7 +30,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The progress in one line.
+    /// Returns the progress in one line.
     pub fn line(&self) -> String {
         let all = self.moved + self.replacing + self.waiting;
         let Self {
@@ -90,7 +90,7 @@ fn workload_of(resource: &ObjectReference) -> WorkloadReference {
     }
 }
 
-/// Whether every chosen cluster reports a healthy copy, and no old copy waits for that.
+/// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that.
 fn is_moved(binding: &AnyBinding) -> bool {
     let (spec, status) = (binding.spec(), binding.status());
     let mut tasks = spec.graceful_eviction_tasks.iter();

@@ -181,7 +181,8 @@ impl Preview {
         shares.map(|it| it.cluster.as_str())
     }
 
-    /// The preview as text. Of those that stay the reasons are told if they were asked for by name.
+    /// Returns the preview as text. It tells the reasons of the workloads that stay if they were
+    /// asked for by name.
     pub fn table(&self, is_named: bool) -> String {
         let mut text = String::new();
         for (list, one, many, is_told) in [

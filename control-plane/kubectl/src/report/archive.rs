@@ -24,7 +24,7 @@ pub(super) fn write(to: impl Write, directory: &str, files: &[File]) -> io::Resu
     archive.finish()?.flush()
 }
 
-/// The header of a file in the format ustar.
+/// Returns the header of a file in the format ustar.
 fn header(name: &str, size: usize) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);

@@ -61,7 +61,7 @@ const SCHEMES: [&str; 2] = ["bearer", "basic"];
 /// A word of a message is no credential if it has fewer bytes.
 const SHORTEST: usize = 8;
 
-/// The object without managed fields, with everything redacted that may be a secret.
+/// Returns the object without managed fields, with everything redacted that may be a secret.
 pub(super) fn redact(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -86,8 +86,8 @@ pub(super) fn redact(mut object: Value) -> Value {
     object
 }
 
-/// Whether an annotation is one of Muster, Karmada or Kubernetes. What others write there is
-/// theirs.
+/// Returns whether an annotation is one of Muster, Karmada or Kubernetes. What others write there
+/// is theirs.
 fn is_of_the_fleet(annotation: &str) -> bool {
     let domain = annotation.split_once('/').map_or("", |(domain, _)| domain);
     let is_of = |ours: &str| {
@@ -97,7 +97,7 @@ fn is_of_the_fleet(annotation: &str) -> bool {
     DOMAINS.iter().any(|it| is_of(it))
 }
 
-/// The numbers and conditions of a status.
+/// Returns the numbers and conditions of a status.
 fn counts(status: &Value) -> Value {
     let fields = status.as_object().into_iter().flatten();
     let fields = fields.filter(|(key, value)| value.is_number() || *key == "conditions");
@@ -152,7 +152,7 @@ fn is_secret(key: &str) -> bool {
         || CREDENTIALS.iter().any(|it| letters.contains(it))
 }
 
-/// A text without the users and passwords of the addresses in it, such as that of a proxy.
+/// Returns a text without the users and passwords of the addresses in it, such as that of a proxy.
 fn without_users(text: &str) -> String {
     let mut parts = text.split("://");
     let mut clean = parts.next().unwrap_or_default().to_owned();
@@ -171,8 +171,8 @@ fn without_users(text: &str) -> String {
     clean
 }
 
-/// Whether somewhere in a text stands a JSON Web Token, what follows the name of a scheme of
-/// authentication, or what is assigned to a name of a credential.
+/// Returns whether somewhere in a text stands a JSON Web Token, what follows the name of a scheme
+/// of authentication, or what is assigned to a name of a credential.
 fn holds_token(text: &str) -> bool {
     let is_part = |it: char| it.is_ascii_alphanumeric() || "+/_.~-%".contains(it);
     let words: Vec<&str> = text
@@ -194,7 +194,7 @@ fn holds_token(text: &str) -> bool {
     follows || is_assigned || words.iter().any(is_web_token)
 }
 
-/// Whether a word looks like a credential and not like one of a language.
+/// Returns whether a word looks like a credential and not like one of a language.
 fn is_random(word: &str) -> bool {
     let is_sign = |it: char| it.is_ascii_digit() || "+_~%".contains(it);
     let has_inner_capital = word.chars().skip(1).any(|it| it.is_ascii_uppercase());

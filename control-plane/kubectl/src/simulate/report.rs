@@ -28,12 +28,12 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Whether something would have to leave and could not.
+    /// Returns whether something would have to leave and could not.
     pub fn strands(&self) -> bool {
         !self.forecast.stranded.is_empty()
     }
 
-    /// The forecast as JSON.
+    /// Returns the forecast as JSON.
     pub fn json(&self) -> Value {
         let Forecast {
             coming,
@@ -261,7 +261,7 @@ fn places(targets: &[TargetCluster]) -> String {
     targets.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
-/// A time in hours, minutes and seconds: `1h2m3s`.
+/// Returns a time in hours, minutes and seconds: `1h2m3s`.
 fn time(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

@@ -41,7 +41,7 @@ fn policy(effect: &str) -> ClusterTaintPolicy {
     .unwrap()
 }
 
-/// A Deployment of two replicas of one CPU each, in one cluster.
+/// Returns a Deployment of two replicas of one CPU each, in one cluster.
 fn web(name: &str, place: &str, more: &Value) -> AnyBinding {
     let tolerations: Value = serde_json::from_str(TOLERATED).unwrap();
     let mut binding = json!({

@@ -182,14 +182,14 @@ pub(super) struct Expiry {
 }
 
 impl Report {
-    /// Whether a control plane has led and none does. One that acts without an election has no
-    /// lease.
+    /// Returns whether a control plane has led and none does. One that acts without an election has
+    /// no lease.
     pub(super) fn nobody_leads(&self) -> bool {
         !self.leader.acts && self.leader.renewed.is_some()
     }
 
-    /// Whether somebody should look: 2 if clusters or workloads could not be read, 1 if something
-    /// is not well or a pause of the fleet could not be read, else 0.
+    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
+    /// something is not well or a pause of the fleet could not be read, else 0.
     pub(super) fn code(&self) -> u8 {
         let is_well = self.leader.acts
             && self.not_well.is_empty()
@@ -210,7 +210,7 @@ impl Report {
     }
 }
 
-/// The report on a snapshot.
+/// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let mut unread = Vec::new();
     let mut note = |error: Option<&String>| unread.extend(error.cloned());

@@ -46,7 +46,8 @@ pub(super) struct Options {
     flags: Vec<String>,
 }
 
-/// The report; ends with 1 if something needs attention, and with 2 if too little could be read.
+/// Returns the report; the exit code is 1 if something needs attention, and 2 if too little could
+/// be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     loop {
         let report = decide(&Box::pin(read(&client, &options.flags)).await?);

@@ -16,12 +16,12 @@ const MOST: usize = 10;
 /// Characters of a reason in words on a terminal, where a table of long lines cannot be read.
 const LONGEST: usize = 100;
 
-/// The text for people, with reasons as long as they are.
+/// Returns the text for people, with reasons as long as they are.
 pub(super) fn table(report: &Report, now: Timestamp) -> String {
     text(report, now, usize::MAX)
 }
 
-/// The text for a terminal.
+/// Returns the text for a terminal.
 pub(super) fn screen(report: &Report, now: Timestamp) -> String {
     text(report, now, LONGEST)
 }
@@ -239,7 +239,8 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, longest: usize) -> Strin
     section(&table.to_string(), all.len())
 }
 
-/// A table below an empty line, with the number of rows that are not shown; nothing without rows.
+/// Returns a table below an empty line, with the number of rows that are not shown; nothing without
+/// rows.
 fn section(table: &str, rows: usize) -> String {
     if rows == 0 {
         return String::new();

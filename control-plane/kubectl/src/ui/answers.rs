@@ -32,7 +32,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    /// The command line that says the same.
+    /// Returns the command line that asks the same.
     pub(super) fn words(&self, flags: &[String]) -> Vec<String> {
         let (own, takes_flags): (&[&str], bool) = match self {
             Self::Status => (&["status"], true),
@@ -102,7 +102,7 @@ impl Answers {
         }
     }
 
-    /// The answer, of the last seconds or newly read.
+    /// Returns the answer, of the last seconds or newly read.
     pub(super) async fn get(&self, ask: &Ask) -> Arc<Answer> {
         let kept = match ask {
             Ask::Simulate(_) => &self.forecasts,
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A fleet API that counts what it is asked, and refuses it.
+    /// Returns a fleet API that counts what it is asked, and refuses it.
     fn fleet() -> (Client, Arc<std::sync::atomic::AtomicUsize>) {
         let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -69,7 +69,7 @@ impl Page {
         })
     }
 
-    /// Its address, with the secret.
+    /// Returns the address of the page, with the secret.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/{}/", self.door.port, self.door.token)
     }

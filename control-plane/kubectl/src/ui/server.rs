@@ -46,7 +46,7 @@ enum Target {
 type Refused = (StatusCode, String);
 
 impl Door {
-    /// What a request asks for, if it may.
+    /// Returns what a request asks for, if it is allowed to.
     fn admit(&self, request: &Parts) -> Result<Target, Refused> {
         let refuse = |status, words: &str| Err((status, words.to_owned()));
         if !self.is_meant(request) {
@@ -86,7 +86,7 @@ impl Door {
         })
     }
 
-    /// Whether the request names this machine, and no other, as its host.
+    /// Returns whether the request names this machine, and no other, as its host.
     fn is_meant(&self, request: &Parts) -> bool {
         let mut hosts = request.headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -106,7 +106,7 @@ fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len() && differ.fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// The flags of `simulate` that a query names.
+/// Returns the flags of `simulate` that a query names.
 fn disaster(query: &str) -> Result<Vec<String>, String> {
     const KEYS: [&str; 3] = ["lost", "lost-region", "drain"];
     let mut flags = Vec::new();
@@ -129,7 +129,7 @@ fn disaster(query: &str) -> Result<Vec<String>, String> {
     Ok(flags)
 }
 
-/// The answer to a request.
+/// Returns the answer to a request.
 pub(super) async fn answer(door: &Door, answers: &Answers, request: &Parts) -> Response<Bytes> {
     let mut response = match door.admit(request) {
         Err((status, words)) => failed(status, &words),

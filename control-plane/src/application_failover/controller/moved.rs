@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fleet::testing::{Stand, binding, cluster, pass};
 
-/// A binding whose application asks for failover, and is unhealthy in `m1`.
+/// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
 fn unhealthy() -> Value {
     let mut binding = binding();
     binding["spec"]["propagateDeps"] = json!(true);
@@ -16,7 +16,8 @@ fn unhealthy() -> Value {
     binding
 }
 
-/// Where the workload is to run by what was written; empty as long as nothing was.
+/// Returns where the workload is to run according to what was written; the list is empty as long as
+/// nothing was written.
 fn placements(stand: &Stand) -> Vec<Value> {
     let writes = stand.api.writes().into_iter();
     let placements = writes.filter_map(|(.., body)| body["spec"].get("clusters").cloned());

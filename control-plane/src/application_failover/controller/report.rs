@@ -140,7 +140,7 @@ impl Controller {
         }
     }
 
-    /// Condition, and events where that changed.
+    /// Writes the condition about the failover, and publishes events where that changed.
     pub(super) async fn tell<B: BindingKind>(
         &self,
         key: &BindingKey,

@@ -14,8 +14,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
-/// An application leaves `m1`, where it has been unhealthy for ten seconds, while the API answers
-/// writes so.
+/// Makes an application leave `m1`, where it has been unhealthy for ten seconds, while the API
+/// gives writes this answer.
 async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<ResourceBinding>) {
     let mut binding = binding();
     binding["spec"]["schedulerName"] = json!(scheduler);
@@ -51,7 +51,7 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<
     (stand, outcome)
 }
 
-/// A turn of an application.
+/// Returns a turn of an application that has been paid for.
 fn paid(stand: &Stand, key: &BindingKey) -> Paid {
     let (pauses, clock) = (stand.fleet.pauses.clone(), Arc::clone(&stand.fleet.clock));
     let turns = Turns::new(Pace::of(&stand.fleet.settings), pauses, clock);

@@ -83,7 +83,8 @@ fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     assert_eq!(sizes, [Some(&json!(1)), None, Some(&json!(3))]);
 }
 
-/// A Work in `m1` for a template, by a spec with more than its target.
+/// Returns the Work in `m1` that is rendered for a template; `more` is added to the spec beside the
+/// targets.
 fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered {
     let origin = Origin {
         namespace: Some("shop".to_owned()),

@@ -17,7 +17,7 @@ fn a_cluster_is_monitored_by_its_lease_by_a_connection_or_not_at_all() {
     }
 }
 
-/// A fleet with a cluster that has neither finalizer nor namespace.
+/// Returns a fleet with a cluster that has neither finalizer nor namespace.
 async fn stand() -> (Stand, Arc<Cluster>) {
     let new = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
     let stand = Stand::followed([("clusters", new)]).await;

@@ -7,7 +7,7 @@ use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
-/// A cluster that leaves.
+/// Returns a cluster that leaves.
 fn leaving(ready: &str) -> Value {
     json!({
         "metadata": {
@@ -46,7 +46,8 @@ fn binding() -> Value {
     })
 }
 
-/// A fleet with a cluster that leaves, its namespace, and a Work there that its agent holds.
+/// Returns a fleet with a cluster that leaves, its namespace, and a Work there that its agent
+/// holds.
 async fn stand(ready: &str) -> Stand {
     let objects = [
         ("clusters", leaving(ready)),
@@ -56,7 +57,7 @@ async fn stand(ready: &str) -> Stand {
     Stand::followed(objects).await
 }
 
-/// The next step of the cluster.
+/// Takes the next step in the removal of the cluster, and returns when to go on.
 async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
     see_off(&stand.fleet, &cluster, told).await

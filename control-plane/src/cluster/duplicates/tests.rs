@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::*;
 use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
 
-/// A Cluster with an id, created on a day of January.
+/// Returns a Cluster with an id, created on a day of January.
 fn cluster(name: &str, id: &str, day: u8) -> Value {
     let created = format!("2024-01-{day:02}T00:00:00Z");
     let kept = json!(["other"]);
@@ -14,14 +14,14 @@ fn cluster(name: &str, id: &str, day: u8) -> Value {
     json!({"metadata": metadata, "spec": {"syncMode": "Pull", "id": id}})
 }
 
-/// An execution namespace on which an id is recorded.
+/// Returns an execution namespace on which an id may be recorded.
 fn namespace(cluster: &str, record: Option<&str>) -> Value {
     let annotations = record.map(|id| json!({identity::RECORD: id}));
     let name = execution_namespace(cluster);
     json!({"metadata": {"name": name, "annotations": annotations, "finalizers": ["other"]}})
 }
 
-/// A fleet whose identities are kept account of.
+/// Returns a fleet, the account of the identities in it, and the queue of its clusters.
 async fn stand(objects: Vec<(&str, Value)>) -> (Stand, Arc<Identities>, Queue<String>) {
     let mut stand = Stand::new(objects);
     let queue = Queue::new("clusters");
@@ -36,7 +36,7 @@ async fn look(stand: &Stand, identities: &Identities, name: &str) -> Result<(), 
     tell_apart(&stand.fleet, &cluster, identities).await
 }
 
-/// The condition that was written upon a Cluster.
+/// Returns the status of the condition that was written upon a Cluster.
 fn said(stand: &Stand, name: &str) -> Option<String> {
     let writes = stand.api.writes().into_iter();
     let path = format!("/clusters/{name}/status");

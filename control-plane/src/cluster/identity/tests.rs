@@ -16,7 +16,7 @@ fn cluster(name: &str, identity: Option<&str>) -> Cluster {
     .unwrap()
 }
 
-/// Name, refused before, since, age.
+/// Builds claims from a name, whether it was refused before, since when it claims, and its age.
 fn claims(list: &[(&str, bool, u64, i64)]) -> Vec<Claim> {
     let claim = |&(name, refused, since, created): &(&str, bool, u64, i64)| Claim {
         unrecorded: true,

@@ -27,7 +27,7 @@ fn lease(name: &str, minute: u64) -> Value {
     })
 }
 
-/// A fleet whose clusters are listened to.
+/// Returns a fleet in which the heartbeats of the clusters are listened to.
 async fn stand(objects: Vec<(&str, Value)>) -> Stand {
     let mut stand = Stand::new(objects);
     start(&stand.fleet, &mut stand.tasks);
@@ -35,7 +35,7 @@ async fn stand(objects: Vec<(&str, Value)>) -> Stand {
     stand
 }
 
-/// The clusters whose silence was written.
+/// Returns the clusters for which it was written that they are silent.
 fn silent(stand: &Stand) -> Vec<String> {
     let writes = stand.api.writes().into_iter();
     let silent = writes.filter_map(|(_, path, body)| {
@@ -46,7 +46,7 @@ fn silent(stand: &Stand) -> Vec<String> {
     silent.collect()
 }
 
-/// How often a path was read.
+/// Returns how often a path with this end was read.
 fn reads(stand: &Stand, end: &str) -> usize {
     let asked = stand.api.asked().into_iter();
     let reads = asked.filter(|it| it.method == Method::GET && it.path.ends_with(end));

@@ -35,10 +35,10 @@ pub struct Referrer<'a> {
 }
 
 impl Referrer<'_> {
-    /// Where it is. Clusters that it is leaving gracefully count: its old copy still runs there and
-    /// still needs what it refers to; so do those that it is to leave at once, until a cluster is
-    /// chosen for it. (Karmada leaves them out and so takes a config map away from under a running
-    /// workload.)
+    /// Returns where the referrer is. Clusters that it is leaving gracefully count: its old copy
+    /// still runs there and still needs what it refers to; so do those that it is to leave at once,
+    /// until a cluster is chosen for it. (Karmada leaves them out and so removes a ConfigMap that a
+    /// running workload still needs.)
     fn snapshot(&self) -> BindingSnapshot {
         let mut clusters = self.spec.clusters.clone();
         for task in &self.spec.graceful_eviction_tasks {
@@ -61,7 +61,7 @@ impl Referrer<'_> {
     }
 }
 
-/// The key of the binding that a snapshot was taken of.
+/// Returns the key of the binding that a snapshot was taken of.
 pub fn key_of(snapshot: &BindingSnapshot) -> BindingKey {
     BindingKey {
         namespace: snapshot.namespace.clone(),
@@ -69,7 +69,7 @@ pub fn key_of(snapshot: &BindingSnapshot) -> BindingKey {
     }
 }
 
-/// The label by which a referrer is marked on what is attached to it.
+/// Returns the label by which a referrer is marked on what is attached to it.
 pub fn mark(referrer: &BindingKey) -> String {
     let namespace = referrer.namespace.as_deref().unwrap_or_default();
     format!(
@@ -100,7 +100,7 @@ pub struct Attached<'a> {
 }
 
 impl<'a> Attached<'a> {
-    /// A template with those that refer to it and have clusters, in a stable order.
+    /// Attaches a template to those that refer to it and have clusters, in a stable order.
     ///
     /// # Errors
     /// When no API server takes the name of its binding.
@@ -121,14 +121,14 @@ impl<'a> Attached<'a> {
         })
     }
 
-    /// How many referrers its binding does not name.
+    /// Returns how many referrers the template's binding does not name.
     pub fn left_out(&self) -> usize {
         self.referrers.len() - self.snapshots.len()
     }
 
-    /// What has to be written. `undecided` are referrers of which it is not known what they need,
-    /// or whether they are; their snapshots stay. `changed` is what a binding that records no
-    /// fingerprint is taken for.
+    /// Returns what has to be written. `undecided` tells the referrers of which it is not known
+    /// what they need, or whether they exist; their snapshots stay. `changed` says whether a
+    /// binding that records no fingerprint counts as one of a template that has changed.
     ///
     /// # Errors
     /// When the binding is another object's.
@@ -247,7 +247,8 @@ impl<'a> Attached<'a> {
         Some(patch)
     }
 
-    /// Present snapshots in the order in which they are held, new ones behind them.
+    /// Returns the present snapshots in the order in which they are held, with new ones behind
+    /// them.
     fn merged(&self, held: &[BindingSnapshot], kept: &[&BindingSnapshot]) -> Vec<BindingSnapshot> {
         let keep: HashSet<BindingKey> = kept.iter().map(|snapshot| key_of(snapshot)).collect();
         let mut fresh: HashMap<BindingKey, &BindingSnapshot> = self
@@ -308,8 +309,8 @@ impl<'a> Attached<'a> {
             .collect()
     }
 
-    /// A template without a policy of its own is treated as the most demanding of its referrers
-    /// wants it.
+    /// Sets the fields of a template without a policy of its own as the most demanding of its
+    /// referrers wants them.
     fn inherit(&self, spec: &mut ResourceBindingSpec) {
         let overwrites = |referrer: &Referrer<'_>| {
             referrer.spec.conflict_resolution == Some(ConflictResolution::Overwrite)
@@ -339,9 +340,9 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// The referrers that a binding names, with their clusters. All of them are named as long as there
-/// is room; then only those that are in a cluster where none before them is, with just these
-/// clusters: wherever a referrer is, the template goes.
+/// Returns the referrers that a binding names, with their clusters. All of them are named as long
+/// as there is room. After that only those are named that are in a cluster where none before them
+/// is, with just these clusters: wherever a referrer is, the template goes.
 fn snapshots<'a>(referrers: &'a [Referrer<'a>]) -> Vec<(BindingSnapshot, &'a Referrer<'a>)> {
     let mut covered: HashSet<String> = HashSet::new();
     let mut targets = 0;

@@ -318,8 +318,8 @@ impl Distributor {
         }
     }
 
-    /// Whether the snapshot of a referrer stays as it is: it is not known yet what that needs, or
-    /// it merely cannot be seen.
+    /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
+    /// referrer needs, or the referrer merely cannot be seen.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
         let found = fleet
             .bindings
@@ -352,16 +352,16 @@ impl Distributor {
     }
 }
 
-/// Whether a binding takes along what it refers to. One that is going away does not any more, and
-/// one that somebody made for an object of another namespace never does: it would take along what
-/// its author may not read.
+/// Returns whether a binding takes along what it refers to. A binding that is being deleted does
+/// not any more. A binding that somebody made for an object of another namespace never does: it
+/// would take along what its author may not read.
 fn refers(binding: &ResourceBinding) -> bool {
     binding.spec.propagate_deps
         && binding.metadata.deletion_timestamp.is_none()
         && binding.spec.resource.namespace == binding.metadata.namespace
 }
 
-/// Whether a binding is there that is not in the cache for this reason.
+/// Returns whether a binding exists that for this reason is not in the cache.
 async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, Error> {
     if matches!(doubt, Doubt::Unlisted | Doubt::Unreadable { .. }) {
         return Ok(true);

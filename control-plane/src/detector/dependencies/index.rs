@@ -17,7 +17,7 @@ pub struct Touched {
     pub kinds: BTreeSet<Kind>,
 }
 
-/// The kinds of what a referrer needs.
+/// Returns the kinds of the objects that a referrer needs.
 pub fn kinds_of(needs: &[Dependency]) -> BTreeSet<Kind> {
     needs
         .iter()
@@ -56,7 +56,7 @@ impl Index {
         touched
     }
 
-    /// The templates that a referrer names.
+    /// Returns the templates that a referrer names.
     pub fn needs(&self, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
         let needs = self.needs.get(referrer).into_iter().flatten();
         needs.filter_map(TemplateKey::of_dependency).collect()
@@ -81,12 +81,12 @@ impl Index {
         }
     }
 
-    /// Whether it is known what a referrer needs.
+    /// Returns whether it is known what a referrer needs.
     pub fn knows(&self, referrer: &BindingKey) -> bool {
         self.needs.contains_key(referrer)
     }
 
-    /// Whether anybody may refer to a template.
+    /// Returns whether anybody may refer to a template.
     pub fn concerns(&self, template: &TemplateKey) -> bool {
         let chosen = |referrer: &BindingKey| {
             self.choices(referrer)
@@ -95,12 +95,12 @@ impl Index {
         self.named.contains_key(template) || self.choosing.iter().any(chosen)
     }
 
-    /// The referrers that name a template, sorted.
+    /// Returns the referrers that name a template, sorted.
     pub fn naming(&self, template: &TemplateKey) -> impl Iterator<Item = &BindingKey> {
         self.named.get(template).into_iter().flatten()
     }
 
-    /// The referrers of a template, sorted.
+    /// Returns the referrers of a template, sorted.
     pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let labels = template.metadata().labels.as_ref().unwrap_or(&NO_LABELS);
@@ -126,7 +126,7 @@ impl Index {
     }
 }
 
-/// Whether a choice by label is about the kind and namespace of a template.
+/// Returns whether a choice by label is about the kind and namespace of a template.
 fn of_kind(choice: &Dependency, template: &TemplateKey) -> bool {
     choice.api_version == template.kind.api_version
         && choice.kind == template.kind.kind

@@ -63,7 +63,8 @@ impl Teller {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A binding that changes may lack something, and so may those that refer to its template.
+    /// Queues a binding that changes, and those that refer to its template: all of them may lack
+    /// something.
     fn hear(&self, change: &Change<ResourceBinding>) {
         let binding = change.object();
         if let Change::Applied { old: Some(old), .. } = change
@@ -134,15 +135,15 @@ impl Teller {
     }
 }
 
-/// The clusters of what a reference names; `None` if no binding stands for it.
+/// Returns the clusters of what a reference names; `None` if no binding stands for it.
 fn placed(fleet: &Fleet, template: &TemplateKey) -> Option<BTreeSet<String>> {
     let key = BindingKey::for_template(template);
     let binding = fleet.bindings.get(key.namespace.as_deref(), &key.name)?;
     references::placed(&binding.spec, template)
 }
 
-/// Whether a workload does not take along what it may refer to. One that does is looked after by
-/// the distributor of dependencies.
+/// Returns whether a workload does not take along what it may refer to. One that does is the
+/// business of the distributor of dependencies.
 fn goes_alone(fleet: &Fleet, binding: &ResourceBinding) -> bool {
     let (spec, resource) = (&binding.spec, &binding.spec.resource);
     let operation = Operation::InterpretDependency;

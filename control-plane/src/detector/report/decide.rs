@@ -72,7 +72,7 @@ struct Group {
 }
 
 impl Group {
-    /// One of no resource so far.
+    /// Makes a group that has no resource so far.
     fn new(example: String, message: &str) -> Self {
         Self {
             resources: 0,
@@ -81,7 +81,7 @@ impl Group {
         }
     }
 
-    /// In words, after a reason or a number.
+    /// Returns the group in words that follow a reason or a number.
     fn told(&self) -> String {
         let others = match self.resources {
             1 => String::new(),
@@ -91,8 +91,8 @@ impl Group {
     }
 }
 
-/// State of a binding as the status of its policy shows it; where none of its clusters is heard,
-/// also the message about the first of them.
+/// Returns the state of a binding as the status of its policy shows it; where none of its clusters
+/// is heard, also the message about the first of them.
 pub fn shown(binding: &impl Binding) -> (State<'_>, Option<&str>) {
     let reports = &binding.status().aggregated_status;
     (State::of(binding), unheard(binding.spec(), reports))
@@ -282,7 +282,7 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
 }
 
 impl Tally {
-    /// The reasons in words.
+    /// Returns the reasons in words.
     fn told(&self) -> String {
         let reasons = self.reasons();
         let words = reasons.iter().map(|it| {
@@ -312,7 +312,7 @@ fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Conditi
     conditions::new(EFFECTIVE, conditions::FALSE, first.reason, &message, now)
 }
 
-/// A text of at most so many bytes; one that was cut ends with an ellipsis.
+/// Returns a text of at most this many bytes; one that was cut ends with an ellipsis.
 fn bounded(text: &str, longest: usize) -> String {
     crate::failovers::bounded(text.to_owned(), longest)
 }

@@ -168,8 +168,8 @@ impl Detector {
         })
     }
 
-    /// Whether each template was looked at since this process began to act, as far as can be told:
-    /// before that it is not known of which no binding can be made.
+    /// Returns whether each template was looked at since this process began to act, as far as can
+    /// be told. Before that, it is not known for which templates no binding can be made.
     fn has_looked_at_all(&self) -> bool {
         let mut start = self.reports.start();
         if start.is_over {

@@ -14,7 +14,8 @@ fn key() -> Key {
     })
 }
 
-/// A fleet with a cluster that has a taint, a binding with some conditions, and writers of its own.
+/// Returns a fleet with a cluster that has a taint and a binding with some conditions, and a writer
+/// of conditions for it.
 async fn stand(conditions: Option<Vec<Condition>>) -> (Stand, ConditionWriter) {
     let mut stand = Stand::new([
         (
@@ -46,7 +47,7 @@ fn note(turn: Turn) -> Note {
     Note { cluster, turn }
 }
 
-/// The workload stays in spite of a taint.
+/// Returns the note that the workload stays in spite of a taint.
 fn stays() -> Note {
     note(Turn::Stays {
         rule: Stay::Tolerated,

@@ -27,7 +27,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// This moment, by the clock that decisions are dated by.
+    /// Returns the present moment, by the clock that decisions are dated by.
     pub fn by(clock: &Clock) -> Self {
         Self {
             wall: clock.now(),
@@ -59,7 +59,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// Since when it was to leave.
+    /// Returns since when the workload was to leave.
     pub fn since(&self) -> Timestamp {
         self.rank.since()
     }
@@ -112,7 +112,7 @@ pub struct ClusterNote {
 }
 
 impl ClusterNote {
-    /// How serious the event is.
+    /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
         match self.reason {
             "EvictionStopped"

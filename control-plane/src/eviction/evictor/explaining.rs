@@ -27,7 +27,7 @@ pub(super) struct Tally {
 }
 
 impl Evictor {
-    /// What a cluster's taints mean for its workloads.
+    /// Tells what a cluster's taints mean for its workloads.
     pub(super) fn tell_of_queue(&mut self, cluster: &Arc<str>) {
         let all = self.on.get(cluster).map_or(0, HashSet::len);
         if all == 0 {
@@ -54,8 +54,8 @@ impl Evictor {
         self.tell_of(cluster, reason, message);
     }
 
-    /// How far the queue of a cluster has come, once there is nothing to be done in it for the
-    /// moment.
+    /// Tells how far the queue of a cluster has come, once there is nothing to be done in it for
+    /// the moment.
     pub(super) fn tell_of_progress(&mut self, cluster: &Arc<str>) {
         let depth = self.backlog.depth(cluster);
         if depth.ready > 0 || self.in_hand.values().any(|from| from == cluster) {
@@ -128,7 +128,7 @@ impl Evictor {
         }
     }
 
-    /// A pause began, changed or ended: clusters and workloads that wait say so.
+    /// Tells clusters and workloads that wait that a pause began, changed or ended.
     pub fn pauses_changed(&mut self, now: Now) {
         if !self.open {
             return;
@@ -173,9 +173,9 @@ impl Evictor {
         }
     }
 
-    /// What a process that ended did not tell any more: an eviction that took place, or that none
-    /// is pending now because the cluster recovered, or the workload was moved, while nobody
-    /// looked.
+    /// Tells what a process that ended did not tell any more: an eviction that took place, or that
+    /// none is pending now because the cluster recovered, or the workload was moved, while no
+    /// process was looking.
     pub(super) fn tell_what_was_not(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
         if let Some(Note { cluster, turn }) = untold(binding) {
@@ -201,9 +201,9 @@ impl Evictor {
         self.note(self.key_of(binding), &cluster, turn);
     }
 
-    /// A workload does not have to leave a cluster any more, other than by an eviction that was
-    /// answered: by one whose answer was lost, because somebody else moved it, because the cluster
-    /// recovered or is not known any more.
+    /// Notes that a workload does not have to leave a cluster any more, for another reason than an
+    /// eviction that was answered: an eviction whose answer was lost, because somebody else moved
+    /// it, because the cluster recovered or is not known any more.
     pub(super) fn note_end(&mut self, key: &Key, cluster: &str) {
         let Some(binding) = self.bindings.get(key) else {
             return;
@@ -219,8 +219,8 @@ impl Evictor {
         self.note(Arc::clone(key), cluster, turn);
     }
 
-    /// Why a workload that was to leave a cluster is not there any more: somebody moved it, or it
-    /// was evicted by a write whose answer was lost, or another process's.
+    /// Returns why a workload that was to leave a cluster is not there any more: somebody moved it,
+    /// or it was evicted by a write whose answer was lost, or by another process.
     pub(super) fn turn_of_moved(
         &mut self,
         old: Option<&AnyBinding>,
@@ -297,7 +297,7 @@ impl Evictor {
     }
 }
 
-/// The last eviction of a workload, if nobody has told of it.
+/// Returns the note of the last eviction of a workload, if it has not been told yet.
 fn untold(binding: &AnyBinding) -> Option<Note> {
     let record = Record::read(binding.meta().annotations.as_ref())?;
     let told = record.is_told(&binding.status().conditions);

@@ -24,7 +24,7 @@ struct Limit {
 }
 
 impl Limits {
-    /// The rate of a cluster from now on; `None`: the cluster has none of its own.
+    /// Sets the rate of a cluster from now on; with `None` the cluster has no rate of its own.
     fn set(&mut self, cluster: &Arc<str>, per_second: Option<f64>, now: Instant) {
         match (per_second, self.budgets.get_mut(cluster)) {
             (None, _) => {
@@ -49,12 +49,12 @@ impl Limits {
         }
     }
 
-    /// A cluster is not known any more.
+    /// Forgets a cluster that is not known any more.
     pub fn forget(&mut self, cluster: &str) {
         self.budgets.remove(cluster);
     }
 
-    /// One workload is about to leave a cluster.
+    /// Pays for one workload that is about to leave a cluster.
     pub fn pay(&mut self, cluster: &str, now: Instant) {
         if let Some(limit) = self.budgets.get_mut(cluster) {
             // It was asked a moment ago whether the budget suffices.
@@ -62,7 +62,7 @@ impl Limits {
         }
     }
 
-    /// It did not leave.
+    /// Refunds the payment for a workload that did not leave.
     pub fn refund(&mut self, cluster: &str) {
         if let Some(limit) = self.budgets.get_mut(cluster) {
             limit.budget.refund();
@@ -79,7 +79,7 @@ pub(super) struct Held {
 }
 
 impl Evictor {
-    /// The clusters with workloads that are ready to leave, and which may not be left now.
+    /// Returns the clusters whose workloads are ready to leave and may not leave now.
     pub(super) fn held(&mut self, now: Now) -> Held {
         let mut held = Held::default();
         for (cluster, limit) in &mut self.limits.budgets {
@@ -106,7 +106,7 @@ impl Evictor {
         held
     }
 
-    /// A cluster is new or changed: it may have another rate.
+    /// Settles the rate of a cluster that is new or changed: it may have another rate now.
     pub(super) fn settle_limit(&mut self, name: &Arc<str>, cluster: &Cluster, now: Now) {
         match drain::rate(cluster, &self.switches) {
             Ok(rate) => self.limits.set(name, rate, now.tick),
@@ -124,13 +124,14 @@ impl Evictor {
         }
     }
 
-    /// The rate of a drain cannot be read.
+    /// Tells that the rate of a drain cannot be read.
     pub(super) fn tell_of_rate(&mut self, cluster: &Arc<str>, fault: &str) {
         let message = format!("no workload is evicted from it: {fault}");
         self.tell_of(cluster, "DrainRateUnreadable", message);
     }
 
-    /// The same for all clusters, of which nobody was told before evictions began.
+    /// Begins to apply the limits, and tells of all clusters whose drain rate cannot be read:
+    /// nobody was told of them before evictions began.
     pub(super) fn begin_limits(&mut self, now: Now) {
         self.limits.begin(now.tick);
         let stopped: Vec<Arc<str>> = self

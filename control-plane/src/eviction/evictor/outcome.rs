@@ -10,7 +10,7 @@ use crate::eviction::explain::Turn;
 use crate::eviction::record::{bounded, whole};
 
 impl Evictor {
-    /// An eviction came to an end.
+    /// Takes in the outcome of an eviction that came to an end.
     pub fn done(&mut self, eviction: &Eviction, outcome: Outcome, now: Now) {
         let pauses = matches!(
             outcome,

@@ -50,7 +50,7 @@ fn taint(effect: &str, second: i64) -> Value {
     json!([{"key": "down", "effect": effect, "timeAdded": Timestamp::from_second(second).unwrap()}])
 }
 
-/// A binding on clusters; `more` is merged into its spec.
+/// Returns a binding on clusters; `more` is merged into its spec.
 fn binding(name: &str, on: &[&str], more: &Value) -> Arc<ResourceBinding> {
     let clusters: Vec<Value> = on.iter().map(|name| json!({"name": name})).collect();
     let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": name}, "clusters": clusters, "placement": {}});
@@ -61,8 +61,8 @@ fn binding(name: &str, on: &[&str], more: &Value) -> Arc<ResourceBinding> {
 }
 
 impl World {
-    /// `total` clusters `c0`, `c1`, ..., of which the first `failed` drive everything out; `each`
-    /// workloads on each.
+    /// Makes a world of `total` clusters `c0`, `c1`, ..., of which the first `failed` drive
+    /// everything out, with `each` workloads on each.
     fn new(total: usize, failed: usize, each: usize) -> Self {
         let clusters = (0..total)
             .map(|n| {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// A new process: tells a new evictor of everything, in another order.
+    /// Restarts the process: tells a new evictor of everything, in another order.
     fn restart(&mut self, failover: bool) {
         self.begin(Evictor::new(
             switches(failover),
@@ -200,7 +200,7 @@ impl World {
     }
 }
 
-/// The workload leaves for a cluster named `new`.
+/// Returns the outcome in which the workload leaves for a cluster named `new`.
 fn leave(eviction: &Eviction) -> Outcome {
     let AnyBinding::Namespaced(binding) = &eviction.binding else {
         unreachable!()

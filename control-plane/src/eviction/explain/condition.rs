@@ -11,9 +11,9 @@ const LONGEST_LIST: usize = 5;
 /// A condition's message may not be longer, in bytes (the schema's rule).
 const LONGEST_MESSAGE: usize = 32_768;
 
-/// The condition on a binding, from what is known of each cluster that its workload has to leave,
-/// and of each that it left or need not leave any more. While there is one to leave, those are what
-/// the condition is about.
+/// Returns the condition on a binding, from what is known of each cluster that its workload has to
+/// leave, and of each that it left or need not leave any more. While there is one to leave, the
+/// condition is about those only.
 pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     let pending = || notes.iter().filter(|note| note.is_pending());
     // Of several clusters the one that says most about what somebody has to do.
@@ -64,10 +64,10 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     ))
 }
 
-/// The conditions of a binding with the one that these notes make of it, or nothing when that is
-/// known. Each eviction is a change, although the status may be the same before and after it: its
-/// time is the condition's. So is what is said after it: by its later time the next process knows
-/// that the eviction was told.
+/// Returns the conditions of a binding with the one that follows from these notes, or `None` when
+/// nothing changes. Each eviction is a change, although the status may be the same before and after
+/// it: the condition gets the time of the eviction. What is said after an eviction is a change as
+/// well: by its later time the next process knows that the eviction was told.
 ///
 /// `is_start`: the process has just begun to act, and finds at once what the one before it found
 /// one after the other.
@@ -109,9 +109,9 @@ pub fn merge(
     conditions::merge(before, [observation])
 }
 
-/// Whether all that the notes say was so before the workload left a cluster, which is what the
-/// condition tells: that it stays elsewhere in spite of taints. Where a taint has no time, that is
-/// taken for granted.
+/// Returns whether the notes say only what was so before the workload left a cluster, while the
+/// condition tells that it left: the notes then say that it stays elsewhere in spite of taints. A
+/// taint without a time is taken to be older.
 pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     let told = known.last_transition_time.0;
     let is_older = |note: &Note| match note.turn {
@@ -121,13 +121,13 @@ pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
 }
 
-/// Whether a condition tells that the workload left a cluster, beside what else it says.
+/// Returns whether a condition tells that the workload left a cluster, beside what else it says.
 fn tells_of_eviction(condition: &Condition) -> bool {
     let mut stories = condition.message.split("; ");
     stories.any(|story| story.starts_with(LEFT))
 }
 
-/// The second after another: conditions have whole seconds.
+/// Returns the time one second later: conditions have whole seconds.
 fn later(time: Timestamp) -> Timestamp {
     let later = time.saturating_add(SignedDuration::from_secs(1));
     later.unwrap_or(time)

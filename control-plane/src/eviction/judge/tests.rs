@@ -51,7 +51,7 @@ fn failover(seconds: Option<i32>, mode: Option<&str>) -> Option<FailoverBehavior
     })
 }
 
-/// When the workload has to leave, or why it stays.
+/// Returns when the workload has to leave, or why it stays.
 fn outcome(
     taints: &[Taint],
     tolerations: Vec<Toleration>,

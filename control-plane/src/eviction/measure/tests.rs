@@ -46,8 +46,8 @@ fn spec(kind: &str, tolerated: bool) -> serde_json::Value {
     })
 }
 
-/// An evictor with one failed cluster of four, on it three Deployments (one of which is tolerated
-/// for a time) and something without a namespace.
+/// Returns an evictor with one failed cluster of four, on it three Deployments (one of which is
+/// tolerated for a time) and something without a namespace.
 fn evictor() -> Evictor {
     let switches = Switches {
         failover: true,
@@ -76,7 +76,7 @@ fn evictor() -> Evictor {
     evictor
 }
 
-/// What `/metrics` shows after `act`, without comments and in order.
+/// Returns what `/metrics` shows after `act`, without comments and in order.
 fn shown(act: impl FnOnce(&mut Evictor, &mut Meter, Instant)) -> Vec<String> {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();

@@ -54,7 +54,7 @@ fn spec(replicas: i32, clusters: &Value, placement: &Value) -> ResourceBindingSp
     .unwrap()
 }
 
-/// The divided workload of Karmada's failover overview: weights 1 and 2, three replicas.
+/// Returns the divided workload of Karmada's failover overview: weights 1 and 2, three replicas.
 fn divided() -> ResourceBindingSpec {
     let weight = |name: &str, weight: i64| json!({"targetCluster": {"clusterNames": [name]}, "weight": weight});
     spec(
@@ -71,7 +71,7 @@ fn divided() -> ResourceBindingSpec {
     )
 }
 
-/// The duplicated workload of the same page: two of four clusters.
+/// Returns the duplicated workload of Karmada's failover overview: it is in two of four clusters.
 fn duplicated() -> ResourceBindingSpec {
     spec(
         2,
@@ -95,7 +95,7 @@ fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
     try_with(leave, snapshot, &Options::default(), &json!({}))
 }
 
-/// The same with other options, and with more in the status.
+/// Plans the departure with these options and this additional status.
 fn try_with(
     leave: &Leave<'_>,
     snapshot: &Snapshot,
@@ -340,7 +340,7 @@ fn nobody_is_evicted_into_nowhere() {
     );
 }
 
-/// A workload with a copy on each of two clusters, of which one is enough.
+/// Returns a workload with a copy on each of two clusters, where one copy is enough.
 fn copied(replicas: i32) -> ResourceBindingSpec {
     let mut spec = spec(
         replicas,
@@ -524,7 +524,7 @@ fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
     assert_eq!(tasks[0]["purgeMode"], "Gracefully");
 }
 
-/// The task of leaving, as each purge mode writes it.
+/// Returns the graceful eviction task that a purge mode leads to.
 fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
@@ -736,7 +736,8 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
     }
 }
 
-/// Two copies in the first affinity group, which holds two clusters and needs both.
+/// Returns a workload with two copies in the first affinity group, which holds two clusters and
+/// needs both.
 fn in_the_first_group() -> ResourceBindingSpec {
     let group =
         |name: &str, clusters: [&str; 2]| json!({"affinityName": name, "clusterNames": clusters});
@@ -858,7 +859,7 @@ fn another_scheduler_chooses_what_is_dropped() {
     assert_eq!(tasks.len(), 1);
 }
 
-/// A workload of one cluster at a time, with three affinity groups of one cluster each.
+/// Returns a workload of one cluster at a time, with three affinity groups of one cluster each.
 fn in_groups() -> ResourceBindingSpec {
     let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
     let groups = ["member1", "member2", "member3"].map(group);

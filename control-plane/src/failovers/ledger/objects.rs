@@ -48,7 +48,7 @@ impl Ledger {
         std::mem::take(&mut self.dirty)
     }
 
-    /// What was counted since this was asked last.
+    /// Returns what was counted since this was last called.
     pub fn take_tally(&mut self) -> Tally {
         let mut tally = std::mem::take(&mut self.tally);
         for name in &self.live {
@@ -65,7 +65,7 @@ impl Ledger {
         tally
     }
 
-    /// The object that a failover is to have, if it has another one.
+    /// Returns the object that a failover is to have, if that differs from the one that it has.
     pub fn wanted(&mut self, name: &str, now: Timestamp) -> Option<Failover> {
         if self.surplus.contains(name) {
             return None;
@@ -81,20 +81,20 @@ impl Ledger {
         (!is_same).then_some(Failover { status, ..known })
     }
 
-    /// The object of a failover as it was last seen or written.
+    /// Returns the object of a failover as it was last seen or written.
     pub fn object(&self, name: &str) -> Option<&Failover> {
         self.episodes.get(name)?.object.as_ref()
     }
 
-    /// An object was written by this process.
+    /// Notes that this process wrote an object.
     pub fn written(&mut self, object: Failover) {
         if let Some(episode) = self.episodes.get_mut(&object.name_any()) {
             episode.object = Some(object);
         }
     }
 
-    /// An object as the watch shows it: what other processes wrote is written over. Returns
-    /// whether the failover was not known: then the bindings are to be shown again, and
+    /// Takes in an object as the watch shows it: what other processes wrote is written over.
+    /// Returns whether the failover was not known: then the bindings are to be shown again, and
     /// [`loaded`](Self::loaded) is to be called.
     pub fn seen(&mut self, object: &Failover, now: Timestamp) -> bool {
         let name = object.name_any();
@@ -110,7 +110,7 @@ impl Ledger {
         false
     }
 
-    /// An object was deleted. One that goes on is written again.
+    /// Notes that an object was deleted. A failover that goes on is written again.
     pub fn deleted(&mut self, name: &str, now: Timestamp) {
         let was_surplus = self.surplus.remove(name);
         let Some(episode) = self.episodes.get_mut(name) else {

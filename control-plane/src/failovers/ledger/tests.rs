@@ -43,7 +43,7 @@ fn key(name: &str) -> BindingKey {
     }
 }
 
-/// A workload that is on a cluster.
+/// Returns the signs of a workload that is on a cluster.
 fn on(name: &str, cluster: &str) -> Signs {
     Signs {
         key: key(name),
@@ -125,7 +125,7 @@ fn show(ledger: &mut Ledger, signs: &Signs, now: i64) {
     ledger.binding(signs, &|_| false, &|_| None, at(now));
 }
 
-/// What a process writes: all that it wants.
+/// Writes all that the ledger wants, and returns the objects.
 fn write(ledger: &mut Ledger, now: i64) -> Vec<Failover> {
     let names: Vec<String> = ledger.episodes.keys().cloned().collect();
     for name in names {
@@ -234,8 +234,8 @@ fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
     assert_eq!(applied_at(&mut next, 71), [Some(70), None]);
 }
 
-/// What a process that is killed at any moment wrote before is completed by the next from what the
-/// bindings and clusters say, and comes to the same.
+/// Checks that what a process that is killed at any moment wrote before is completed by the next
+/// from what the bindings and clusters say, and comes to the same.
 #[test]
 fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
     type Step = (i64, fn(&mut Vec<Signs>, &mut Cluster));

@@ -87,7 +87,7 @@ fn written(
     })
 }
 
-/// Whether there is room for a part of the report; takes it.
+/// Takes the room for a part of the report, and returns whether there was enough.
 fn takes(room: &mut usize, part: &impl Serialize) -> bool {
     let bytes = serde_json::to_string(part).map_or(usize::MAX, |text| text.len());
     let left = room.checked_sub(bytes);
@@ -96,12 +96,12 @@ fn takes(room: &mut usize, part: &impl Serialize) -> bool {
 }
 
 impl Report {
-    /// The report; parsed anew at each call.
+    /// Returns the report; it is parsed anew at each call.
     pub(super) fn read(&self) -> WorkStatus {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// Why the status of an object is left out, if one is.
+    /// Returns why the status of an object is left out, if one is.
     pub(super) fn excess(&self) -> Option<&Excess> {
         self.excess.as_ref()
     }

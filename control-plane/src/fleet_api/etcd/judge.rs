@@ -153,7 +153,8 @@ mod tests {
         }
     }
 
-    /// A cluster that the member with data, etcd-0, answers with, and perhaps one more member.
+    /// Returns the answer of a member that serves a cluster: the member with data, etcd-0, and
+    /// perhaps one more member.
     fn serves(own: Option<Member>) -> Answer {
         let first = member(1, "https://etcd-0:2380", true);
         Answer::Serves(std::iter::once(first).chain(own).collect())
@@ -163,7 +164,7 @@ mod tests {
         Answer::Silent("connection refused".to_owned())
     }
 
-    /// The first word of a verdict, and its sentence.
+    /// Returns the kind of a verdict in one word, and its sentence.
     fn verdict(is_added: bool, answers: [Answer; 2]) -> (&'static str, String) {
         let [first, last] = answers;
         match judge(&joining(is_added), &[("etcd-0", first), ("etcd-2", last)]) {

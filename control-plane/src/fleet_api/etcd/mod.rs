@@ -69,7 +69,8 @@ struct Options {
     tls_directory: PathBuf,
 }
 
-/// The command: reads arguments, and ends when etcd may start, or with an error when it may not.
+/// Runs the command: reads arguments, and ends when etcd may start, or with an error when it may
+/// not.
 pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
     arguments.remove(1);
     let options = Options::parse_from(arguments);

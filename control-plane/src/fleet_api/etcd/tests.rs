@@ -49,7 +49,7 @@ impl Store {
         }
     }
 
-    /// The options of one member.
+    /// Returns the options of one member.
     fn member(&self, number: usize) -> Options {
         Options {
             name: format!("etcd-{number}"),

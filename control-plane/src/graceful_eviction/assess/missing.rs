@@ -63,7 +63,8 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
 }
 
 impl Situation<'_> {
-    /// Whatever keeps the copy of a chosen cluster from counting as a replacement.
+    /// Returns the reason why the copy in a chosen cluster does not count as a replacement; `None`
+    /// if it does.
     fn lacks(&self, target: &TargetCluster) -> Option<String> {
         let name = &target.name;
         match (self.scene.cluster)(name) {

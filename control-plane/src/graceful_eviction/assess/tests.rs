@@ -34,7 +34,8 @@ fn report(name: &str, health: ResourceHealth, status: Option<Value>) -> Aggregat
     }
 }
 
-/// Where everything is as it is to be: the clusters are sound, and what was written is carried out.
+/// Returns a scene in which everything is in order: the clusters are sound, and what was written is
+/// carried out.
 pub(super) fn scene<'a>(
     clusters: &'a [TargetCluster],
     reports: &'a [AggregatedStatusItem],
@@ -419,8 +420,8 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
     }
 }
 
-/// What becomes of the task of `old` some seconds after its creation, when every new copy is said
-/// to be healthy.
+/// Returns what becomes of the task of `old` some seconds after its creation, when every new copy
+/// is said to be healthy.
 fn stands_in(
     old: Option<&Value>,
     new: &[(&str, Option<Value>)],

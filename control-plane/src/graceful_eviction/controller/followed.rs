@@ -73,7 +73,7 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
     assert_eq!(told, expected.collect::<Vec<_>>());
 }
 
-/// A binding whose copy in `m1` waits for the one in `m2`.
+/// Returns a binding whose copy in `m1` waits for the one in `m2`.
 fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
     let mut binding = binding();
     binding["metadata"]["generation"] = json!(1);

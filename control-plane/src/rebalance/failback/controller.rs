@@ -246,8 +246,8 @@ impl Controller {
         }
     }
 
-    /// Time for which what is read of clusters may be old: a process that has just started reads
-    /// the last conditions of clusters that have been silent since.
+    /// Returns the time for which what is read of clusters may be old: a process that has just
+    /// started reads the last conditions of clusters that have been silent since.
     fn untrusted(&self, fleet: &Fleet) -> Option<Duration> {
         let began = *self.began.get_or_init(Instant::now);
         let grace = *fleet.settings.cluster_monitor_grace_period;
@@ -366,14 +366,15 @@ impl Controller {
     }
 }
 
-/// What is left of the time in which what is read of clusters is not trusted; `None` if it is over.
+/// Returns what is left of the time in which what is read of clusters is not trusted; `None` if it
+/// is over.
 fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> {
     let rest = (began + grace * 2).saturating_duration_since(now);
     (!rest.is_zero()).then_some(rest)
 }
 
-/// Whether nothing is under way that a failback would have to wait for. The end of each of these
-/// changes the binding.
+/// Returns whether nothing is under way that a failback would have to wait for. The end of each of
+/// these changes the binding.
 fn is_settled<B: Binding>(binding: &B) -> bool {
     let (spec, status) = (binding.spec(), binding.status());
     let is_busy = [
@@ -398,7 +399,7 @@ fn takes_turn<B: Binding>(fleet: &Fleet, binding: &B) -> bool {
         && !spec.clusters.iter().any(is_paused)
 }
 
-/// Whether an old copy waits for new ones. One that is kept for ever holds nothing up.
+/// Returns whether an old copy waits for new ones. One that is kept for ever holds nothing up.
 fn is_moving(spec: &ResourceBindingSpec) -> bool {
     let mut tasks = spec.graceful_eviction_tasks.iter();
     tasks.any(|task| task.suppress_deletion != Some(true))

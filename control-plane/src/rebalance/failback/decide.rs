@@ -31,8 +31,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule of the policy, with what it leaves out taken from the settings; `None` if the
-    /// workload stays where it is.
+    /// Returns the rule of the policy, with what it leaves out taken from the settings; `None` if
+    /// the workload stays where it is.
     pub fn of(spec: &ResourceBindingSpec, settings: &Settings) -> Option<Self> {
         if !returns(spec, settings) {
             return None;

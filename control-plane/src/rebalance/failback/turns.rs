@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Turns {
-    /// Whether a workload may be asked to return now; if not, it waits.
+    /// Returns whether a workload may be asked to return now; if not, it waits.
     pub fn begins(&self, key: &BindingKey) -> bool {
         let mut state = self.lock();
         let may = state.asked.len() < MOST_ASKED;
@@ -80,7 +80,7 @@ impl Turns {
 pub(super) struct Vain(Mutex<HashMap<BindingKey, (u32, Instant)>>);
 
 impl Vain {
-    /// What is left of the pause after looks in vain.
+    /// Returns what is left of the pause after looks in vain.
     pub fn rest(&self, key: &BindingKey) -> Option<Duration> {
         let (_, until) = *self.lock().get(key)?;
         let rest = until.saturating_duration_since(Instant::now());
@@ -99,7 +99,8 @@ impl Vain {
         pause
     }
 
-    /// Something has changed that may bring the workload home.
+    /// Forgets the pause of a workload after something has changed that may bring the workload
+    /// home.
     pub fn forget(&self, key: &BindingKey) {
         self.lock().remove(key);
     }

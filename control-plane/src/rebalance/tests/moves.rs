@@ -6,7 +6,7 @@ use muster_shared::names;
 use super::*;
 use crate::fleet::testing::refusal;
 
-/// Workload `w<number>` on `m1`, whose policy was edited to name `m2` only.
+/// Returns workload `w<number>` on `m1`, whose policy was edited to name `m2` only.
 fn edited(number: usize, reason: &str) -> Value {
     let mut it = workload(number);
     it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });

@@ -232,7 +232,8 @@ fn a_name_is_promised_by_another_request_that_was_approved() {
     }
 }
 
-/// A request whose signature is wrong is one only as long as nobody verifies it.
+/// Checks that only the request under decision is verified: a request whose signature is wrong is
+/// one only as long as nobody verifies it.
 #[test]
 fn of_all_requests_only_the_one_under_decision_is_verified() {
     let forged: Vec<CertificateSigningRequest> = (0..50)

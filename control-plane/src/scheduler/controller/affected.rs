@@ -22,7 +22,7 @@ pub struct Concerns<'a> {
 }
 
 impl<'a> Concerns<'a> {
-    /// The concerns of these turns.
+    /// Returns the concerns of these turns.
     pub fn of(turns: &'a [Turn<'a>]) -> Self {
         Self {
             turns,
@@ -30,7 +30,7 @@ impl<'a> Concerns<'a> {
         }
     }
 
-    /// Whether one of the turns may change the result of a binding that is settled.
+    /// Returns whether one of the turns may change the result of a binding that is settled.
     pub fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
         let Some(placement) = &spec.placement else {
             return false;
@@ -49,10 +49,11 @@ impl<'a> Concerns<'a> {
     }
 }
 
-/// Whether the turn of a cluster may change the result of a binding that is settled. Divided
-/// workloads stay where they are, unless a cluster of theirs is leaving (Karmada behaviour). For
-/// the others, too, a cluster that only admits more or less says nothing of what it has already. No
-/// cluster has what is scaled to zero, so that one which admits less may be missing.
+/// Returns whether the turn of a cluster may change the result of a binding that is settled.
+/// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
+/// behaviour). For the others, too, a cluster that only admits more or less says nothing of what it
+/// has already. No cluster has what is scaled to zero, so that one which admits less may be
+/// missing.
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
@@ -73,8 +74,8 @@ fn concerns(
     }
 }
 
-/// Whether the workload is settled with an empty result, since it asks for no replica (Karmada
-/// behaviour).
+/// Returns whether the workload is settled with an empty result, since it asks for no replica
+/// (Karmada behaviour).
 fn is_scaled_to_zero(spec: &ResourceBindingSpec) -> bool {
     let none = spec.replicas == 0 && spec.components.is_empty();
     none && spec.is_workload() && spec.clusters.is_empty()
@@ -88,14 +89,14 @@ pub struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// The choice of a placement.
+    /// Returns the choice of a placement.
     pub fn of(placement: &'a Placement) -> Self {
         Self {
             affinities: affinities(placement).map(Affinity::new).collect(),
         }
     }
 
-    /// The same, to be kept.
+    /// Returns the same choice as an owned value, which can be kept.
     pub fn into_owned(self) -> Choice<'static> {
         Choice {
             affinities: self
@@ -106,13 +107,13 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Whether it has the cluster.
+    /// Returns whether the choice has the cluster.
     pub fn has(&self, cluster: &Cluster) -> bool {
         self.affinities.is_empty() || self.affinities.iter().any(|it| it.matches(cluster))
     }
 }
 
-/// All affinities of a placement; none where any cluster may be chosen.
+/// Returns all affinities of a placement; none where any cluster may be chosen.
 pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
     let one = placement.cluster_affinity.as_ref();
     let groups = placement.cluster_affinities.iter();

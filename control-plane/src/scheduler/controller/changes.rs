@@ -79,7 +79,7 @@ impl Changes {
     }
 }
 
-/// Whether a step and the next one, to `next`, tell together what they tell apart: the second
+/// Returns whether a step and the next one, to `next`, tell the same together as apart: the second
 /// brings nothing, or the first took nothing away.
 fn is_one_step((before, after): &Pair, next: Option<&Cluster>) -> bool {
     let brings =

@@ -44,7 +44,8 @@ impl<'a> ClusterChange<'a> {
         })
     }
 
-    /// What the change means for bindings that may be placed anew, although they are settled.
+    /// Returns what the change means for bindings that may be placed anew, although they are
+    /// settled.
     pub fn turn(&self) -> Option<Turn<'a>> {
         let cluster = self.new.or(self.old)?;
         let is_leaving = self
@@ -58,27 +59,27 @@ impl<'a> ClusterChange<'a> {
         }
     }
 
-    /// The cluster before the change.
+    /// Returns the cluster before the change.
     pub(super) fn before(&self) -> Option<&'a Cluster> {
         self.old
     }
 
-    /// The cluster now.
+    /// Returns the cluster now.
     pub(super) fn now(&self) -> Option<&'a Cluster> {
         self.new
     }
 
-    /// Whether the cluster lets in something else than before.
+    /// Returns whether the cluster lets in something else than before.
     pub(super) fn changes_admission(&self) -> bool {
         self.admission.is_some()
     }
 
-    /// Whether the cluster lets in what it did not let in.
+    /// Returns whether the cluster lets in what it did not let in.
     pub(super) fn admits_more(&self) -> bool {
         self.admission.is_some_and(|it| it != Admission::Less)
     }
 
-    /// The room before and now, where there may be more of it.
+    /// Returns the room before and now, where there may be more of it.
     pub(super) fn room(&self) -> Option<(Option<&Capacity>, &Capacity)> {
         let (before, now) = self.room.as_ref()?;
         Some((before.as_ref(), now))
@@ -100,7 +101,7 @@ pub enum Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The cluster.
+    /// Returns the cluster of the turn.
     pub fn cluster(&self) -> &'a Cluster {
         match self {
             Self::Leaves(cluster)
@@ -137,12 +138,12 @@ fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> 
     }
 }
 
-/// Whether something is gone that kept work away, or a kind has come.
+/// Returns whether something is gone that kept work away, or a kind has come.
 fn takes_more(old: &Cluster, new: &Cluster) -> bool {
     is_less_tainted(old, new) || serves_more(old, new) || (reads_works(new) && !reads_works(old))
 }
 
-/// Whether a taint that keeps work away is gone.
+/// Returns whether a taint that keeps work away is gone.
 fn is_less_tainted(old: &Cluster, new: &Cluster) -> bool {
     let same =
         |a: &Taint, b: &Taint| (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect);
@@ -151,7 +152,7 @@ fn is_less_tainted(old: &Cluster, new: &Cluster) -> bool {
     taints.any(|taint| keeps_away(taint) && !kept(taint))
 }
 
-/// Whether there is a kind that was not served before.
+/// Returns whether there is a kind that was not served before.
 fn serves_more(old: &Cluster, new: &Cluster) -> bool {
     fn groups(cluster: &Cluster) -> &[APIEnablement] {
         let status = cluster.status.as_ref();
@@ -173,7 +174,7 @@ fn serves_more(old: &Cluster, new: &Cluster) -> bool {
         })
 }
 
-/// What a cluster had room for and has room for, if that may be more for somebody.
+/// Returns what a cluster had room for and has room for, if that may be more for somebody.
 fn more_room(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<(Option<Capacity>, Capacity)> {
     fn summary(cluster: &Cluster) -> Option<&ResourceSummary> {
         cluster.status.as_ref()?.resource_summary.as_ref()
@@ -202,8 +203,9 @@ mod tests {
     use crate::scheduler::tests::fixtures::{cluster, decoded, deployment, tainted};
     use crate::settings::grade_rule::GradeRule;
 
-    /// What a change does to bindings that wait: for a cluster in general, for regions, for room in
-    /// general, and for anything, each with whether it may go to that cluster at all.
+    /// Returns which of the bindings that wait a change wakes: for a cluster in general, for
+    /// regions, for room in general, and for anything, each with whether it may go to that cluster
+    /// at all.
     fn woken(old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<&'static str> {
         let here = json!({ "clusterAffinity": { "clusterNames": ["m"] } });
         let elsewhere = json!({ "clusterAffinity": { "clusterNames": ["other"] } });

@@ -10,8 +10,8 @@ use crate::fleet::completion::{has_completed, has_completed_by_template, has_rep
 /// A Job whose template cannot be read is looked at again after this time.
 pub(super) const UNREAD: Duration = Duration::from_secs(5);
 
-/// Whether a binding is that of a Job which has completed in each of its clusters. Wherever it were
-/// placed instead, it would run again. `None`: that cannot be read yet.
+/// Returns whether a binding is that of a Job which has completed in each of its clusters. Wherever
+/// it were placed instead, it would run again. `None`: that cannot be read yet.
 pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -> Option<bool> {
     let (spec, status) = (binding.spec(), binding.status());
     let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
@@ -20,8 +20,9 @@ pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -
     })
 }
 
-/// The template says so when a cluster has left the fleet, and its report with it; also when all
-/// have. It is not asked about a Job that was never placed.
+/// Returns whether a Job has completed in each of its clusters. The template says so when a cluster
+/// has left the fleet, and its report with it; also when all have. It is not asked about a Job that
+/// was never placed.
 fn completed(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],

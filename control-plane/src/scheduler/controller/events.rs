@@ -49,7 +49,7 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     }
 }
 
-/// What of a placement was not done, or not as usual.
+/// Returns what of a placement was not done, or not as usual.
 fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
     let Some(placement) = spec.placement.as_deref() else {
         return Vec::new();
@@ -112,7 +112,7 @@ pub(super) fn tell_unread<B: Binding>(fleet: &Fleet, binding: &B) {
     publish(fleet, binding, EventType::Warning, note.to_owned());
 }
 
-/// An event on the binding and one on its template.
+/// Publishes an event on the binding and one on its template.
 fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String) {
     let reason = match kind {
         EventType::Normal => "ScheduleBindingSucceed",
@@ -123,7 +123,7 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String
     fleet.events.publish_about(template, kind, reason, note);
 }
 
-/// What is said of a binding that was placed.
+/// Returns what is said of a binding that was placed.
 pub(super) fn success_note(clusters: &[TargetCluster]) -> String {
     format!(
         "Binding has been scheduled successfully. Result: {}",
@@ -131,7 +131,7 @@ pub(super) fn success_note(clusters: &[TargetCluster]) -> String {
     )
 }
 
-/// `{m1:2, m2:1}`, as Karmada writes it.
+/// Returns a result as Karmada writes it: `{m1:2, m2:1}`.
 fn result_text(clusters: &[TargetCluster]) -> String {
     let parts: Vec<String> = clusters
         .iter()

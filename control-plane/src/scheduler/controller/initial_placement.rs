@@ -37,9 +37,9 @@ impl InitialPlacement {
         })
     }
 
-    /// Where a new binding goes. `None` leaves it to the scheduler: it is somebody else's to place,
-    /// nothing fits, or its placement has ordered groups, of which the status has to say which one
-    /// is in use.
+    /// Returns where a new binding goes. `None` leaves it to the scheduler: it is somebody else's
+    /// to place, nothing fits, or its placement has ordered groups, of which the status has to say
+    /// which one is in use.
     pub fn of(&self, spec: &ResourceBindingSpec) -> Option<Placed> {
         let placement = spec.placement.as_ref()?;
         let named = spec

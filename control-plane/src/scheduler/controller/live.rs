@@ -41,7 +41,7 @@ impl LiveSnapshot {
         live
     }
 
-    /// The clusters as they are now; later changes do not touch what is returned.
+    /// Returns the clusters as they are now; later changes do not touch what is returned.
     pub fn get(&self) -> Snapshot {
         self.current
             .read()

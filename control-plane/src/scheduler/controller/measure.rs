@@ -87,8 +87,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// A pass that was begun at `started`, for this reason, and took so long for its steps; `None`
-    /// when there was no reason to schedule, and nothing is counted.
+    /// Returns a pass that was begun at `started`, for this reason, and took so long for its steps;
+    /// `None` when there was no reason to schedule, and nothing is counted.
     pub fn begun(started: Instant, need: Option<Need>, spent: &Spent) -> Option<Self> {
         let schedule_type = match need? {
             Need::ReplicasChanged => "ScaleSchedule",

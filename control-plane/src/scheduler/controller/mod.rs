@@ -158,7 +158,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     );
 }
 
-/// The queue of bindings: by priority, then by age. The reference states no rule against
+/// Returns the queue of bindings: by priority, then by age. The reference states no rule against
 /// starvation, and there is none.
 fn queue(fleet: &Fleet) -> Queue<BindingKey> {
     if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
@@ -446,8 +446,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a binding is that of a Job which has completed in each of its clusters. What cannot
-    /// be read for long is told.
+    /// Returns whether a binding is that of a Job which has completed in each of its clusters, and
+    /// tells people when that cannot be read for long.
     fn completion<B: BindingKind>(
         &self,
         fleet: &Fleet,
@@ -551,8 +551,8 @@ impl Scheduler {
     }
 }
 
-/// Whether the binding is for us to place: its scheduler is us, nobody suspended it, and it has a
-/// placement (bindings that only follow others as their dependencies have none).
+/// Returns whether the binding is for us to place: its scheduler is us, nobody suspended it, and it
+/// has a placement (bindings that only follow others as their dependencies have none).
 fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
     let spec = binding.spec();
     let scheduler = spec

@@ -107,7 +107,7 @@ impl Movement {
         state.paused.remove(key);
     }
 
-    /// What is said of a binding that waits.
+    /// Returns what is said of a binding that waits.
     pub fn told(&self, key: &BindingKey) -> Option<Report> {
         self.lock().told.get(key).cloned()
     }
@@ -117,8 +117,8 @@ impl Movement {
     }
 }
 
-/// The clusters that lose a workload, or replicas of it, to others. A result without any cluster
-/// takes from all; whether the workload asks for none is [`asks_for_none`].
+/// Returns the clusters that lose a workload, or replicas of it, to others. A result without any
+/// cluster takes from all; whether the workload asks for none is [`asks_for_none`].
 fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
     let held = |list: &[TargetCluster], name: &str| {
         let target = list.iter().find(|it| it.name == name);
@@ -136,8 +136,8 @@ fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a s
         .collect()
 }
 
-/// The clusters that a result drops although nobody edited the policy, where no other gains: their
-/// copies may be the last that run.
+/// Returns the clusters that a result drops although nobody edited the policy, where no other
+/// gains: their copies may be the last that run.
 fn withdrawn<'a>(
     before: &'a [TargetCluster],
     after: &[TargetCluster],
@@ -155,8 +155,8 @@ fn withdrawn<'a>(
         .collect()
 }
 
-/// Whether a result has no cluster because the workload asks for no replicas: it shrinks, and
-/// nothing of it moves.
+/// Returns whether a result has no cluster because the workload asks for no replicas: it shrinks,
+/// and nothing of it moves.
 fn asks_for_none(outcome: &Outcome) -> bool {
     let placed = outcome.placed.as_ref();
     outcome.need.is_some()
@@ -196,11 +196,11 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
     })
 }
 
-/// Whether a result moves something that stays where it is if nothing is written, and that nobody
-/// asked for by an edit. Whoever edits a policy, or the number of replicas, means this one workload
-/// or those of this policy, and means them at once: edits that a pause has `held` back do not all
-/// take effect in the moment in which it ends. A cluster that is being removed takes its copies
-/// with it.
+/// Returns whether a result moves something that stays where it is if nothing is written, and that
+/// nobody asked for by an edit. Whoever edits a policy, or the number of replicas, means this one
+/// workload or those of this policy, and means them at once: edits that a pause has `held` back do
+/// not all take effect in the moment in which it ends. A cluster that is being removed takes its
+/// copies with it.
 fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
     let is_edit = match outcome.need {
         Some(Need::PlacementChanged) => true,

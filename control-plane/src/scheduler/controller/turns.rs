@@ -43,7 +43,7 @@ enum Due {
 }
 
 impl<K: Clone + Eq + Hash> Turns<K> {
-    /// An empty line.
+    /// Returns an empty queue.
     pub fn new() -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
@@ -58,12 +58,12 @@ impl<K: Clone + Eq + Hash> Turns<K> {
         }
     }
 
-    /// Whom the budget wakes when it may suffice earlier than it said.
+    /// Returns the notification that the budget sends when it may suffice earlier than it said.
     pub fn woken(&self) -> Arc<Notify> {
         Arc::clone(&self.woken)
     }
 
-    /// Whether a key may ask the budget: nobody came before it.
+    /// Returns whether a key may ask the budget: nobody came before it.
     pub fn is_next(&self, key: &K) -> bool {
         let state = self.lock();
         state.order.is_empty() || state.called.as_ref() == Some(key)

@@ -86,7 +86,8 @@ struct Entry {
 }
 
 impl<K> Waiting<K> {
-    /// Nobody waits. `ranked` says whether bindings of a higher priority are woken first.
+    /// Returns a `Waiting` in which nobody waits. `ranked` says whether bindings of a higher
+    /// priority are woken first.
     pub fn ranked(ranked: bool) -> Self {
         Self::new(ranked, MOST_RANGES)
     }
@@ -114,13 +115,13 @@ impl<K> Waiting<K> {
 }
 
 impl<K: Clone + Ord + Hash> Waiting<K> {
-    /// A look at the binding begins. Call it before the clusters are read, and [`put`](Self::put)
-    /// when the look has ended.
+    /// Records that a look at the binding begins. Call it before the clusters are read, and
+    /// [`put`](Self::put) when the look has ended.
     pub fn begin(&self, key: K) {
         self.lock().deciding.insert(key, false);
     }
 
-    /// A look has ended: the binding waits for this, or, for `None`, waits no more.
+    /// Records that a look has ended: the binding waits for this, or, for `None`, waits no more.
     pub fn put(&self, key: &K, wait: Option<(&ResourceBindingSpec, Wait)>) {
         let mut state = self.lock();
         let has_grown = state.deciding.remove(key).unwrap_or(false);
@@ -165,8 +166,8 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         helped
     }
 
-    /// The bindings whose turn it is to be looked at, each with the time after which it is. They
-    /// are not named again before they have been looked at.
+    /// Returns the bindings whose turn it is to be looked at, each with the time after which it is.
+    /// They are not named again before they have been looked at.
     pub fn turn(&self) -> Vec<(K, Duration)> {
         self.lock().turn()
     }
@@ -385,8 +386,8 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 }
 
-/// The time after which a binding is looked at that may be helped by room anywhere: many reports
-/// are answered by one look, and the more looks were in vain, the more reports.
+/// Returns the time after which a binding is looked at that may be helped by room anywhere: many
+/// reports are answered by one look, and the more looks were in vain, the more reports.
 fn pause(vain: u32) -> Duration {
     let doubled = GATHER_ROOM.saturating_mul(1 << vain.saturating_sub(1).min(16));
     doubled.min(LONGEST_GATHER)

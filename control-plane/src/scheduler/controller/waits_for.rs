@@ -55,7 +55,7 @@ impl WaitsFor {
 }
 
 impl Wait {
-    /// What a binding waits for after these attempts, of which none did.
+    /// Returns what a binding waits for after these attempts, of which none did.
     pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
         let failures = attempts
             .iter()

@@ -17,9 +17,9 @@ pub struct Affinity<'a> {
 }
 
 impl<'a> Affinity<'a> {
-    /// The affinity of a placement, of whose groups the one named `observed` is tried. Overflow
-    /// affinities count only for workloads. A group that does not exist allows every cluster
-    /// (Karmada behaviour).
+    /// Returns the affinity of a placement, of whose groups the one named `observed` is tried.
+    /// Overflow affinities count only for workloads. A group that does not exist allows every
+    /// cluster (Karmada behaviour).
     pub fn new(spec: &ResourceBindingSpec, placement: &'a Placement, observed: &str) -> Self {
         if let Some(affinity) = &placement.cluster_affinity {
             return Self {
@@ -43,8 +43,8 @@ impl<'a> Affinity<'a> {
         }
     }
 
-    /// The first tier that allows the cluster: 0 for the primary affinity, n for the n-th overflow
-    /// affinity.
+    /// Returns the first tier that allows the cluster: 0 for the primary affinity, n for the n-th
+    /// overflow affinity.
     pub fn tier(&self, cluster: &ClusterInfo) -> Option<u32> {
         if self.tiers.is_empty() {
             return Some(0);
@@ -56,13 +56,13 @@ impl<'a> Affinity<'a> {
         u32::try_from(position).ok()
     }
 
-    /// Whether the group in use has overflow affinities.
+    /// Returns whether the group in use has overflow affinities.
     pub fn overflows(&self) -> bool {
         self.overflows
     }
 }
 
-/// The affinity group of this name.
+/// Returns the affinity group of this name.
 pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffinityTerm> {
     placement
         .cluster_affinities
@@ -80,9 +80,9 @@ pub enum EarlierGroups {
     Never,
 }
 
-/// The affinity groups to try, in order: from the one in use onwards, so that a fallback sticks,
-/// and then those before it; from the first one if a reschedule is requested or the group in use is
-/// gone. As many as are compared with every cluster in one decision.
+/// Returns the affinity groups to try, in order: from the one in use onwards, so that a fallback
+/// sticks, and then those before it; from the first one if a reschedule is requested or the group
+/// in use is gone. As many as are compared with every cluster in one decision.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,

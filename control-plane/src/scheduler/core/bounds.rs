@@ -35,12 +35,13 @@ impl Size {
         }
     }
 
-    /// Whether a decision looks at all of it.
+    /// Returns whether a decision looks at all of something of this size.
     pub fn fits(self) -> bool {
         self.affinities <= MOST_AFFINITIES && self.requirements <= MOST_REQUIREMENTS
     }
 
-    /// How many of the items, in order, fit together; of the first one at least a part does.
+    /// Returns how many of the items, in order, fit together; of the first one at least a part
+    /// does.
     fn prefix(self, items: impl Iterator<Item = Self>) -> usize {
         let sums = items.scan(self, |sum, item| {
             *sum = sum.and(item);
@@ -56,7 +57,7 @@ impl std::iter::Sum for Size {
     }
 }
 
-/// The size of affinity groups, overflow affinities included.
+/// Returns the size of affinity groups, overflow affinities included.
 pub(crate) fn size_of_groups(groups: &[ClusterAffinityTerm]) -> Size {
     groups.iter().map(size_of_group).sum()
 }
@@ -67,7 +68,7 @@ fn size_of_group(group: &ClusterAffinityTerm) -> Size {
     Size::of(&group.cluster_affinity).and(overflow)
 }
 
-/// The affinity groups, in order, that a decision tries: one at least.
+/// Returns the affinity groups, in order, that a decision tries: one at least.
 pub(in crate::scheduler) fn groups_within<'a, I>(groups: I) -> std::iter::Take<I>
 where
     I: Iterator<Item = &'a ClusterAffinityTerm> + Clone,
@@ -76,7 +77,7 @@ where
     groups.take(fitting.max(1))
 }
 
-/// The overflow affinities of a group, in order, that a decision looks at.
+/// Returns the overflow affinities of a group, in order, that a decision looks at.
 pub(in crate::scheduler) fn overflow_within(
     group: &ClusterAffinityTerm,
 ) -> &[OverflowClusterAffinity] {
@@ -85,19 +86,20 @@ pub(in crate::scheduler) fn overflow_within(
     &overflow[..Size::of(&group.cluster_affinity).prefix(sizes)]
 }
 
-/// The size of static weights. Those that only name clusters are looked up, and count for nothing.
+/// Returns the size of static weights. Those that only name clusters are looked up, and count for
+/// nothing.
 pub(crate) fn size_of_weights(weights: &[StaticClusterWeight]) -> Size {
     let selecting = weights.iter().filter(|it| !names_only(&it.target_cluster));
     selecting.map(|it| Size::of(&it.target_cluster)).sum()
 }
 
-/// How many of the static weights that select clusters, in order, a decision looks at.
+/// Returns how many of the static weights that select clusters, in order, a decision looks at.
 pub(in crate::scheduler) fn selecting_within(weights: &[StaticClusterWeight]) -> usize {
     let selecting = weights.iter().filter(|it| !names_only(&it.target_cluster));
     Size::default().prefix(selecting.map(|it| Size::of(&it.target_cluster)))
 }
 
-/// Whether an affinity names clusters, and asks for nothing else.
+/// Returns whether an affinity names clusters, and asks for nothing else.
 pub(in crate::scheduler) fn names_only(affinity: &ClusterAffinity) -> bool {
     !affinity.cluster_names.is_empty()
         && affinity.exclude.is_empty()

@@ -40,12 +40,12 @@ pub struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// Name of the cluster.
+    /// Returns the name of the cluster.
     pub fn name(&self) -> &'a str {
         self.cluster.name()
     }
 
-    /// The candidate as it would be if it held nothing.
+    /// Returns the candidate as it would be if it held nothing.
     #[must_use]
     pub fn unheld(&self) -> Self {
         Self {
@@ -78,7 +78,7 @@ pub fn rank(candidates: &mut Vec<Candidate<'_>>) {
 }
 
 impl Candidate<'_> {
-    /// What the candidate is ranked by, in one number: the lower the better.
+    /// Returns what the candidate is ranked by, in one number: the lower the better.
     fn rank(&self) -> u128 {
         // Of scores and available replicas more is better. The latter are two counts of 31 bits
         // added up.

@@ -88,8 +88,8 @@ impl Cycle {
     }
 }
 
-/// The attempts to make, in order: one for each affinity group, that in use first and those before
-/// it last, or one for all.
+/// Returns the attempts to make, in order: one for each affinity group, that in use first and those
+/// before it last, or one for all.
 pub(in crate::scheduler) fn trials<'a>(
     spec: &'a ResourceBindingSpec,
     status: &'a ResourceBindingStatus,
@@ -118,7 +118,7 @@ pub(in crate::scheduler) fn trials<'a>(
         })
 }
 
-/// Whether somebody asked for the binding to be scheduled anew since it was scheduled last.
+/// Returns whether somebody asked for the binding to be scheduled anew since it was scheduled last.
 pub fn is_reschedule_requested(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
     match (&spec.reschedule_triggered_at, &status.last_scheduled_time) {
         (Some(requested), Some(scheduled)) => requested.0 > scheduled.0,
@@ -154,12 +154,12 @@ pub(in crate::scheduler) fn matches(
     !filters.any(|it| by_placement.contains(&it))
 }
 
-/// Whether a taint is a reason to choose another cluster, if there is one.
+/// Returns whether a taint is a reason to choose another cluster, if there is one.
 fn avoids(taint: &Taint, tolerations: &[Toleration]) -> bool {
     taint.effect == PREFER_NO_SCHEDULE && !tolerations.iter().any(|it| tolerates(it, taint))
 }
 
-/// Whether a placement asks for exactly one cluster.
+/// Returns whether a placement asks for exactly one cluster.
 fn is_for_one_cluster(placement: &Placement) -> bool {
     placement.spread_constraints.iter().any(|constraint| {
         let field = constraint.spread_by_field.as_ref();
@@ -171,7 +171,7 @@ fn is_for_one_cluster(placement: &Placement) -> bool {
     })
 }
 
-/// The components as the one cluster has them.
+/// Returns the components as the one cluster has them.
 fn assigned(components: &[Component]) -> Vec<TargetComponent> {
     let assigned = components.iter().map(|component| TargetComponent {
         name: component.name.clone(),
@@ -194,8 +194,8 @@ pub(in crate::scheduler) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// The clusters for the binding, those without replicas left out. What clusters hold that
-    /// nobody knows stays.
+    /// Returns the clusters for the binding, those without replicas left out. What clusters hold
+    /// that are unknown stays.
     pub fn place(&self, laps: &StepTimer) -> Result<Vec<TargetCluster>, FitError> {
         let kept = self.unknown();
         if kept.is_empty() {
@@ -223,7 +223,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The targets that stay because nobody knows whether their clusters are there.
+    /// Returns the targets that stay because nobody knows whether their clusters are there.
     fn unknown(&self) -> Vec<&'a TargetCluster> {
         match self.options.absent {
             Absent::Removed => Vec::new(),
@@ -289,7 +289,8 @@ impl<'a> Trial<'a> {
         targets
     }
 
-    /// Whether every candidate is chosen, and no order of preference among them makes a difference.
+    /// Returns whether every candidate is chosen, and no order of preference among them makes a
+    /// difference.
     fn needs_no_choice(&self) -> bool {
         let unconstrained = self.placement.spread_constraints.is_empty()
             || Strategy::ignores_spread(self.placement);
@@ -302,13 +303,14 @@ impl<'a> Trial<'a> {
         unconstrained && blind && !self.options.keep_empty
     }
 
-    /// Whether besides it makes no difference how much room they have.
+    /// Returns whether there is no choice to make, and it makes no difference either how much room
+    /// the candidates have.
     fn needs_no_room(&self, affinity: &Affinity<'_>) -> bool {
         let blind = !self.is_counted() || Strategy::is_blind_to_room(self.placement);
         self.needs_no_choice() && blind && !affinity.overflows()
     }
 
-    /// The filters of this attempt.
+    /// Returns the filters of this attempt.
     pub fn filters<'f>(&'f self, affinity: &'f Affinity<'a>) -> Filters<'f> {
         Filters::new(
             self.spec,
@@ -323,7 +325,8 @@ impl<'a> Trial<'a> {
         Spread::of(&self.placement.spread_constraints, self.options.spreading)
     }
 
-    /// The clusters that pass the filters, by name, with their scores and the room that they have.
+    /// Returns the clusters that pass the filters, by name, with their scores and the room that
+    /// they have.
     pub fn feasible(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, FitError> {
         let mut candidates = self.admitted(affinity)?;
         self.prefer(&mut candidates);
@@ -331,7 +334,7 @@ impl<'a> Trial<'a> {
         Ok(candidates)
     }
 
-    /// The clusters that pass the filters, by name.
+    /// Returns the clusters that pass the filters, by name.
     fn admitted(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, FitError> {
         let filters = self.filters(affinity);
         let mut candidates = Vec::with_capacity(self.snapshot.len());
@@ -365,7 +368,8 @@ impl<'a> Trial<'a> {
         Ok(candidates)
     }
 
-    /// Whether the workload is a Job that has completed in a cluster: more of it cannot run there.
+    /// Returns whether the workload is a Job that has completed in a cluster: more of it cannot run
+    /// there.
     fn has_completed(&self, cluster: &ClusterInfo) -> bool {
         has_completed(
             &self.spec.resource,
@@ -417,7 +421,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Why each cluster is refused; only worked out when all are.
+    /// Returns why each cluster is refused; only worked out when all are.
     fn refusals<'f>(&'f self, filters: &Filters<'f>) -> Refusals {
         let clusters = self
             .snapshot
@@ -430,7 +434,7 @@ impl<'a> Trial<'a> {
         Refusals::count(self.snapshot.len(), refused)
     }
 
-    /// What clusters hold already, by their places in the snapshot.
+    /// Returns what clusters hold already, by their places in the snapshot.
     fn held(&self) -> Vec<(usize, Held)> {
         let targets = self.spec.clusters.iter().enumerate();
         let mut held: Vec<_> = targets
@@ -452,20 +456,20 @@ impl<'a> Trial<'a> {
             .map(|requirements| Demand::new(&requirements.resource_request))
     }
 
-    /// The components of which a cluster needs room for a complete set: those of a workload that
-    /// goes to exactly one cluster. Of others it is not known what each cluster would get.
+    /// Returns the components of which a cluster needs room for a complete set: those of a workload
+    /// that goes to exactly one cluster. Of others it is not known what each cluster would get.
     fn parts(&self) -> Option<Vec<Part>> {
         let is_one = self.options.components && is_for_one_cluster(self.placement);
         let components = &self.spec.components;
         (is_one && !components.is_empty()).then(|| components.iter().map(Part::of).collect())
     }
 
-    /// Whether the workload is counted in replicas.
+    /// Returns whether the workload is counted in replicas.
     fn is_counted(&self) -> bool {
         self.spec.replicas > 0 || self.spec.replica_requirements.is_some()
     }
 
-    /// The clusters chosen, best first.
+    /// Returns the clusters chosen, best first.
     pub fn select(&self, candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, FitError> {
         let spread = if Strategy::ignores_spread(self.placement) {
             Spread::default()
@@ -486,7 +490,7 @@ impl<'a> Trial<'a> {
         Ok(select(candidates, &spread, load, self.options.spreading)?)
     }
 
-    /// The replicas of each selected cluster, or none where nothing is counted.
+    /// Returns the replicas of each selected cluster, or none where nothing is counted.
     pub fn divide(
         &self,
         selected: &[Candidate<'a>],

@@ -225,7 +225,8 @@ impl fmt::Display for Explanation {
 }
 
 impl Fate {
-    /// The last column; `used` says whether the decision was made for this group.
+    /// Returns the text of the last column; `used` says whether the decision was made for this
+    /// group.
     fn why(&self, used: bool) -> String {
         let fit = match self {
             Self::Deleting => return "is being deleted".to_owned(),

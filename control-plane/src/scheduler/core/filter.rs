@@ -50,7 +50,7 @@ pub enum Rejection<'a> {
 }
 
 impl Rejection<'_> {
-    /// The filter that rejects.
+    /// Returns the filter that rejects.
     pub const fn filter(&self) -> Plugin {
         match self {
             Self::ApiMissing => Plugin::ApiEnablement,
@@ -157,7 +157,7 @@ pub struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
-    /// The filters for a binding with this placement, of which `affinity` is in use.
+    /// Returns the filters for a binding with this placement, of which `affinity` is in use.
     pub fn new(
         spec: &'a ResourceBindingSpec,
         placement: &'a Placement,
@@ -184,8 +184,8 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says
-    /// whether the cluster has the workload already.
+    /// Returns the tier of the cluster under the affinity in use, or the first rejection. `placed`
+    /// says whether the cluster has the workload already.
     pub fn admit(&self, cluster: &'a ClusterInfo, placed: bool) -> Result<u32, Rejection<'a>> {
         let first = self
             .api_enablement(cluster, placed)
@@ -206,7 +206,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// All rejections, at most one of each filter.
+    /// Returns all rejections, at most one of each filter.
     pub fn all(&self, cluster: &'a ClusterInfo, placed: bool) -> Vec<Rejection<'a>> {
         [
             self.api_enablement(cluster, placed),
@@ -223,16 +223,16 @@ impl<'a> Filters<'a> {
         .collect()
     }
 
-    /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is
-    /// placed stays.
+    /// Returns the rejection of a cluster that does not serve the kind; an incomplete list of kinds
+    /// counts as complete. What is placed stays.
     fn api_enablement(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let refused =
             self.plugins.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
         refused.then_some(Rejection::ApiMissing)
     }
 
-    /// Equal clusters share their kinds, so that most often the answer for the last one is the
-    /// answer.
+    /// Returns whether these kinds contain that of the workload. Equal clusters share their kinds,
+    /// so that most often the answer for the last one is the answer.
     fn is_served(&self, kinds: &'a Kinds) -> bool {
         if let Some((known, served)) = self.last_served.get()
             && ptr::eq(known, kinds)
@@ -257,8 +257,8 @@ impl<'a> Filters<'a> {
             .map(Rejection::Taint)
     }
 
-    /// Whether the cluster, having the workload, would not take it if it came anew, or is not heard
-    /// of: the taint that says so comes later.
+    /// Returns whether the cluster, having the workload, would not take it if it came anew, or is
+    /// not heard of: the taint that says so comes later.
     pub fn is_closed(&self, cluster: &'a ClusterInfo) -> bool {
         let refused = self.taints(cluster, false);
         let refused = refused.or_else(|| self.readiness(cluster, false));
@@ -267,8 +267,9 @@ impl<'a> Filters<'a> {
         refused.is_some() || cluster.has_fallen_silent()
     }
 
-    /// Who moves a workload off a failing cluster must not count on one that is not heard of: that
-    /// it is silent is known before the taint is there that says so.
+    /// Returns the rejection of a cluster that is not ready, where only ready ones count: who moves
+    /// a workload off a failing cluster must not count on one that is not heard of. That it is
+    /// silent is known before the taint is there that says so.
     fn readiness(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let refused = self.ready_only
             && !placed
@@ -276,12 +277,14 @@ impl<'a> Filters<'a> {
         refused.then_some(Rejection::NotReady)
     }
 
-    /// A member that cannot read its Works gets no new ones. What is placed stays, and runs on.
+    /// Returns the rejection of a member that cannot read its Works: it gets no new ones. What is
+    /// placed stays, and runs on.
     fn works(cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         (!placed && !cluster.reads_works()).then_some(Rejection::WorksUnread)
     }
 
-    /// No copy is moved to where none would be made. What is placed stays.
+    /// Returns the rejection of a cluster in which dispatching is suspended: no copy is moved to
+    /// where none would be made. What is placed stays.
     fn dispatching(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let spec = self.suspendable.filter(|_| !placed)?;
         spec.dispatching_suspended_in(cluster.name())
@@ -295,15 +298,16 @@ impl<'a> Filters<'a> {
         availability::keeps_out(taint, self.tolerations)
     }
 
-    /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed
-    /// policy takes workloads back.
+    /// Returns the tier of the cluster, which must match the affinity in use. This holds for what
+    /// is placed, too: a narrowed policy takes workloads back.
     fn tier(&self, cluster: &ClusterInfo) -> Option<u32> {
         let tier = self.affinity.tier(cluster);
         let lenient = !self.plugins.has(Plugin::ClusterAffinity);
         tier.or_else(|| lenient.then_some(OUTSIDE))
     }
 
-    /// A cluster without the field cannot be counted for a constraint on it.
+    /// Returns the rejection of a cluster without the field of a constraint: it cannot be counted
+    /// for that constraint.
     fn spread_fields(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
         if !self.spread.any || !self.plugins.has(Plugin::SpreadConstraint) {
             return None;
@@ -325,7 +329,8 @@ impl<'a> Filters<'a> {
         })
     }
 
-    /// A workload must not go back to where it is just being driven out.
+    /// Returns the rejection of a cluster from which the workload is just being driven out: it must
+    /// not go back there.
     fn eviction(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
         let task = self
             .tasks
@@ -346,7 +351,7 @@ impl<'a> Filters<'a> {
         refused.then_some(Rejection::Evicting)
     }
 
-    /// Whether a taint still drives the workload out.
+    /// Returns whether a taint still drives the workload out.
     fn is_driven_out(&self, cluster: &ClusterInfo) -> bool {
         let taints = &cluster.cluster().spec.taints;
         taints

@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The reason written into the condition.
+    /// Returns the reason written into the condition.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::NoClusterFit => "NoClusterFit",
@@ -53,7 +53,7 @@ impl Kind {
 }
 
 impl FitError {
-    /// What the failure means for the binding.
+    /// Returns what the failure means for the binding.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::NoClusterFit(_) => Kind::NoClusterFit,
@@ -79,7 +79,7 @@ const MOST_REASONS: usize = 20;
 const MOST_NAMED: usize = 5;
 
 impl Strangers {
-    /// These clusters.
+    /// Returns the list of these clusters.
     pub(in crate::scheduler) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names = names.into_iter();
         Self {

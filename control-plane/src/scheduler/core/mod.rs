@@ -78,7 +78,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options that the settings ask for; [`Settings::check`] has accepted these.
+    /// Returns the options that the settings ask for; [`Settings::check`] has accepted these.
     pub fn of(settings: &Settings) -> Self {
         let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
         let options = Self {
@@ -94,7 +94,7 @@ impl Options {
         options.with_plugins(&settings.plugins).unwrap_or(options)
     }
 
-    /// These options with the rules of `--plugins`.
+    /// Returns these options with the rules of `--plugins`.
     ///
     /// # Errors
     /// When the list names an unknown rule.
@@ -107,7 +107,8 @@ impl Options {
         })
     }
 
-    /// The options for moving a workload off a failing cluster: another failing one is no refuge.
+    /// Returns the options for moving a workload off a failing cluster: another failing one is no
+    /// refuge.
     #[must_use]
     pub fn for_departure(self) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl Options {
         }
     }
 
-    /// Karmada's behaviour.
+    /// Returns the options with Karmada's behaviour.
     pub fn karmada() -> Self {
         Self {
             plugins: Plugins::default(),

@@ -42,8 +42,9 @@ impl fmt::Display for Need {
     }
 }
 
-/// The first reason to schedule a binding, or none. `applied` is the placement that was applied
-/// last, as the annotation has it, and `record` the present one as the annotation would have it.
+/// Returns the first reason to schedule a binding, or none. `applied` is the placement that was
+/// applied last, as the annotation has it, and `record` the present one as the annotation would
+/// have it.
 pub fn need(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -73,7 +74,7 @@ pub fn need(
     }
 }
 
-/// Whether a part of the placement changed that the result depends on.
+/// Returns whether a part of the placement changed that the result depends on.
 ///
 /// Of ordered affinity groups only the one in use matters: editing the others moves nothing
 /// (Karmada behaviour). A record that cannot be read counts as changed, since nobody knows what was
@@ -113,15 +114,15 @@ fn spread(placement: &Placement) -> Vec<SpreadConstraint> {
     placement.spread_constraints.iter().map(complete).collect()
 }
 
-/// The tolerations that the result depends on. One of `NoExecute` for a limited time lets nothing
-/// in: it tells how long what is there stays. Former versions stored the defaults of the control
-/// plane for these among the policy's own.
+/// Returns the tolerations that the result depends on. One of `NoExecute` for a limited time lets
+/// nothing in: it tells how long what is there stays. Former versions stored the defaults of the
+/// control plane for these among the policy's own.
 fn letting_in(placement: &Placement) -> impl Iterator<Item = &Toleration> {
     let all = placement.cluster_tolerations.iter();
     all.filter(|it| it.toleration_seconds.is_none() || it.effect.as_deref() != Some(NO_EXECUTE))
 }
 
-/// Whether the replicas are divided over clusters, rather than all given to each.
+/// Returns whether the replicas are divided over clusters, rather than all given to each.
 pub(in crate::scheduler) fn is_divided(placement: &Placement) -> bool {
     placement
         .replica_scheduling
@@ -151,14 +152,14 @@ fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> boo
     }
 }
 
-/// Whether the workload has components, and its targets do not say how many they have: then only
-/// scheduling tells whether a target is missing.
+/// Returns whether the workload has components, and its targets do not say how many they have: then
+/// only scheduling tells whether a target is missing.
 fn is_uncounted(spec: &ResourceBindingSpec) -> bool {
     let mut targets = spec.clusters.iter();
     !spec.components.is_empty() && targets.all(|target| target.components.is_empty())
 }
 
-/// Whether a cluster has components in other numbers than the template asks for.
+/// Returns whether a cluster has components in other numbers than the template asks for.
 fn is_outdated(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
     let pairs = || spec.components.iter().zip(&target.components);
     !target.components.is_empty()

@@ -37,7 +37,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The binding.
+    /// Returns the subject for a binding.
     pub fn of<B: Binding>(binding: &'a B) -> Self {
         let annotations = binding.meta().annotations.as_ref();
         Self {
@@ -84,15 +84,15 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Whether the binding says so already.
+    /// Returns whether the binding has this result already.
     pub fn is_known(&self, subject: &Subject<'_>) -> bool {
         self.clusters == subject.spec.clusters
             && subject.applied_placement == Some(self.applied_placement.as_str())
     }
 }
 
-/// The outcome for a binding that stays as it is placed, whatever has changed. It is taken off
-/// clusters that leave the fleet, which wait for that, and goes nowhere instead.
+/// Returns the outcome for a binding that stays as it is placed, whatever has changed. It is taken
+/// off clusters that leave the fleet, which wait for that, and goes nowhere instead.
 pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
     let outcome = Outcome::settled(subject).confirm(subject, now);
     let record = standing(subject.spec, subject.applied_placement);
@@ -102,9 +102,9 @@ pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outco
     }
 }
 
-/// The binding without the clusters that leave the fleet, if it names any. Their Works are deleted
-/// whatever becomes of the binding, and they wait until none names them: one whose policy asks for
-/// more clusters than are left would keep them for ever.
+/// Returns the binding without the clusters that leave the fleet, if it names any. Their Works are
+/// deleted whatever becomes of the binding, and they wait until none names them: one whose policy
+/// asks for more clusters than are left would keep them for ever.
 fn leave(subject: &Subject<'_>, record: String, snapshot: &Snapshot) -> Option<Placed> {
     let targets = &subject.spec.clusters;
     let stays = targets.iter().filter(|it| can_keep(snapshot, &it.name));
@@ -116,7 +116,7 @@ fn leave(subject: &Subject<'_>, record: String, snapshot: &Snapshot) -> Option<P
     })
 }
 
-/// One pass over a binding at `now`.
+/// Makes one pass over a binding at `now`, and returns its outcome.
 pub fn pass(
     subject: &Subject<'_>,
     snapshot: &Snapshot,
@@ -165,9 +165,9 @@ pub fn pass(
     }
 }
 
-/// No cluster may have the workload any more: its result is empty (Karmada behaviour). Its copies,
-/// unlike Karmada's, stay until there are others: a policy that is narrowed to clusters which
-/// happen to be down must not delete what runs. They go with clusters that are being removed.
+/// Returns an empty result where no cluster may have the workload any more (Karmada behaviour). Its
+/// copies, unlike Karmada's, stay until there are others: a policy that is narrowed to clusters
+/// which happen to be down must not delete what runs. They go with clusters that are being removed.
 fn withdraw(
     subject: &Subject<'_>,
     failure: &FitError,
@@ -267,7 +267,7 @@ impl Outcome {
         }
     }
 
-    /// The same with other eviction tasks.
+    /// Returns the same outcome with other eviction tasks.
     fn with_tasks(mut self, tasks: Option<Vec<GracefulEvictionTask>>) -> Self {
         if let Some(placed) = &mut self.placed {
             placed.tasks = tasks;
@@ -275,9 +275,9 @@ impl Outcome {
         self
     }
 
-    /// A failure leaves what is placed alone, unless [`withdraw`] or [`leave`] says otherwise. The
-    /// generation does not count as observed, so that nobody takes the workload for moved (Karmada
-    /// behaviour).
+    /// Returns the outcome of a failure, which leaves what is placed alone, unless [`withdraw`] or
+    /// [`leave`] says otherwise. The generation does not count as observed, so that nobody takes
+    /// the workload for moved (Karmada behaviour).
     fn fail(self, failure: FitError) -> Self {
         let kind = failure.kind();
         Self {
@@ -294,9 +294,9 @@ impl Outcome {
         }
     }
 
-    /// This report and that of the pass that sees this pass's own write, when that changes nothing
-    /// any more: the write raised the generation, and saying at once that this was expected saves a
-    /// report later.
+    /// Returns this report and that of the pass that sees this pass's own write, when that changes
+    /// nothing any more: the write raised the generation, and saying at once that this was expected
+    /// saves a report later.
     pub fn followed_by(self, next: &Self, written: &Subject<'_>) -> Report {
         let settled = next.failure.is_none()
             && next
@@ -314,14 +314,14 @@ impl Outcome {
     }
 }
 
-/// The time of a scheduling. A request by somebody whose clock is ahead of ours is answered by it
-/// as well; otherwise each look until then would move the workload anew.
+/// Returns the time of a scheduling. A request by somebody whose clock is ahead of ours is answered
+/// by it as well; otherwise each look until then would move the workload anew.
 fn answered(spec: &ResourceBindingSpec, now: Timestamp) -> Timestamp {
     let requested = spec.reschedule_triggered_at.as_ref();
     requested.map_or(now, |requested| requested.0.max(now))
 }
 
-/// Whether two results say the same, in whatever order.
+/// Returns whether two results say the same, in whatever order.
 fn is_same(some: &[TargetCluster], others: &[TargetCluster]) -> bool {
     fn sorted(targets: &[TargetCluster]) -> Vec<&TargetCluster> {
         let mut targets: Vec<_> = targets.iter().collect();

@@ -35,7 +35,7 @@ impl Plugin {
         Self::ClusterLocality,
     ];
 
-    /// The name, as Karmada has it.
+    /// Returns the name, as Karmada has it.
     pub const fn name(self) -> &'static str {
         SCHEDULER_PLUGINS[self as usize]
     }
@@ -66,13 +66,13 @@ impl Plugins {
         words.chosen("plugins", &SCHEDULER_PLUGINS).map(Self)
     }
 
-    /// Whether a rule is in force.
+    /// Returns whether a rule is in force.
     pub const fn has(self, plugin: Plugin) -> bool {
         self.0[plugin as usize]
     }
 
-    /// When a cluster may take back what leaves it. Who asks for the filter by its name, rather
-    /// than by `*`, means the classic one of Karmada.
+    /// Returns when a cluster may take back what leaves it. Who asks for the filter by its name,
+    /// rather than by `*`, means the classic one of Karmada.
     pub fn return_rule(self, words: &Words) -> ReturnRule {
         let name = Plugin::ClusterEviction.name();
         if !self.has(Plugin::ClusterEviction) {

@@ -27,9 +27,9 @@ pub fn record(spec: &ResourceBindingSpec) -> String {
     format!("{DIGEST}{}\"", digits.collect::<String>())
 }
 
-/// The placement as the annotation is to keep it, given what it has: another text of the same
-/// placement stays. Karmada writes the keys in another order, and a control plane that takes its
-/// place has no reason to write each binding.
+/// Returns the placement as the annotation is to keep it, given what it has: another text of the
+/// same placement stays. Karmada writes the keys in another order, and a control plane that takes
+/// its place has no reason to write each binding.
 pub(super) fn standing(spec: &ResourceBindingSpec, applied: Option<&str>) -> String {
     let text = record(spec);
     let is_same = |applied: &&str| {
@@ -42,7 +42,7 @@ pub(super) fn standing(spec: &ResourceBindingSpec, applied: Option<&str>) -> Str
     }
 }
 
-/// Whether an annotation keeps a digest in place of the placement.
+/// Returns whether an annotation keeps a digest in place of the placement.
 pub(crate) fn is_digest(record: &str) -> bool {
     record.starts_with(DIGEST)
 }

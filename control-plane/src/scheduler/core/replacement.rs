@@ -154,7 +154,7 @@ fn dropped<'a>(spec: &'a ResourceBindingSpec, chosen: &[TargetCluster]) -> Vec<&
     old.filter(|it| !is_chosen(it)).collect()
 }
 
-/// Whether a copy in a cluster can be kept. One goes with a cluster that is being removed.
+/// Returns whether a copy in a cluster can be kept. One goes with a cluster that is being removed.
 pub(in crate::scheduler) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool {
     match snapshot.presence(cluster) {
         Presence::There(cluster) => !cluster.is_deleting(),
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
 
-    /// The tasks after a move from `a` and `b` to `chosen`, as cluster and purge mode.
+    /// Returns the tasks after a move from `a` and `b` to `chosen`, as cluster and purge mode.
     fn kept(failover: &Value, chosen: &[&str], has_left: bool) -> String {
         kept_of(&[("a", 2), ("b", 2)], failover, chosen, has_left)
     }

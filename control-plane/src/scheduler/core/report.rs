@@ -37,7 +37,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The binding is where it should be.
+    /// Returns the verdict that the binding is where it should be.
     pub fn success() -> Self {
         Self {
             scheduled: true,
@@ -48,8 +48,9 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// The API does not take the result, such as where a quota of the fleet says no: it is tried
-    /// again, and what is placed stays. `None` when the API did not say anything about it.
+    /// Returns the verdict that the API does not take the result, such as where a quota of the
+    /// fleet says no: it is tried again, and what is placed stays. It is `None` when the API did
+    /// not say anything about it.
     pub fn refused(error: &kube::Error) -> Option<Self> {
         let kube::Error::Api(answer) = error else {
             return None;
@@ -68,7 +69,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// The status with this report in it.
+    /// Returns the status with this report in it.
     pub fn on(&self, status: &ResourceBindingStatus, now: Timestamp) -> ResourceBindingStatus {
         let mut status = status.clone();
         if let Some(verdict) = &self.scheduled {
@@ -93,9 +94,9 @@ impl Report {
         status
     }
 
-    /// The merge patch that brings the report into the status, or `None` when it is no news. A time
-    /// alone is none: a binding that is looked at often and stays where it is would be written each
-    /// time.
+    /// Returns the merge patch that brings the report into the status, or `None` when it is no
+    /// news. A time alone is none: a binding that is looked at often and stays where it is would be
+    /// written each time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
         let mut fields = Map::new();

@@ -27,7 +27,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of these clusters.
+    /// Returns the snapshot of these clusters.
     pub fn new(clusters: impl IntoIterator<Item = Arc<Cluster>>) -> Self {
         let mut facts: Vec<Arc<ClusterInfo>> = Vec::new();
         for cluster in clusters {
@@ -98,28 +98,28 @@ impl Snapshot {
         }
     }
 
-    /// How many clusters there are, those being deleted included.
+    /// Returns how many clusters there are, those being deleted included.
     pub fn len(&self) -> usize {
         self.facts.len()
     }
 
-    /// Whether there is no cluster at all.
+    /// Returns whether there is no cluster at all.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// The clusters by name.
+    /// Returns the clusters by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ClusterInfo> {
         self.facts.iter().map(AsRef::as_ref)
     }
 
-    /// The cluster of this name.
+    /// Returns the cluster of this name.
     pub fn get(&self, name: &str) -> Option<&ClusterInfo> {
         self.position(name)
             .map(|position| self.facts[position].as_ref())
     }
 
-    /// Whether the cluster of this name is there, left, or is unknown.
+    /// Returns whether the cluster of this name is there, left, or is unknown.
     pub fn presence(&self, name: &str) -> Presence<&ClusterInfo> {
         match self.get(name) {
             Some(facts) => Presence::There(facts),
@@ -128,7 +128,7 @@ impl Snapshot {
         }
     }
 
-    /// Where the cluster of this name is.
+    /// Returns where the cluster of this name is.
     pub(in crate::scheduler) fn position(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
@@ -200,17 +200,18 @@ impl ClusterInfo {
         }
     }
 
-    /// The object as it was read.
+    /// Returns the object as it was read.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Name of the cluster.
+    /// Returns the name of the cluster.
     pub fn name(&self) -> &str {
         self.cluster.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether the cluster has reported, and is not ready as far as the control plane hears.
+    /// Returns whether the cluster has reported, and is not ready as far as the control plane
+    /// hears.
     pub(in crate::scheduler) fn has_fallen_silent(&self) -> bool {
         let status = self.cluster.status.as_ref();
         let conditions = status.map_or(&[][..], |status| &status.conditions);
@@ -218,27 +219,27 @@ impl ClusterInfo {
             .is_some_and(|ready| ready != conditions::TRUE)
     }
 
-    /// Whether the agent of the cluster reads its Works, or does not say.
+    /// Returns whether the agent of the cluster reads its Works, or does not say.
     pub(in crate::scheduler) fn reads_works(&self) -> bool {
         self.reads_works
     }
 
-    /// Whether the cluster is being deleted: it takes nothing and keeps nothing.
+    /// Returns whether the cluster is being deleted: it takes nothing and keeps nothing.
     pub fn is_deleting(&self) -> bool {
         self.deleting
     }
 
-    /// The region, if there is one.
+    /// Returns the region, if there is one.
     pub fn region(&self) -> &[String] {
         present(self.cluster.spec.region.as_ref())
     }
 
-    /// The provider, if there is one.
+    /// Returns the provider, if there is one.
     pub fn provider(&self) -> &[String] {
         present(self.cluster.spec.provider.as_ref())
     }
 
-    /// The zones; the deprecated single zone counts where the list is empty.
+    /// Returns the zones; the deprecated single zone counts where the list is empty.
     pub fn zones(&self) -> &[String] {
         if self.cluster.spec.zones.is_empty() {
             present(self.cluster.spec.zone.as_ref())
@@ -247,29 +248,30 @@ impl ClusterInfo {
         }
     }
 
-    /// The value of a label, if it has one that is not empty.
+    /// Returns the value of a label, if it has one that is not empty.
     pub fn label(&self, key: &str) -> &[String] {
         let labels = self.cluster.metadata.labels.as_ref();
         present(labels.and_then(|labels| labels.get(key)))
     }
 
-    /// What the cluster has room for; `None` when it has reported nothing yet.
+    /// Returns what the cluster has room for; `None` when it has reported nothing yet.
     pub fn capacity(&self) -> Option<&Capacity> {
         self.capacity.as_ref()
     }
 
-    /// Whether the cluster has taints that keep work away from it, unless they are tolerated.
+    /// Returns whether the cluster has taints that keep work away from it, unless they are
+    /// tolerated.
     pub(in crate::scheduler) fn repels(&self) -> bool {
         self.repels
     }
 
-    /// The kinds that the cluster serves; clusters that serve the same share them.
+    /// Returns the kinds that the cluster serves; clusters that serve the same share them.
     pub(in crate::scheduler) fn kinds(&self) -> &Arc<Kinds> {
         &self.kinds
     }
 }
 
-/// The value as a list, empty when there is none.
+/// Returns the value as a list, empty when there is none.
 fn present(value: Option<&String>) -> &[String] {
     value
         .filter(|value| !value.is_empty())
@@ -301,7 +303,7 @@ impl Kinds {
         Self(kinds.into())
     }
 
-    /// Whether the kind is among them.
+    /// Returns whether the kind is among them.
     pub fn contains(&self, version: &str, kind: &str) -> bool {
         let found = self
             .0

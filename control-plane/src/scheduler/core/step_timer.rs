@@ -27,7 +27,7 @@ impl Step {
         Self::AssignReplicas,
     ];
 
-    /// The name, as Karmada has it.
+    /// Returns the name, as Karmada has it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Filter => "Filter",
@@ -44,7 +44,7 @@ impl Step {
 pub struct Spent([Option<Duration>; Step::ALL.len()]);
 
 impl Spent {
-    /// The steps that were finished.
+    /// Returns the steps that were finished, with the time that each took.
     pub fn iter(&self) -> impl Iterator<Item = (Step, Duration)> {
         let all = Step::ALL.into_iter().zip(self.0);
         all.filter_map(|(step, spent)| Some((step, spent?)))
@@ -59,7 +59,7 @@ pub struct StepTimer {
 }
 
 impl StepTimer {
-    /// The first step begins.
+    /// Starts the timer: the first step begins.
     pub fn start() -> Self {
         Self {
             last: Cell::new(Instant::now()),
@@ -67,7 +67,7 @@ impl StepTimer {
         }
     }
 
-    /// A step ends, and the next one begins.
+    /// Ends a step, and begins the next one.
     pub fn lap(&self, step: Step) {
         let now = Instant::now();
         let lap = now.duration_since(self.last.replace(now));
@@ -77,7 +77,7 @@ impl StepTimer {
         self.spent.set(spent);
     }
 
-    /// The time taken so far.
+    /// Returns the time taken so far.
     pub fn spent(&self) -> Spent {
         self.spent.get()
     }

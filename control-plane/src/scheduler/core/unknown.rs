@@ -37,8 +37,8 @@ pub(in crate::scheduler) struct Rest {
     pub kept: Vec<TargetCluster>,
 }
 
-/// The targets whose clusters are unknown and which the affinity in use does not rule out by name;
-/// without a group, that of the placement.
+/// Returns the targets whose clusters are unknown and which the affinity in use does not rule out
+/// by name; without a group, that of the placement.
 pub(in crate::scheduler) fn unknown_targets<'a>(
     spec: &'a ResourceBindingSpec,
     placement: &Placement,
@@ -54,7 +54,7 @@ pub(in crate::scheduler) fn unknown_targets<'a>(
         .collect()
 }
 
-/// Whether no cluster of this name can match, whatever its labels and fields are.
+/// Returns whether no cluster of this name can match, whatever its labels and fields are.
 fn is_ruled_out(placement: &Placement, group: &str, name: &str) -> bool {
     let by_name = |affinity: &ClusterAffinity| {
         let is_listed = |names: &[String]| names.iter().any(|listed| listed == name);
@@ -73,7 +73,7 @@ fn is_ruled_out(placement: &Placement, group: &str, name: &str) -> bool {
     })
 }
 
-/// The part to place beside `kept`; nothing where that is the whole.
+/// Returns the part to place beside `kept`; nothing where that is the whole.
 ///
 /// # Errors
 /// Where what the unknown clusters hold decides how the others are chosen.
@@ -156,7 +156,7 @@ mod tests {
         placement
     }
 
-    /// The result with clusters `m2` and `m3`, where `m1` is unknown.
+    /// Returns the result with clusters `m2` and `m3`, where `m1` is unknown.
     fn outcome(spec: &ResourceBindingSpec) -> String {
         let clusters = snapshot(&[cluster("m2", 10), cluster("m3", 10)]);
         let status = ResourceBindingStatus::default();

@@ -7,7 +7,7 @@ use super::fixtures::{cluster, placed, snapshot, text};
 use crate::scheduler::core::need::{Need, need};
 use crate::scheduler::core::{Decision, FitError, Options, schedule};
 
-/// A job manager of one core and so many task managers of two.
+/// Returns a job manager of one core and so many task managers of two.
 fn job(tasks: i32, constraint: &Value) -> ResourceBindingSpec {
     let component = |name: &str, replicas: i32, cores: &str| {
         json!({ "name": name, "replicas": replicas,

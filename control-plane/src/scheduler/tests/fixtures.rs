@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
-/// A ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods
-/// free.
+/// Returns a ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of
+/// pods free.
 pub(crate) fn cluster(name: &str, cores: i64) -> Value {
     json!({
         "metadata": { "name": name },
@@ -28,7 +28,7 @@ pub(crate) fn cluster(name: &str, cores: i64) -> Value {
     })
 }
 
-/// The same with a taint.
+/// Returns such a cluster with a taint.
 pub(in crate::scheduler) fn tainted(name: &str, cores: i64, key: &str, effect: &str) -> Value {
     let mut cluster = cluster(name, cores);
     cluster["spec"]["taints"] = json!([{ "key": key, "effect": effect }]);
@@ -43,7 +43,7 @@ pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
     Snapshot::new(clusters.iter().map(|cluster| Arc::new(decoded(cluster))))
 }
 
-/// A Deployment whose replicas ask for a core each.
+/// Returns a Deployment whose replicas ask for a core each.
 pub(crate) fn deployment(replicas: i32, placement: &Value) -> ResourceBindingSpec {
     serde_json::from_value(json!({
         "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
@@ -54,7 +54,7 @@ pub(crate) fn deployment(replicas: i32, placement: &Value) -> ResourceBindingSpe
     .unwrap()
 }
 
-/// A ConfigMap.
+/// Returns a ConfigMap.
 pub(in crate::scheduler) fn config_map(placement: &Value) -> ResourceBindingSpec {
     serde_json::from_value(json!({
         "resource": { "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "settings" },
@@ -63,7 +63,7 @@ pub(in crate::scheduler) fn config_map(placement: &Value) -> ResourceBindingSpec
     .unwrap()
 }
 
-/// The binding with a previous result.
+/// Returns the binding with a previous result.
 pub(crate) fn placed(mut spec: ResourceBindingSpec, result: &[(&str, i32)]) -> ResourceBindingSpec {
     let result: Vec<_> = result
         .iter()
@@ -73,7 +73,7 @@ pub(crate) fn placed(mut spec: ResourceBindingSpec, result: &[(&str, i32)]) -> R
     spec
 }
 
-/// The binding while it is being moved away from a cluster.
+/// Returns the binding while it is being moved away from a cluster.
 pub(in crate::scheduler) fn leaving(
     mut spec: ResourceBindingSpec,
     cluster: &str,
@@ -86,7 +86,7 @@ pub(in crate::scheduler) fn leaving(
     spec
 }
 
-/// The decision with default options and nothing in the status.
+/// Returns the decision with default options and nothing in the status.
 pub(in crate::scheduler) fn decide(
     spec: &ResourceBindingSpec,
     clusters: &[Value],
@@ -99,7 +99,7 @@ pub(in crate::scheduler) fn decide(
     )
 }
 
-/// The result as text, sorted by name, such as `m1:2 m2:1`; or why there is none.
+/// Returns the result as text, sorted by name, such as `m1:2 m2:1`; or why there is none.
 pub(in crate::scheduler) fn outcome(spec: &ResourceBindingSpec, clusters: &[Value]) -> String {
     text(decide(spec, clusters))
 }

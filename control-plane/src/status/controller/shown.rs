@@ -6,7 +6,7 @@ use super::*;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::testing::{self, Stand, pass};
 
-/// The template `shop/web`, by name and namespace.
+/// Returns the template `shop/web`, by name and namespace.
 fn template() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -15,8 +15,8 @@ fn template() -> Value {
     })
 }
 
-/// A fleet with the workload in `m1`, whose agent says that two replicas are ready, and with some
-/// more objects.
+/// Returns a fleet with the workload in `m1`, whose agent says that two replicas are ready, and
+/// with some more objects.
 async fn stand<const N: usize>(more: [(&'static str, Value); N]) -> Stand {
     let mut binding = testing::binding();
     let id = "resourcebinding.karmada.io/permanent-id";
@@ -37,7 +37,7 @@ async fn stand<const N: usize>(more: [(&'static str, Value); N]) -> Stand {
     stand
 }
 
-/// The ready replicas that a template was said to have.
+/// Returns the ready replicas that a template was said to have.
 fn shown(stand: &Stand) -> Vec<Value> {
     let writes = stand.api.writes().into_iter();
     let shown = writes.filter(|it| it.1.ends_with("/deployments/web/status"));

@@ -94,7 +94,7 @@ fn the_message_of_the_condition_stays_short_in_a_large_fleet() {
     assert!(all.len() < 500 && all.ends_with("and 2990 more"), "{all}");
 }
 
-/// The status that a template gets from these items.
+/// Returns the status that a template gets from these items.
 fn shown(template: &Value, reported: &[AggregatedStatusItem], silent: &Silent) -> Value {
     let counted = counted(reported, silent);
     Interpreters::default()

@@ -13,7 +13,7 @@ fn taint(key: &str, effect: &str) -> Taint {
     }
 }
 
-/// A fleet with a cluster and three policies.
+/// Returns a fleet with a cluster and three policies.
 async fn stand() -> (Stand, Arc<Cluster>) {
     let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
     let policies =
@@ -117,7 +117,7 @@ async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its
     assert_eq!(told("TaintClusterSucceed"), 1, "{events:?}");
 }
 
-/// A cluster whose condition Ready has a status since a minute.
+/// Returns a cluster whose condition Ready has had the given status since the given minute.
 fn conditioned(status: &str, minute: u8) -> Value {
     let ready = json!({
         "type": "Ready", "status": status, "reason": "R", "message": "",
@@ -129,8 +129,8 @@ fn conditioned(status: &str, minute: u8) -> Value {
     })
 }
 
-/// A fleet with such a cluster, and a policy that taints clusters which have not been ready for so
-/// long.
+/// Returns a fleet with a cluster that is not ready, and a policy that taints clusters which have
+/// not been ready for so long.
 async fn tainting(seconds: u8) -> Stand {
     let on = json!({
         "conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"],
@@ -151,7 +151,7 @@ async fn tainting(seconds: u8) -> Stand {
     stand
 }
 
-/// The taints that the API has.
+/// Returns the taints that the API has.
 async fn taints(stand: &Stand) -> Vec<Taint> {
     let api = Api::<Cluster>::all(stand.fleet.client.clone());
     api.get("m1").await.unwrap().spec.taints

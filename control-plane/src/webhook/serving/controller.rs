@@ -168,7 +168,7 @@ impl Keeper {
         Ok(held(unstored.insert(issued)))
     }
 
-    /// Both configurations, as far as they are there.
+    /// Returns both configurations, as far as they are there.
     async fn configurations(&self) -> Result<Vec<Configuration>, Error> {
         let mut all = Vec::new();
         for kind in [

@@ -55,7 +55,7 @@ impl Held {
         })
     }
 
-    /// The Secret's data.
+    /// Returns the Secret's data.
     pub(super) fn data(&self) -> [(&'static str, ByteString); 3] {
         let [authorities, certificate, key] = KEYS;
         [
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// Why a new certificate has to be made; `None` while the one that is held serves.
+/// Returns why a new certificate has to be made; `None` while the one that is held serves.
 pub(super) fn due(held: Option<&Held>, names: &str, now: Timestamp) -> Option<&'static str> {
     let Some(held) = held else {
         return Some("there is none");
@@ -100,8 +100,8 @@ pub(super) fn due(held: Option<&Held>, names: &str, now: Timestamp) -> Option<&'
     (leaf.not_after.duration_since(now) < third).then_some("it ends soon")
 }
 
-/// The authorities to be trusted once there is a new one: it, and those of certificates that may
-/// still be shown (`before`, PEM).
+/// Returns the authorities to be trusted once there is a new one: it, and those of certificates
+/// that may still be shown (`before`, PEM).
 pub(super) fn trusted(newest: &str, before: &str, now: Timestamp) -> String {
     let mut all = vec![newest.trim().to_owned()];
     for authority in good_authorities(before, now) {
@@ -112,8 +112,8 @@ pub(super) fn trusted(newest: &str, before: &str, now: Timestamp) -> String {
     all.join("\n") + "\n"
 }
 
-/// The authorities that the webhooks of ours in a configuration trust, PEM. What replicas show is
-/// trusted by them even when the Secret that said so is gone.
+/// Returns the authorities that the webhooks of ours in a configuration trust, PEM. What replicas
+/// show is trusted by them even when the Secret that said so is gone.
 pub(super) fn named(configuration: &Value) -> String {
     let webhooks = configuration["webhooks"].as_array();
     let bundles = webhooks.into_iter().flatten().filter(|it| is_ours(it));
@@ -129,7 +129,7 @@ fn is_ours(webhook: &Value) -> bool {
     name.is_some_and(|name| name.ends_with(OURS))
 }
 
-/// The authorities of a PEM text that have not ended, each as a PEM text of its own.
+/// Returns the authorities of a PEM text that have not ended, each as a PEM text of its own.
 fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
     const END: &str = "-----END CERTIFICATE-----";
     let blocks = text.split_inclusive(END).map(str::trim);
@@ -140,8 +140,8 @@ fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
     blocks.filter(good).map(str::to_owned).collect()
 }
 
-/// The change by which every webhook of ours in a configuration trusts these authorities; `None`
-/// when all of them do. It fails if the configuration has become another one.
+/// Returns the change by which every webhook of ours in a configuration trusts these authorities;
+/// `None` when all of them do. It fails if the configuration has become another one.
 pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
     let bundle = STANDARD.encode(authorities);
     let mut webhooks = configuration["webhooks"].as_array()?.clone();

@@ -22,7 +22,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// The refusal that it makes, where it makes one.
+    /// Returns the refusal that the trouble makes, where it makes one.
     pub fn refusal(self, hook: &Hook) -> StatusError {
         match self {
             Self::Calling(why) => {
@@ -85,7 +85,8 @@ pub async fn ask(
         .map_err(|why| Trouble::Calling(format!("received invalid webhook response: {why}")))
 }
 
-/// Where a service is: as it was told to us, or at its cluster address, as in a real server.
+/// Returns where a service is: as it was told to us, or at its cluster address, as in a real
+/// server.
 fn resolve(context: &RequestContext<'_>, service: &Service) -> Result<SocketAddr, String> {
     let key = format!("{}/{}", service.namespace, service.name);
     if let Some(address) = context.server.admission.address(&key) {

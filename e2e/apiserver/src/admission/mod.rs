@@ -90,7 +90,8 @@ pub async fn answerable(
     validate(context, written, object).await
 }
 
-/// What a webhook writes into the managed fields counts only if it makes sense.
+/// Keeps the managed fields as they were if a webhook made them unreadable: what it writes there
+/// counts only if it makes sense.
 fn keep_owners(context: &RequestContext<'_>, before: &Value, object: &mut Value) {
     let now = &object["metadata"]["managedFields"];
     if now == before || crate::apply::is_readable(object) {
@@ -183,7 +184,7 @@ fn attributes<'a>(
     }
 }
 
-/// What is the same for all operations.
+/// Returns the attributes that are the same for all operations.
 fn of<'a>(context: &'a RequestContext<'_>, namespace: &str) -> Attributes<'a> {
     let served = &context.served;
     let resource = Resource {

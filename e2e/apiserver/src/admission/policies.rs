@@ -62,7 +62,7 @@ fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> StatusEr
     StatusError::denied(code, reason, forbidden.message().to_owned(), Some(details))
 }
 
-/// Why a policy denies a request through a binding, if it does.
+/// Returns why a policy denies a request through a binding, if it does.
 fn denial(
     bound: &Bound,
     context: &RequestContext<'_>,

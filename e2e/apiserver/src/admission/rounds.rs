@@ -112,7 +112,7 @@ pub async fn validate_all(
     refused.map_or(Ok(()), Err)
 }
 
-/// Whether a webhook is asked, and about which version of the object.
+/// Returns whether a webhook is asked, and about which version of the object.
 fn invocation(
     context: &RequestContext<'_>,
     hook: &Hook,
@@ -146,7 +146,7 @@ fn invocation(
     }
 }
 
-/// Whether a request is what the constraints are about, and in which version of the object.
+/// Returns whether a request is what the constraints are about, and in which version of the object.
 pub fn selected(
     context: &RequestContext<'_>,
     constraints: &Constraints,
@@ -203,7 +203,7 @@ pub fn selected(
     Ok(Some(invocation))
 }
 
-/// Whether the namespace of a request is one that is wanted; an error if it isn't there.
+/// Returns whether the namespace of a request is one that is wanted; an error if it isn't there.
 fn namespace_labels(
     context: &RequestContext<'_>,
     constraints: &Constraints,

@@ -6,7 +6,8 @@ use super::element::Element;
 use super::typed::{Form, element, form};
 use crate::schema::node::{At, Shape};
 
-/// What does not fit, as the message of the real server lists it; empty text where all fits.
+/// Returns what does not fit, as the message of the real server lists it; empty text where all
+/// fits.
 pub fn misfits(at: At<'_>, config: &Value) -> String {
     let mut errors = Vec::new();
     check(Some(at), config, "", &mut errors);

@@ -9,7 +9,7 @@ use super::set::FieldSet;
 use super::typed::{Form, as_list, as_map, both_hollow, elements, form};
 use crate::schema::node::{At, ListKind};
 
-/// `live` with `config` laid over it.
+/// Returns `live` with `config` laid over it.
 pub fn merge(at: At<'_>, live: &Value, config: &Value) -> Value {
     merged(Some(at), Some(live), Some(config)).unwrap_or(Value::Null)
 }
@@ -45,8 +45,8 @@ fn fits(value: Option<&Value>, is: impl Fn(&Value) -> bool) -> bool {
     value.is_none_or(|value| value.is_null() || is(value))
 }
 
-/// The order of the result: the configuration's elements in its order, those that only the object
-/// has between them where they stood.
+/// Merges the elements of two lists in the order of the result: the configuration's elements in its
+/// order, those that only the object has between them where they stood.
 fn merge_elements(
     items: Option<At<'_>>,
     left: &[(Element, &Value)],
@@ -108,7 +108,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The comparison with each set put through `filter`.
+    /// Returns the comparison with each set put through `filter`.
     pub fn map(&self, filter: impl Fn(&FieldSet) -> FieldSet) -> Self {
         Self {
             removed: filter(&self.removed),
@@ -118,7 +118,7 @@ impl Comparison {
     }
 }
 
-/// What changed from `old` to `new`.
+/// Returns what changed from `old` to `new`.
 pub fn compare(at: At<'_>, old: &Value, new: &Value) -> Comparison {
     let mut comparison = Comparison::default();
     differ(

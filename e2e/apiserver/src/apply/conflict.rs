@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// `path` belongs to `manager`.
+    /// Returns the conflict over `path`, which belongs to `manager`.
     pub fn new(manager: &Manager, owned: &Owned, path: Vec<Element>) -> Self {
         let mut shown = format!("{:?}", manager.name);
         if !manager.subresource.is_empty() {
@@ -39,7 +39,7 @@ impl Found {
     }
 }
 
-/// The refusal with all its causes.
+/// Returns the refusal with all its causes.
 pub fn error(found: Vec<Found>) -> ApplyError {
     let text = |path: &[Element]| path.iter().map(Element::to_string).collect::<String>();
     let message = if let [only] = found.as_slice() {

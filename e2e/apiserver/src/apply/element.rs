@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct Element(String);
 
 impl Element {
-    /// A field or map key.
+    /// Returns a field or map key.
     pub fn field(name: &str) -> Self {
         // Made for every field of every write: without the machinery of formatting.
         let mut text = String::with_capacity(name.len() + 2);
@@ -21,7 +21,7 @@ impl Element {
         Self(text)
     }
 
-    /// A list element with these key fields.
+    /// Returns a list element with these key fields.
     pub fn keys(keys: &BTreeMap<&str, &Value>) -> Self {
         let fields: Vec<String> = keys
             .iter()
@@ -30,7 +30,7 @@ impl Element {
         Self(format!("k:{{{}}}", fields.join(",")))
     }
 
-    /// A list element with this value.
+    /// Returns a list element with this value.
     pub fn value(value: &Value) -> Self {
         Self(format!("v:{value}"))
     }
@@ -54,12 +54,12 @@ impl Element {
         }
     }
 
-    /// The wire form.
+    /// Returns the wire form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name, if this is a field.
+    /// Returns the name, if this is a field.
     pub fn as_field(&self) -> Option<&str> {
         self.0.strip_prefix("f:")
     }

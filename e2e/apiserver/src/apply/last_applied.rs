@@ -11,7 +11,8 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The one manager that is trusted to have written the annotation.
 const KUBECTL: &str = "kubectl";
 
-/// The conflicts that remain when kubectl takes over what it applied from the client's side before.
+/// Returns the conflicts that remain when kubectl takes over what it applied from the client's side
+/// before.
 pub fn unresolved(request: &Request<'_>, conflicts: Vec<Found>) -> Vec<Found> {
     let Some(allowed) = (request.manager == KUBECTL)
         .then(|| last_applied_set(request))

@@ -25,7 +25,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// The manager of an apply.
+    /// Returns the manager of an apply.
     pub fn applier(name: &str, subresource: &str) -> Self {
         Self {
             applies: true,
@@ -35,7 +35,7 @@ impl Manager {
         }
     }
 
-    /// The manager of any other write.
+    /// Returns the manager of any other write.
     pub fn updater(name: &str, version: &str, subresource: &str) -> Self {
         Self {
             applies: false,

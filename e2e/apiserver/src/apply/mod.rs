@@ -43,9 +43,9 @@ pub enum ApplyError {
     Typed(String),
 }
 
-/// `live` after manager `manager` applied `config`, its managed fields brought up to date. `live`
-/// is `None` when the object does not exist yet. `subresource` is empty for the object itself.
-/// Defaults are not filled in: the caller decodes, defaults and validates what comes back.
+/// Returns `live` after manager `manager` applied `config`, with its managed fields brought up to
+/// date. `live` is `None` when the object does not exist yet. `subresource` is empty for the object
+/// itself. Defaults are not filled in: the caller decodes, defaults and validates what comes back.
 #[allow(clippy::too_many_arguments)]
 pub fn apply(
     live: Option<&Value>,
@@ -140,7 +140,7 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The merged object and its managers, or the conflicts.
+    /// Returns the merged object and its managers, or the conflicts.
     fn run(
         &self,
         mut owners: Managed,
@@ -327,7 +327,7 @@ fn note(
     }
 }
 
-/// Where nothing differs but when managers wrote, the old times stay: nothing was written.
+/// Keeps the old times where nothing differs but when managers wrote: nothing was written.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let same_but = |left_out: &str, a: &Value, b: &Value| {
         let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
@@ -357,12 +357,13 @@ pub fn keep_times(old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether the managed fields of an object make sense.
+/// Returns whether the managed fields of an object make sense.
 pub fn is_readable(object: &Value) -> bool {
     Managed::read(object).is_some()
 }
 
-/// A list that is there but empty, or holds one empty entry, asks to forget all owners.
+/// Returns whether an object asks to forget all owners: its list of managed fields is there but
+/// empty, or holds one empty entry.
 fn asks_for_reset(object: &Value) -> bool {
     match object["metadata"]["managedFields"]
         .as_array()
@@ -376,7 +377,7 @@ fn asks_for_reset(object: &Value) -> bool {
     }
 }
 
-/// Without what a write to this endpoint cannot change: nobody owns what is reset.
+/// Returns the set without what a write to this endpoint cannot change: nobody owns what is reset.
 fn reset(schema: &Schema, subresource: &str, set: &FieldSet) -> FieldSet {
     let mut fixed = FieldSet::default();
     for path in schema.reset_fields(subresource) {
@@ -429,7 +430,7 @@ fn without_managed_fields(object: &Value) -> Value {
     object
 }
 
-/// `default/web; apps/v1, Kind=Deployment`
+/// Returns the object as messages name it: `default/web; apps/v1, Kind=Deployment`.
 fn subject(config: &Value, api_version: &str) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (

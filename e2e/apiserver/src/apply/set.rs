@@ -26,17 +26,17 @@ impl FieldSet {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
-    /// Whether the path of this one step is a member.
+    /// Returns whether the path of this one step is a member.
     pub fn has(&self, element: &Element) -> bool {
         self.members.contains(element)
     }
 
-    /// What is below a step.
+    /// Returns what is below a step.
     pub fn below(&self, element: &Element) -> Option<&Self> {
         self.children.get(element).filter(|set| !set.is_empty())
     }
@@ -98,9 +98,9 @@ impl FieldSet {
         }
     }
 
-    /// The set with every declared field that leads to a member made a member too. Owning something
-    /// below a struct's field means caring for the field; a map's keys and a list's elements are
-    /// not implied.
+    /// Returns the set with every declared field that leads to a member made a member too. Owning
+    /// something below a struct's field means caring for the field; a map's keys and a list's
+    /// elements are not implied.
     pub fn with_named_fields(&self, at: Option<At<'_>>) -> Self {
         let mut named = Self {
             members: self.members.clone(),
@@ -122,7 +122,7 @@ impl FieldSet {
         named
     }
 
-    /// All paths, parents before what is below them.
+    /// Returns all paths, parents before what is below them.
     pub fn paths(&self) -> Vec<Vec<Element>> {
         let mut paths: Vec<Vec<Element>> = self.members.iter().map(|m| vec![m.clone()]).collect();
         for (element, set) in &self.children {

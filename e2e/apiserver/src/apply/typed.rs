@@ -19,8 +19,8 @@ pub enum Form<'a> {
     List(&'a ListKind),
 }
 
-/// How the place `at` is owned; where the schema is silent, objects are owned by field and lists as
-/// a whole.
+/// Returns how the place `at` is owned; where the schema is silent, objects are owned by field and
+/// lists as a whole.
 pub fn form<'a>(at: Option<At<'a>>, value: Option<&Value>) -> Form<'a> {
     let Some(node) = at.map(At::node) else {
         return deduced(value);
@@ -41,7 +41,7 @@ fn deduced<'a>(value: Option<&Value>) -> Form<'a> {
     }
 }
 
-/// The step to a list element, or why it has none.
+/// Returns the step to a list element, or why it has none.
 pub fn element(at: Option<At<'_>>, kind: &ListKind, item: &Value) -> Result<Element, String> {
     match kind {
         ListKind::Map(keys) => {
@@ -84,7 +84,7 @@ pub fn element(at: Option<At<'_>>, kind: &ListKind, item: &Value) -> Result<Elem
     }
 }
 
-/// The elements of a list by their steps, in order. Elements without a step are left out.
+/// Returns the elements of a list by their steps, in order. Elements without a step are left out.
 pub fn elements<'v>(
     at: Option<At<'_>>,
     kind: &ListKind,
@@ -103,17 +103,18 @@ pub fn as_list(value: Option<&Value>) -> Option<&[Value]> {
     value.and_then(Value::as_array).map(Vec::as_slice)
 }
 
-/// Whether a map or list has nothing in it, or isn't there.
+/// Returns whether a map or list has nothing in it, or isn't there.
 fn is_hollow(value: Option<&Value>) -> bool {
     as_map(value).is_none_or(Map::is_empty) && as_list(value).is_none_or(<[Value]>::is_empty)
 }
 
-/// Empty meets empty: the place is treated as a leaf, so that `null` and `{}` stay apart.
+/// Returns whether both values are empty: the place is then treated as a leaf, so that `null` and
+/// `{}` stay apart.
 pub fn both_hollow(left: Option<&Value>, right: Option<&Value>) -> bool {
     is_hollow(left) && is_hollow(right)
 }
 
-/// All that a value says, as a set: what an apply claims.
+/// Returns all that a value says, as a set: what an apply claims.
 pub fn to_set(at: At<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     collect(Some(at), value, &mut Vec::new(), &mut set);
@@ -156,8 +157,8 @@ fn collect(at: Option<At<'_>>, value: &Value, path: &mut Vec<Element>, set: &mut
     }
 }
 
-/// `value` without the members of `doomed`. What is emptied stays as an empty map or list; the real
-/// server makes it `null`, which would then not fit many a custom schema.
+/// Returns `value` without the members of `doomed`. What is emptied stays as an empty map or list;
+/// the real server makes it `null`, which would then not fit many a custom schema.
 pub fn remove(at: Option<At<'_>>, value: &Value, doomed: &FieldSet) -> Value {
     match (form(at, Some(value)), value) {
         (Form::Map, Value::Object(fields)) => {

@@ -4,7 +4,7 @@ use super::identity::User;
 use super::{bootstrap_tokens, tokens};
 use crate::context::Server;
 
-/// Who a bearer token stands for.
+/// Returns who a bearer token stands for.
 pub fn user_of_token(server: &Server, token: &str) -> Option<User> {
     server
         .authority

@@ -77,8 +77,8 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
     })
 }
 
-/// Whether the user may do this. Asked once more for the verb `create` when a change makes an
-/// object that was not there.
+/// Checks whether the user may do this. It is asked once more for the verb `create` when a change
+/// makes an object that was not there.
 pub fn permit(
     server: &Server,
     user: &User,
@@ -120,7 +120,7 @@ pub fn permit(
         })
 }
 
-/// The `status` of a SelfSubjectRulesReview.
+/// Returns the `status` of a SelfSubjectRulesReview.
 pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
     let everything = json!({
         "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],

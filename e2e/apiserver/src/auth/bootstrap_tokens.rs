@@ -24,7 +24,7 @@ pub const INFO: (&str, &str) = ("kube-public", "cluster-info");
 /// The group of everybody who comes with such a token.
 const GROUP: &str = "system:bootstrappers";
 
-/// Whether an object is a token's secret or the ConfigMap that is signed with it, by its
+/// Returns whether an object is a token's secret or the ConfigMap that is signed with it, by its
 /// collection, namespace and name.
 pub fn concerns(plural: &str, namespace: &str, name: &str) -> bool {
     match plural {
@@ -34,7 +34,7 @@ pub fn concerns(plural: &str, namespace: &str, name: &str) -> bool {
     }
 }
 
-/// Id and secret of a token, if it has the form of one.
+/// Returns the id and secret of a token, if it has the form of one.
 fn parts(token: &str) -> Option<(&str, &str)> {
     let plain = |text: &str| {
         text.bytes()
@@ -44,8 +44,8 @@ fn parts(token: &str) -> Option<(&str, &str)> {
     (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret)).then_some((id, secret))
 }
 
-/// The user that a token stands for: its secret is there, of the right type, says the same, has not
-/// expired, and is for this use.
+/// Returns the user that a token stands for: its secret is there, of the right type, says the same,
+/// has not expired, and is for this use.
 pub fn bearer(server: &Server, token: &str) -> Option<User> {
     let (id, secret) = parts(token)?;
     let key = format!("{NAMESPACE}/{PREFIX}{id}");
@@ -75,7 +75,8 @@ fn user(data: &Value, (id, secret): (&str, &str), now: Timestamp) -> Option<User
     ))
 }
 
-/// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`
+/// Returns whether a name is that of a group of bootstrap tokens:
+/// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`.
 fn is_group(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let own = name.strip_prefix("system:bootstrappers:");
@@ -86,7 +87,7 @@ fn is_group(name: &str) -> bool {
     })
 }
 
-/// What is wrong with its date makes a token old.
+/// Returns whether a token has expired. One with a date that cannot be read has.
 fn has_expired(data: &Value, now: Timestamp) -> bool {
     let end = text(data, "expiration").filter(|it| !it.is_empty());
     end.is_some_and(|end| end.parse::<Timestamp>().map_or(true, |end| end <= now))
@@ -101,8 +102,8 @@ fn text(data: &Value, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The key and the signature (JWS without its payload, HMAC with SHA-256) by which the holder of a
-/// token knows a text for the API's; `None` if the token is not for signing.
+/// Returns the key and the signature (JWS without its payload, HMAC with SHA-256) by which the
+/// holder of a token knows a text for the API's; `None` if the token is not for signing.
 pub fn signature(data: &Value, payload: &str, now: Timestamp) -> Option<(String, String)> {
     let (id, secret) = (text(data, "token-id")?, text(data, "token-secret")?);
     if has_expired(data, now) || !allows(data, "signing") {

@@ -44,7 +44,7 @@ pub struct User {
 }
 
 impl User {
-    /// Somebody who showed nothing.
+    /// Returns the user for somebody who showed no credentials.
     pub fn anonymous() -> Self {
         Self {
             name: "system:anonymous".to_owned(),
@@ -54,7 +54,7 @@ impl User {
         }
     }
 
-    /// Somebody who showed who they are.
+    /// Returns the user for somebody who showed who they are.
     pub fn authenticated(name: &str, groups: &[&str]) -> Self {
         let mut groups: Vec<String> = groups.iter().map(|&g| g.to_owned()).collect();
         groups.push("system:authenticated".to_owned());
@@ -66,12 +66,12 @@ impl User {
         }
     }
 
-    /// The server itself.
+    /// Returns the user that the server itself is.
     pub fn server() -> Self {
         Self::authenticated("system:apiserver", &["system:masters"])
     }
 
-    /// Whether the user is in the group.
+    /// Returns whether the user is in the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
@@ -113,7 +113,7 @@ fn common(name: &str, now: Timestamp) -> CertificateParams {
 }
 
 impl Authority {
-    /// A new authority with its own root.
+    /// Returns a new authority with its own root.
     pub fn new() -> Result<Self, rcgen::Error> {
         let (key, signer) = (
             KeyPair::generate()?,
@@ -122,7 +122,7 @@ impl Authority {
         Self::with(key, signer, Timestamp::now())
     }
 
-    /// An authority that is the same at every start, for servers that nobody reaches over a
+    /// Returns an authority that is the same at every start, for servers that nobody reaches over a
     /// network: everybody knows its keys. Ed25519 signs the same text the same way each time.
     pub fn well_known(now: Timestamp) -> Result<Self, rcgen::Error> {
         let key = || {
@@ -149,7 +149,7 @@ impl Authority {
         })
     }
 
-    /// A JSON web token with these claims.
+    /// Returns a JSON web token with these claims.
     pub fn sign(&self, claims: &serde_json::Value) -> Result<String, rcgen::Error> {
         let head = BASE64.encode(br#"{"alg":"EdDSA","kid":"embedded"}"#);
         let text = format!("{head}.{}", BASE64.encode(claims.to_string()));
@@ -157,8 +157,8 @@ impl Authority {
         Ok(format!("{text}.{}", BASE64.encode(signature)))
     }
 
-    /// Whether a token was signed here. The signature scheme is deterministic, so signing again
-    /// tells.
+    /// Returns whether a token was signed here. The signature scheme is deterministic, so signing
+    /// again tells.
     pub fn signed(&self, token: &str) -> bool {
         let Some((text, signature)) = token.rsplit_once('.') else {
             return false;
@@ -168,17 +168,17 @@ impl Authority {
             .is_ok_and(|again| BASE64.encode(again) == signature)
     }
 
-    /// The root certificate as PEM.
+    /// Returns the root certificate as PEM.
     pub fn root(&self) -> &str {
         &self.pem
     }
 
-    /// A client certificate for a user.
+    /// Returns a client certificate for a user.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Credentials, IdentityError> {
         self.issue(user, groups, GRACE + LIFE)
     }
 
-    /// A client certificate for a user that ran out this long ago.
+    /// Returns a client certificate for a user that ran out this long ago.
     pub fn expired_client(
         &self,
         user: &str,
@@ -188,7 +188,7 @@ impl Authority {
         self.issue(user, groups, GRACE.saturating_sub(ago))
     }
 
-    /// A client certificate for a user of which so much is left.
+    /// Returns a client certificate for a user of which so much is left.
     pub fn ending_client(
         &self,
         user: &str,
@@ -198,7 +198,7 @@ impl Authority {
         self.issue(user, groups, GRACE + left)
     }
 
-    /// A client certificate that is good for so long, since [`GRACE`] before now.
+    /// Returns a client certificate that is good for so long, since [`GRACE`] before now.
     fn issue(
         &self,
         user: &str,
@@ -221,8 +221,8 @@ impl Authority {
         })
     }
 
-    /// A client certificate as PEM for a subject and a key (both DER), good from five minutes ago,
-    /// as signers have it, for this long.
+    /// Returns a client certificate as PEM for a subject and a key (both DER), good from five
+    /// minutes ago, as signers have it, for this long.
     pub fn sign_client(
         &self,
         subject: &[u8],
@@ -272,7 +272,7 @@ impl Authority {
             .insert(token.to_owned(), user);
     }
 
-    /// Who a bearer token stands for.
+    /// Returns who a bearer token stands for.
     pub fn user_of_token(&self, token: &str) -> Option<User> {
         self.tokens
             .read()
@@ -281,8 +281,8 @@ impl Authority {
             .cloned()
     }
 
-    /// TLS for the server: its certificate for loopback names, and client certificates asked for
-    /// but not demanded.
+    /// Returns the TLS configuration for the server: its certificate for loopback names, and client
+    /// certificates asked for but not demanded.
     pub fn server_tls(&self) -> Result<rustls::ServerConfig, TlsError> {
         let key = KeyPair::generate()?;
         let mut params = common("kube-apiserver", Timestamp::now());
@@ -349,7 +349,7 @@ pub enum TlsError {
     Key(&'static str),
 }
 
-/// The user that a (verified) client certificate names: CN is the name, O are the groups.
+/// Returns the user that a (verified) client certificate names: CN is the name, O are the groups.
 pub fn user_of_certificate(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
@@ -364,7 +364,7 @@ pub fn user_of_certificate(der: &[u8]) -> Option<User> {
     Some(user)
 }
 
-/// The digest by which a certificate is known.
+/// Returns the digest by which a certificate is known.
 fn sha256(data: &[u8]) -> Vec<u8> {
     let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     suite.map_or_else(Vec::new, |s| {
@@ -372,7 +372,7 @@ fn sha256(data: &[u8]) -> Vec<u8> {
     })
 }
 
-/// DER as PEM.
+/// Returns a certificate given as DER as PEM.
 fn pem(der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut out = String::from("-----BEGIN CERTIFICATE-----\n");

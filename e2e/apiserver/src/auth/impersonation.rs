@@ -54,7 +54,7 @@ impl Wanted {
         (wanted != Self::default()).then_some(wanted)
     }
 
-    /// What somebody must be allowed to `impersonate`.
+    /// Returns what somebody must be allowed to `impersonate`.
     fn asks(&self) -> Vec<Attributes> {
         let ask = |group: &str, resource: &str, name: &str| Attributes {
             verb: "impersonate".to_owned(),
@@ -83,7 +83,7 @@ impl Wanted {
         asks
     }
 
-    /// The user that this is: everybody but nobody is authenticated.
+    /// Returns the user that is meant: everybody but `system:anonymous` is authenticated.
     fn user(self) -> User {
         let mut groups = self.groups;
         if let Some((namespace, _)) = account(&self.name).filter(|_| groups.is_empty()) {
@@ -107,12 +107,12 @@ impl Wanted {
     }
 }
 
-/// Namespace and name of the service account that a user name means.
+/// Returns the namespace and name of the service account that a user name means.
 fn account(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(ACCOUNT)?.split_once(':')
 }
 
-/// Who the request is from in the end.
+/// Returns who the request is from in the end.
 pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User, StatusError> {
     let Some(wanted) = Wanted::read(headers) else {
         return Ok(user);

@@ -35,7 +35,7 @@ pub struct Bearer {
     pub audiences: Vec<String>,
 }
 
-/// The service account that a token stands for: signed here, not expired, for one of these
+/// Returns the service account that a token stands for: signed here, not expired, for one of these
 /// audiences (of the API itself if there are none), and everything that it is bound to still the
 /// same.
 pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bearer, String> {
@@ -81,7 +81,7 @@ pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bear
     })
 }
 
-/// What a token says that was signed here and has not expired.
+/// Returns what a token says that was signed here and has not expired.
 fn claims(server: &Server, token: &str) -> Option<Value> {
     if !server.authority.signed(token) {
         return None;
@@ -133,7 +133,7 @@ fn account_of(server: &Server, claims: &Value) -> Option<User> {
     Some(user)
 }
 
-/// A service account as a user, if it is there and still the same.
+/// Returns a service account as a user, if it is there and still the same.
 fn user(server: &Server, namespace: &str, account: &str, uid: &Value) -> Option<User> {
     let accounts = server.store.collection("/serviceaccounts");
     let found = accounts.get(&format!("{namespace}/{account}"))?;
@@ -151,7 +151,7 @@ fn user(server: &Server, namespace: &str, account: &str, uid: &Value) -> Option<
 
 const OLD_CLAIMS: &str = "kubernetes.io/serviceaccount/";
 
-/// An old token is good as long as its secret holds it.
+/// Returns the user of an old token, which is good as long as its secret holds it.
 fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
     let claim = |name: &str| &claims[format!("{OLD_CLAIMS}{name}")];
     let namespace = claim("namespace").as_str()?;
@@ -168,8 +168,8 @@ fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
     )
 }
 
-/// What a secret of the old kind should hold in `data`, and the uid for its annotation; `None` if
-/// it holds it already or its account isn't there.
+/// Returns what a secret of the old kind should hold in `data`, and the uid for its annotation;
+/// `None` if it holds it already or its account isn't there.
 pub fn old_data(server: &Server, secret: &Object) -> Option<(Map<String, Value>, String)> {
     let value = secret.value();
     let namespace = secret.head.namespace();

@@ -51,7 +51,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The object in the version of the request.
+    /// Returns the object in the version of the request.
     pub fn value(&self, served: &Served) -> Value {
         match self {
             Self::Stored(_, object) => codec::to_request(served, object.value()),
@@ -70,19 +70,19 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Whether the request is only a rehearsal. Its options have been checked before.
+    /// Returns whether the request is a dry run. Its options have been checked before.
     pub fn is_dry_run(&self) -> bool {
         self.query.all("dryRun").any(|v| v == "All")
     }
 
-    /// The key of the object asked for.
+    /// Returns the key of the object asked for.
     pub fn key(&self) -> String {
         self.served
             .resource
             .key(&self.path.namespace, &self.path.name)
     }
 
-    /// The object asked for.
+    /// Returns the object asked for.
     pub fn stored(&self) -> Result<Arc<Object>, StatusError> {
         let resource = &self.served.resource;
         resource
@@ -91,7 +91,7 @@ impl RequestContext<'_> {
             .ok_or_else(|| StatusError::not_found(resource.name(), &self.path.name))
     }
 
-    /// Who owns the fields that this call writes.
+    /// Returns who owns the fields that this call writes.
     pub fn manager(&self) -> &str {
         self.query.get("fieldManager").unwrap_or(self.agent)
     }
@@ -112,7 +112,7 @@ impl RequestContext<'_> {
         StatusError::invalid(self.served.resource.kind_name(), name, errors)
     }
 
-    /// The answer to the client, in the form that it accepts.
+    /// Returns the answer to the client, in the form that it accepts.
     pub fn answer(&self, outcome: &Outcome) -> Response<Body> {
         let (Outcome::Stored(code, _) | Outcome::Tree(code, _)) = *outcome;
         if let Outcome::Stored(_, object) = outcome
@@ -146,7 +146,7 @@ impl RequestContext<'_> {
         })
     }
 
-    /// A table of objects.
+    /// Returns a table of objects.
     pub fn table(&self, items: &[&Value], metadata: Value) -> Value {
         let include = match self.query.get("includeObject") {
             Some("None") => IncludeObject::None,

@@ -23,7 +23,7 @@ pub struct BootstrapSigner {
 }
 
 impl BootstrapSigner {
-    /// A controller that has seen nothing yet.
+    /// Returns a controller that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         let maps = inside.builtin("", "configmaps");
         let secrets = inside.builtin("", "secrets");

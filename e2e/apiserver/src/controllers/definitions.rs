@@ -24,7 +24,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// A controller that has seen nothing yet.
+    /// Returns a controller that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         let crds = inside.builtin("apiextensions.k8s.io", "customresourcedefinitions");
         Self {
@@ -142,7 +142,7 @@ impl Definitions {
         }
     }
 
-    /// How many objects are left after deleting them all.
+    /// Deletes all objects of a definition, and returns how many are left.
     async fn delete_objects(&self, crd: &Value) -> usize {
         let registry = &self.inside.server.registry;
         let all = registry.all();

@@ -26,7 +26,7 @@ pub struct Garbage {
 }
 
 impl Garbage {
-    /// A collector that has seen nothing yet.
+    /// Returns a collector that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         Self {
             inside,
@@ -93,7 +93,7 @@ impl Garbage {
         Some((served, object))
     }
 
-    /// Whether the owner that a reference names is there.
+    /// Returns whether the owner that a reference names is there.
     fn is_there(&self, reference: &Value, namespace: &str) -> bool {
         let text = |key: &str| reference[key].as_str().unwrap_or_default();
         let Some(owner) = self

@@ -23,7 +23,7 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// A client with a name; `agent` is the manager of the fields that it writes.
+    /// Returns a client with a name; `agent` is the manager of the fields that it writes.
     pub fn new(server: Arc<Server>, user: &str, agent: &'static str) -> Self {
         Self {
             server,
@@ -51,7 +51,7 @@ impl Inside {
         }
     }
 
-    /// A built-in resource that is always there.
+    /// Returns a built-in resource that is always there.
     pub fn builtin(&self, group: &str, plural: &str) -> Served {
         self.server
             .registry

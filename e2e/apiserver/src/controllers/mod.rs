@@ -37,7 +37,7 @@ pub struct Enabled {
     pub manager: bool,
 }
 
-/// Whether a write may concern a controller; they hear of every deletion.
+/// Returns whether a write may concern a controller; they hear of every deletion.
 pub fn concerns(resource: &Resource, object: &Object) -> bool {
     let head = &object.head;
     let structural = matches!(

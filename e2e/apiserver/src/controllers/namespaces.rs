@@ -22,7 +22,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// A controller that has seen nothing yet.
+    /// Returns a controller that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         let namespaces = inside.builtin("", "namespaces");
         Self {
@@ -139,8 +139,8 @@ impl Namespaces {
         }
     }
 
-    /// What is left of every resource after deleting: its name, how many objects, and their
-    /// finalizers.
+    /// Deletes the objects in a namespace, and returns what is left of every resource: its name,
+    /// how many objects, and their finalizers.
     async fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
         let registry = &self.inside.server.registry;
         let prefix = format!("{namespace}/");
@@ -196,7 +196,7 @@ impl Namespaces {
     }
 }
 
-/// The conditions by which a namespace tells what holds it.
+/// Sets the conditions by which a namespace tells what holds it.
 fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &str) {
     let fine = [
         (

@@ -17,7 +17,7 @@ pub struct Signing {
 }
 
 impl Signing {
-    /// A controller that has seen nothing yet.
+    /// Returns a controller that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         let requests = inside.builtin("certificates.k8s.io", "certificatesigningrequests");
         Self { inside, requests }

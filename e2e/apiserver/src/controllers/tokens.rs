@@ -16,7 +16,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// A controller that has seen nothing yet.
+    /// Returns a controller that has seen nothing yet.
     pub fn new(inside: Inside) -> Self {
         let secrets = inside.builtin("", "secrets");
         Self { inside, secrets }

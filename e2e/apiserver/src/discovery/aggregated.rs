@@ -17,7 +17,7 @@ use crate::wire::media::{self, Body};
 
 const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Whether a client asks for all groups in one document.
+/// Returns whether a client asks for all groups in one document.
 pub fn is_wanted(headers: &HeaderMap) -> bool {
     let first = media::ranges(headers).into_iter().find(|range| {
         let plain = range.parameter("as").is_none();
@@ -32,7 +32,8 @@ pub fn is_wanted(headers: &HeaderMap) -> bool {
     first.is_some_and(|range| range.parameter("as").is_some())
 }
 
-/// The core group, or all others; nothing for a client that has the present document.
+/// Answers with the core group, or with all others; the body is empty for a client that has the
+/// present document.
 pub fn answer(server: &Server, headers: &HeaderMap, core: bool) -> Response<Body> {
     let documents = server.documents.of(&server.registry.all(), documents);
     let Document { bytes, tag } = if core {

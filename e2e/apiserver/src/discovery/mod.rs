@@ -74,7 +74,7 @@ fn groups_of(all: &[Arc<Resource>]) -> Vec<Group> {
     groups
 }
 
-/// `api/v1`, `apis/apps/v1`, ...
+/// Returns the paths of all served groups and versions: `api/v1`, `apis/apps/v1`, ...
 pub fn group_versions(server: &Server) -> Vec<String> {
     let name = |group: &str, version: &str| {
         if group.is_empty() {
@@ -90,7 +90,7 @@ pub fn group_versions(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// `/api`
+/// Answers `/api`.
 pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
     if aggregated::is_wanted(headers) {
         return aggregated::answer(server, headers, true);
@@ -103,7 +103,7 @@ pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
     media::tree(StatusCode::OK, Accept::default(), &versions)
 }
 
-/// `/apis`
+/// Answers `/apis`.
 pub fn groups(server: &Server, headers: &HeaderMap) -> Response<Body> {
     if aggregated::is_wanted(headers) {
         return aggregated::answer(server, headers, false);
@@ -127,7 +127,7 @@ fn group_value(group: &Group) -> Value {
     })
 }
 
-/// `/apis/GROUP`
+/// Answers `/apis/GROUP`.
 pub fn group(server: &Server, name: &str) -> Result<Response<Body>, StatusError> {
     let groups = all_groups(server);
     let group = groups
@@ -140,7 +140,7 @@ pub fn group(server: &Server, name: &str) -> Result<Response<Body>, StatusError>
     Ok(media::tree(StatusCode::OK, Accept::default(), &value))
 }
 
-/// `/apis/GROUP/VERSION`
+/// Answers `/apis/GROUP/VERSION`.
 pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<Body>, StatusError> {
     if !server.registry.has_version(group, version) {
         return Err(StatusError::no_such_path());
@@ -202,7 +202,7 @@ fn classic(resource: &Resource, version: &Version) -> Vec<Value> {
         .collect()
 }
 
-/// A value that changes with the storage version; clients only compare it.
+/// Returns a value that changes with the storage version; clients only compare it.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
     let text = format!("{}/{}/{}", resource.group, resource.storage, resource.kind);

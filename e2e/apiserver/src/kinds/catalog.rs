@@ -65,7 +65,7 @@ pub struct Kind {
     pub subresources: &'static [Subresource],
 }
 
-/// The built-in kind that an object's `apiVersion` and `kind` name, if there is one.
+/// Returns the built-in kind that an object's `apiVersion` and `kind` name, if there is one.
 pub fn of_object(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     all()
@@ -73,7 +73,7 @@ pub fn of_object(api_version: &str, kind: &str) -> Option<&'static Kind> {
         .find(|k| k.kind == kind && k.group == group && k.version == version)
 }
 
-/// All built-in kinds: core group first, then the groups in the order of discovery.
+/// Returns all built-in kinds: core group first, then the groups in the order of discovery.
 pub fn all() -> &'static [Kind] {
     KINDS
 }
@@ -127,7 +127,7 @@ const fn has(subresources: &[Subresource], name: &str) -> bool {
     false
 }
 
-/// `==` on slices is not const yet.
+/// Returns whether two slices are equal: `==` on slices is not const yet.
 const fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
@@ -254,7 +254,7 @@ const KINDS: &[Kind] = &[
 
 #[cfg(test)]
 impl Kind {
-    /// `v1` or `apps/v1`.
+    /// Returns the API version, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -263,7 +263,7 @@ impl Kind {
         }
     }
 
-    /// Whether objects of the kind are kept: false for reviews, which are only answered.
+    /// Returns whether objects of the kind are kept: false for reviews, which are only answered.
     pub fn stored(&self) -> bool {
         self.verbs.contains(&"get")
     }
@@ -273,7 +273,7 @@ impl Kind {
 mod tests {
     use super::*;
 
-    /// The built-in kind behind a path, if there is one.
+    /// Returns the built-in kind behind a path, if there is one.
     fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
         all()
             .iter()

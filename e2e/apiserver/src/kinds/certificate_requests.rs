@@ -65,8 +65,8 @@ fn stamp(context: &RequestContext<'_>, csr: &mut Value) {
     }
 }
 
-/// What a write may change: the spec never, the certificate through the status alone; times are
-/// filled in.
+/// Limits a write to what it may change: the spec never, the certificate through the status alone;
+/// times are filled in.
 fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     if subresource == "approval" {
         let conditions = new["status"].get("conditions").cloned();
@@ -159,7 +159,7 @@ fn failures(csr: &Value) -> Vec<&Value> {
     conditions.filter(|c| c["type"] == "Failed").collect()
 }
 
-/// What is wrong with the conditions after a write through `subresource`.
+/// Returns what is wrong with the conditions after a write through `subresource`.
 fn conditions(subresource: &str, old: Option<&Value>, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let list = |csr: &Value| {

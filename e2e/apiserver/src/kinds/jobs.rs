@@ -19,7 +19,8 @@ impl Strategy for Jobs {
     }
 }
 
-/// A job finds its pods by its own identity, unless its author wants otherwise.
+/// Generates the selector by which a job finds its pods by its own identity, unless its author
+/// wants otherwise.
 fn generate_selector(job: &mut Value) {
     if job["spec"]["manualSelector"] == true {
         return;

@@ -26,7 +26,8 @@ use crate::wire::status_error::StatusError;
 /// way. The methods stand in the order in which a write meets them.
 #[expect(unused_variables, reason = "the plain way does nothing")]
 pub trait Strategy: Sync {
-    /// Whether clients may bring a status along in a new object although a subresource writes it.
+    /// Returns whether clients may bring a status along in a new object although a subresource
+    /// writes it.
     fn brings_status(&self) -> bool {
         false
     }
@@ -93,7 +94,7 @@ pub trait Strategy: Sync {
         None
     }
 
-    /// The finalizer that an object gets when its deletion begins.
+    /// Returns the finalizer that an object gets when its deletion begins.
     fn deletion_finalizer(&self) -> Option<&'static str> {
         None
     }
@@ -101,13 +102,13 @@ pub trait Strategy: Sync {
     /// Changes an object besides its metadata when its deletion begins.
     fn begin_deletion(&self, context: &RequestContext<'_>, object: &mut Value) {}
 
-    /// Whether an object's deletion begins without grace and without counting as a change of what
-    /// is wanted: the registries of namespaces and CRDs mark them by themselves.
+    /// Returns whether an object's deletion begins without grace and without counting as a change
+    /// of what is wanted: the registries of namespaces and CRDs mark them by themselves.
     fn marks_deletion(&self, object: &Value) -> bool {
         false
     }
 
-    /// Whether something besides finalizers in the metadata holds the object.
+    /// Returns whether something besides finalizers in the metadata holds the object.
     fn holds(&self, object: &Value) -> bool {
         false
     }
@@ -118,7 +119,7 @@ struct Plain;
 
 impl Strategy for Plain {}
 
-/// The strategy of a resource.
+/// Returns the strategy of a resource.
 pub fn strategy(resource: &Resource) -> &'static dyn Strategy {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => &namespaces::Namespaces,

@@ -46,7 +46,7 @@ impl Strategy for Pods {
     }
 }
 
-/// One address of a pod and the list of them say the same.
+/// Makes the one address of a pod and the list of them say the same.
 fn agree_on_addresses(pod: &mut Value) {
     let one = pod["status"]["podIP"].clone();
     let first = pod["status"]["podIPs"][0]["ip"].clone();
@@ -57,7 +57,7 @@ fn agree_on_addresses(pod: &mut Value) {
     }
 }
 
-/// The part of the ServiceAccount admission that others read: the account's name.
+/// Does the part of the ServiceAccount admission that others read: it sets the account's name.
 fn settle_account(object: &mut Value) {
     let spec = &mut object["spec"];
     if spec["serviceAccountName"]
@@ -74,8 +74,8 @@ fn settle_account(object: &mut Value) {
     tolerate_trouble(spec);
 }
 
-/// Every pod stands five minutes of trouble with its node, unless it says otherwise
-/// (DefaultTolerationSeconds admission).
+/// Adds tolerations so that every pod stands five minutes of trouble with its node, unless it says
+/// otherwise (DefaultTolerationSeconds admission).
 fn tolerate_trouble(spec: &mut Value) {
     for key in [
         "node.kubernetes.io/not-ready",
@@ -100,7 +100,7 @@ fn tolerate_trouble(spec: &mut Value) {
     }
 }
 
-/// The quality of service class of a pod, from requests and limits of cpu and memory.
+/// Returns the quality of service class of a pod, from requests and limits of cpu and memory.
 fn qos(pod: &Value) -> &'static str {
     let containers = ["containers", "initContainers"]
         .into_iter()

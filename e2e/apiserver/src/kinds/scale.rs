@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::registry::Scale;
 use crate::wire::field_error::FieldError;
 
-/// The real server notes no time with what is owned through the scale, and lists it first.
+/// Removes the time from what is owned through the scale, and lists it first, as the real server
+/// does.
 pub fn forget_time(object: &mut Value) {
     if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
         for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale") {
@@ -15,7 +16,7 @@ pub fn forget_time(object: &mut Value) {
     }
 }
 
-/// What is wrong with the values in a custom resource that its scale subresource shows.
+/// Returns what is wrong with the values in a custom resource that its scale subresource shows.
 pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
     let mut at = object;
     let mut errors = Vec::new();

@@ -18,7 +18,7 @@ impl Strategy for Secrets {
     }
 }
 
-/// `stringData` is for writing only: it ends up in `data`.
+/// Moves `stringData`, which is for writing only, into `data`.
 fn fold_strings(object: &mut Value) {
     let Some(Value::Object(strings)) = object.as_object_mut().and_then(|o| o.remove("stringData"))
     else {

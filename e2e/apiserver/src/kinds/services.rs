@@ -39,7 +39,8 @@ impl Strategy for Services {
     }
 }
 
-/// Cluster addresses are handed out in order; nothing listens on them.
+/// Assigns a cluster address to a service. Cluster addresses are handed out in order; nothing
+/// listens on them.
 fn give_address(context: &RequestContext<'_>, object: &mut Value) {
     let spec = &mut object["spec"];
     if spec["type"] == "ExternalName" {

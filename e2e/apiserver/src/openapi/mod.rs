@@ -12,8 +12,8 @@ use crate::kinds::catalog::{self, Kind};
 use paths::Resource;
 use schemas::Schemas;
 
-/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`,
-/// `apis/apps/v1`, …; each comes with a text that changes when its document changes.
+/// Returns the index at `/openapi/v3`: one path per served group and version. `versions` are
+/// `api/v1`, `apis/apps/v1`, …; each comes with a text that changes when its document changes.
 pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Value {
     let paths: Map<String, Value> = versions
         .into_iter()
@@ -25,7 +25,7 @@ pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Val
     json!({"paths": paths})
 }
 
-/// The document of one group and version: built-in kinds, and those of `crds` (whole
+/// Returns the document of one group and version: built-in kinds, and those of `crds` (whole
 /// `CustomResourceDefinition`s) that serve it.
 pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     let mut schemas = Schemas::default();
@@ -48,7 +48,7 @@ pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     })
 }
 
-/// The document at `/openapi/v2`: kubectl reads v3.
+/// Returns the document at `/openapi/v2`, which has no paths and no definitions: kubectl reads v3.
 pub fn v2() -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": {}})
 }
@@ -57,7 +57,7 @@ pub fn v2() -> Value {
 /// media types takes.
 pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Whether a client wants `/openapi/v2` in protobuf.
+/// Returns whether a client wants `/openapi/v2` in protobuf.
 pub fn wants_protobuf(headers: &HeaderMap) -> bool {
     headers
         .get_all(ACCEPT)
@@ -66,9 +66,9 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
         .any(|value| value.contains("proto-openapi.spec.v2"))
 }
 
-/// The document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and version, no
-/// schemas. kubectl looks there for kinds that it did not find in v3, so that it learns that there
-/// are none and says `no matches for kind`.
+/// Returns the document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and
+/// version, no schemas. kubectl looks there for kinds that it did not find in v3, so that it learns
+/// that there are none and says `no matches for kind`.
 pub fn v2_protobuf() -> Vec<u8> {
     let text = |number: u8, bytes: &[u8]| -> Vec<u8> {
         // A length below 128 is one byte.

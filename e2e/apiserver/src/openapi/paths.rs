@@ -17,7 +17,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A built-in kind.
+    /// Returns what the path of a built-in kind is about.
     pub fn builtin(kind: &Kind) -> Self {
         Self {
             group: kind.group.to_owned(),
@@ -30,7 +30,8 @@ impl Resource {
         }
     }
 
-    /// One version of a CRD: patches, but no strategic ones.
+    /// Returns what the path of one version of a CRD is about: it has patches, but no strategic
+    /// ones.
     pub fn custom(crd: &Value, version: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let spec = &crd["spec"];
@@ -65,8 +66,8 @@ impl Resource {
         format!("{prefix}{scope}/{plural}")
     }
 
-    /// The operation by which kubectl knows the kind: a patch, with its parameters and forms, or a
-    /// creation where there are no patches.
+    /// Returns the operation by which kubectl knows the kind: a patch, with its parameters and
+    /// forms, or a creation where there are no patches.
     fn operation(&self) -> Value {
         let Self {
             group,

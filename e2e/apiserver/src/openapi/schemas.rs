@@ -48,7 +48,7 @@ impl Schemas {
         self.complete();
     }
 
-    /// All schemas by name.
+    /// Returns all schemas by name.
     pub fn finish(self) -> Map<String, Value> {
         self.made
     }
@@ -94,7 +94,7 @@ impl Schemas {
         }
     }
 
-    /// Every object has a type and metadata, whatever its schema says.
+    /// Adds a type and metadata to a schema: every object has them, whatever its schema says.
     fn embed(&mut self, schema: &mut Value) {
         let mut metadata = json!({
             "description": "Standard object's metadata.",
@@ -140,7 +140,8 @@ impl Schemas {
     }
 }
 
-/// `io.karmada.cluster.v1alpha1.Cluster`: the group backwards, then version and kind.
+/// Returns the name of a schema, such as `io.karmada.cluster.v1alpha1.Cluster`: the group
+/// backwards, then version and kind.
 fn component_name(group: &str, version: &str, kind: &str) -> String {
     let reversed: Vec<&str> = group.split('.').rev().collect();
     format!("{}.{version}.{kind}", reversed.join("."))

@@ -8,7 +8,7 @@ use super::PatchError;
 /// More operations than this are refused, as by a real API server.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// `live` after the operations of `patch`, or why one of them does not fit.
+/// Returns `live` after the operations of `patch`, or why one of them does not fit.
 pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations = patch.as_array().map_or(0, Vec::len);
     if operations > MAX_OPERATIONS {
@@ -27,8 +27,8 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(patched)
 }
 
-/// The real server lets `replace` set a member that isn't there yet, as long as there is an object
-/// to have it.
+/// Turns a `replace` of a member that isn't there yet into an `add`: the real server lets `replace`
+/// set such a member, as long as there is an object to have it.
 fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if replace.path.resolve(live).is_err() => {

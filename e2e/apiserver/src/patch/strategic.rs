@@ -15,7 +15,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
 
-/// `live` with `patch` laid over it, lists merged by the keys of `schema`.
+/// Returns `live` with `patch` laid over it and lists merged by the keys of `schema`.
 pub fn strategic(live: &Value, patch: &Value, schema: &Schema) -> Result<Value, PatchError> {
     let (Value::Object(live), Value::Object(patch)) = (live, patch) else {
         return Err(PatchError::Malformed(
@@ -145,8 +145,8 @@ fn merge_primitives(before: &[Value], change: &[Value]) -> Value {
     Value::Array(interleaved(listed, others, rank, origin))
 }
 
-/// What a patch lists comes in its order; what it doesn't list comes before a listed element only
-/// if it did so originally.
+/// Merges two lists: what a patch lists comes in its order, and what it doesn't list comes before a
+/// listed element only if it did so originally.
 fn interleaved(
     mut listed: Vec<Value>,
     others: Vec<Value>,
@@ -224,7 +224,7 @@ fn merge_keyed(
     Ok(Value::Array(interleaved(listed, others, rank, origin)))
 }
 
-/// `$retainKeys`: fields that the patch does not list are cleared first.
+/// Carries out `$retainKeys`: fields that the patch does not list are cleared first.
 fn retain_keys(
     merged: &mut Map<String, Value>,
     patch: &Map<String, Value>,
@@ -263,8 +263,8 @@ fn delete_primitives(
     Ok(())
 }
 
-/// `$setElementOrder`: listed elements take the order of the list; others stay where they were
-/// relative to the listed elements around them.
+/// Carries out `$setElementOrder`: listed elements take the order of the list; others stay where
+/// they were relative to the listed elements around them.
 fn order_elements(
     merged: &mut Map<String, Value>,
     list: &str,
@@ -318,7 +318,7 @@ fn is_directive(item: &Value) -> bool {
         .is_some_and(|fields| fields.len() == 1 && fields.contains_key(DIRECTIVE))
 }
 
-/// The object as it would be written: directives and `null`s are instructions, not content.
+/// Returns the object as it would be written: directives and `null`s are instructions, not content.
 fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
     patch
         .iter()

@@ -83,7 +83,7 @@ fn json_patches_apply_in_order_or_not_at_all() {
     }
 }
 
-/// What is patched at `/spec`, and what must come of it.
+/// Checks what must come of a patch of what is at `/spec`.
 fn strategic_case(schema: &Schema, live: &Value, patch: &Value, expected: &Value) {
     let (live, patch) = (json!({"spec": live}), json!({"spec": patch}));
     assert_eq!(

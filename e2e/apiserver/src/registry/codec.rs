@@ -23,7 +23,7 @@ fn renames_fields(served: &Served) -> bool {
     served.resource.group == "events.k8s.io"
 }
 
-/// Whether the bytes of a stored object are what the request's version looks like.
+/// Returns whether the bytes of a stored object are what the request's version looks like.
 pub fn as_stored(served: &Served, object: &Object) -> bool {
     // Of a custom object, another version shows what its own schema knows; built-in kinds have one
     // version.
@@ -31,7 +31,7 @@ pub fn as_stored(served: &Served, object: &Object) -> bool {
         && (served.resource.custom.is_none() || object.is_in(&served.api_version()))
 }
 
-/// A stored object as the request's version has it.
+/// Returns a stored object as the request's version has it.
 pub fn to_request(served: &Served, mut object: Value) -> Value {
     if renames_fields(served) {
         rename(&mut object, |core, events| (core, events));
@@ -47,7 +47,7 @@ pub fn to_request(served: &Served, mut object: Value) -> Value {
     object
 }
 
-/// An object of the request's version as it is stored.
+/// Returns an object of the request's version as it is stored.
 pub fn to_storage(served: &Served, mut object: Value) -> Value {
     if renames_fields(served) {
         rename(&mut object, |core, events| (events, core));
@@ -73,7 +73,7 @@ fn rename(
     }
 }
 
-/// The JSON of a stored object in the request's version.
+/// Returns the JSON of a stored object in the request's version.
 pub fn bytes(served: &Served, object: &Object) -> Bytes {
     if !as_stored(served, object) {
         return to_request(served, object.value()).to_string().into();
@@ -119,7 +119,7 @@ pub fn compact_item(served: &Served, kind: &encode::Kind, object: &Object, out: 
     }
 }
 
-/// The metadata of an object as an object of its own.
+/// Returns the metadata of an object as an object of its own.
 pub fn metadata_only(object: &Value) -> Value {
     let metadata = object
         .get("metadata")

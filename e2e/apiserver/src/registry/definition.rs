@@ -38,7 +38,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-/// The names that a CRD asks for, with those left out filled in.
+/// Returns the names that a CRD asks for, with those left out filled in.
 pub fn names(crd: &Value) -> Value {
     let mut names = crd["spec"]["names"].clone();
     let kind = text(&names["kind"]);
@@ -51,7 +51,7 @@ pub fn names(crd: &Value) -> Value {
     names
 }
 
-/// The resource that a CRD defines.
+/// Returns the resource that a CRD defines.
 pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
     let names = names(crd);
     let group = text(&crd["spec"]["group"]);
@@ -148,7 +148,7 @@ fn version(
     })
 }
 
-/// The best served version that isn't deprecated, if it is better than this one.
+/// Returns the best served version that isn't deprecated, if it is better than this one.
 fn successor(crd: &Value, name: &str) -> Option<String> {
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
     let fresh = versions.filter(|v| v["served"] == true && v["deprecated"] != true);
@@ -190,8 +190,8 @@ impl Taken {
     }
 }
 
-/// The names that a CRD may have of those it asks for, beside those it has; and why not all, if so:
-/// reason and message. Of several conflicts the last is told.
+/// Returns the names that a CRD may have of those it asks for, beside those it has, and the reason
+/// and message if it may not have all. Of several conflicts the last is told.
 fn accepted(
     wanted: &Value,
     given: &Value,
@@ -228,7 +228,7 @@ fn accepted(
     (names, conflict)
 }
 
-/// The status that a CRD should have.
+/// Returns the status that a CRD should have.
 pub fn status(store: &Store, now: Timestamp, crd: &Value) -> Value {
     let now = metadata::time(now);
     let mut status = crd["status"].clone();

@@ -33,7 +33,8 @@ pub struct Document {
 }
 
 impl Kept {
-    /// The documents of these resources, made if they are other resources than before.
+    /// Returns the documents of these resources, and makes them anew if they are other resources
+    /// than before.
     pub fn of(&self, all: &All, make: impl FnOnce(&[Arc<Resource>]) -> Documents) -> Documents {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, known)) = last.as_ref()

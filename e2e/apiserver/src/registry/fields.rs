@@ -67,7 +67,7 @@ fn builtin(group: &str, plural: &str) -> &'static [Field] {
     }
 }
 
-/// The values of an object's selectable fields, as the store keeps them.
+/// Returns the values of an object's selectable fields, as the store keeps them.
 pub fn of(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
     if let Some(custom) = &resource.custom {
         // Objects differ between versions in apiVersion only, so one version's paths serve all.
@@ -145,7 +145,7 @@ pub fn known(
     requirements.into_iter().map(translate).collect()
 }
 
-/// The name in the core group of a field of `events.k8s.io` events.
+/// Returns the name in the core group of a field of `events.k8s.io` events.
 fn event_field(field: &str) -> String {
     match field {
         "reportingController" => "reportingComponent".to_owned(),

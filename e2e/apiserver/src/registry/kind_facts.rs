@@ -49,7 +49,7 @@ impl KindFacts {
         status_keeps_metadata: true,
     };
 
-    /// The facts of a built-in resource, from the strategies of the Kubernetes registry.
+    /// Returns the facts of a built-in resource, from the strategies of the Kubernetes registry.
     pub fn of(group: &str, plural: &str) -> Self {
         let names = match (group, plural) {
             ("", "namespaces") => NameRule::Label,

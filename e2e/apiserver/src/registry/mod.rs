@@ -110,7 +110,8 @@ impl Resource {
         }
     }
 
-    /// `Deployment.apps`, for messages about invalid objects.
+    /// Returns the kind with its group, such as `Deployment.apps`, for messages about invalid
+    /// objects.
     pub fn kind_name(&self) -> GroupName<'_> {
         GroupName {
             group: &self.group,
@@ -127,7 +128,7 @@ impl Resource {
         }
     }
 
-    /// The key of an object in the store.
+    /// Returns the key of an object in the store.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
             format!("{namespace}/{name}")
@@ -138,12 +139,12 @@ impl Resource {
 }
 
 impl Version {
-    /// A subresource by name.
+    /// Returns a subresource by name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Whether the status is written through a subresource only.
+    /// Returns whether the status is written through a subresource only.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
@@ -158,7 +159,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// The version that is spoken.
+    /// Returns the version that is spoken.
     pub fn version(&self) -> &Version {
         &self.resource.versions[self.index]
     }
@@ -168,7 +169,7 @@ impl Served {
         self.resource.api_version(&self.version().name)
     }
 
-    /// Whether the version spoken is the one stored.
+    /// Returns whether the version spoken is the one stored.
     pub fn is_storage(&self) -> bool {
         self.version().name == self.resource.storage
     }
@@ -181,7 +182,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The built-in resources.
+    /// Returns a registry of the built-in resources.
     pub fn new(store: &Store) -> Self {
         let mut resources: Vec<Resource> = Vec::new();
         for kind in catalog::all() {
@@ -218,7 +219,7 @@ impl Registry {
         }
     }
 
-    /// Every resource.
+    /// Returns every resource.
     pub fn all(&self) -> Arc<Vec<Arc<Resource>>> {
         Arc::clone(
             &self
@@ -228,7 +229,7 @@ impl Registry {
         )
     }
 
-    /// The resource behind a path.
+    /// Returns the resource behind a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let all = self.all();
         let resource = all
@@ -241,7 +242,7 @@ impl Registry {
         })
     }
 
-    /// The resource of a kind.
+    /// Returns the resource of a kind.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<Served> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let all = self.all();
@@ -253,7 +254,7 @@ impl Registry {
         })
     }
 
-    /// Whether any resource is served under this group and version.
+    /// Returns whether any resource is served under this group and version.
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.all()
             .iter()
@@ -288,7 +289,7 @@ impl Registry {
     }
 }
 
-/// The name of a resource's collection in the store.
+/// Returns the name of a resource's collection in the store.
 pub fn collection_name(group: &str, plural: &str) -> String {
     format!("{group}/{plural}")
 }

@@ -40,12 +40,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The finished arena, and where the named types are in it.
+    /// Returns the finished arena, and where the named types are in it.
     pub fn finish(self) -> (Arc<[Node]>, HashMap<String, Id>) {
         (self.nodes.into(), self.made)
     }
 
-    /// The node of definition `name`, built once.
+    /// Returns the node of definition `name`, built once.
     pub fn definition(&mut self, name: &str) -> Id {
         if let Some(id) = self.made.get(name) {
             return *id;
@@ -71,7 +71,7 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// The node of an inline schema.
+    /// Returns the node of an inline schema.
     pub fn node(&mut self, schema: &Value) -> Id {
         if let Some(name) = schema["$ref"]
             .as_str()
@@ -84,8 +84,8 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// The node of a CRD version's `openAPIV3Schema`, with type and metadata added as for every
-    /// object.
+    /// Returns the node of a CRD version's `openAPIV3Schema`, with type and metadata added as for
+    /// every object.
     pub fn custom_root(&mut self, schema: &Value) -> Id {
         let id = self.node(schema);
         self.embed(id);

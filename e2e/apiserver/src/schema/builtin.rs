@@ -59,23 +59,23 @@ pub struct Builtins {
 }
 
 impl Builtins {
-    /// Where the type with this full name starts, if a kind of ours reaches it.
+    /// Returns where the type with this full name starts, if a kind of ours reaches it.
     pub fn root(&self, name: &str) -> Option<Id> {
         self.names.get(name).copied()
     }
 
-    /// The type with this full name, ready to walk.
+    /// Returns the type with this full name, ready to walk.
     pub fn named(&self, name: &str) -> Option<At<'_>> {
         self.root(name).map(|id| At::new(&self.nodes, id))
     }
 }
 
-/// Full name of a kind's type: `io.k8s.api.apps.v1.Deployment`.
+/// Returns the full name of a kind's type: `io.k8s.api.apps.v1.Deployment`.
 pub fn definition_name(kind: &Kind) -> String {
     definition_of(kind.group, kind.version, kind.kind)
 }
 
-/// Full name of the type of a group, version and kind.
+/// Returns the full name of the type of a group, version and kind.
 pub fn definition_of(group: &str, version: &str, kind: &str) -> String {
     let package = match group {
         "" => "api.core".to_owned(),

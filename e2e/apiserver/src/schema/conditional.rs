@@ -88,7 +88,7 @@ pub fn conditional(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// The pod spec inside an object of `kind`, where the kind has one.
+/// Returns the pod spec inside an object of `kind`, where the kind has one.
 pub fn pod_spec<'a>(kind: &Kind, object: &'a mut Value) -> Option<&'a mut Value> {
     let path = match (kind.group, kind.kind) {
         ("", "Pod") => "/spec",
@@ -271,7 +271,7 @@ fn fill(object: &mut Value, pointer: &str, name: &str, value: Value) {
     }
 }
 
-/// The objects in the list at `pointer`.
+/// Returns the objects in the list at `pointer`.
 fn each<'a>(object: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a mut Value> {
     let list = object.pointer_mut(pointer).and_then(Value::as_array_mut);
     list.into_iter().flatten().filter(|item| item.is_object())

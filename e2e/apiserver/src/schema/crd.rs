@@ -10,9 +10,9 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 
-/// What is wrong with a `CustomResourceDefinition`: names, versions, and whether its schemas are
-/// structural. `metadata` itself is not looked at, but for the name, which follows from the
-/// specification.
+/// Returns what is wrong with a `CustomResourceDefinition`: names, versions, and whether its
+/// schemas are structural. `metadata` itself is not looked at, but for the name, which follows from
+/// the specification.
 pub fn check_crd(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &crd["spec"];

@@ -167,7 +167,7 @@ fn map_values(
     Ok(())
 }
 
-/// Whether Go's `omitempty` leaves the value out when it prints.
+/// Returns whether Go's `omitempty` leaves the value out when it prints.
 fn vanishes(field: &Field, at: At<'_>, value: &Value) -> bool {
     match value {
         Value::Array(list) => list.is_empty() && field.absent == Absent::Omitted,
@@ -192,7 +192,7 @@ fn is_bytes(at: At<'_>, field: &Field) -> bool {
     matches!(at.node().shape, Shape::Bytes) && field.absent == Absent::Omitted
 }
 
-/// What Go prints for a field that nobody set.
+/// Returns what Go prints for a field that nobody set.
 fn printed(field: &Field, at: At<'_>) -> Value {
     match field.absent {
         Absent::Omitted | Absent::Null => Value::Null,
@@ -209,7 +209,7 @@ fn printed(field: &Field, at: At<'_>) -> Value {
     }
 }
 
-/// Go's zero value.
+/// Returns Go's zero value.
 fn nothing(at: At<'_>) -> Value {
     match &at.node().shape {
         Shape::String => json!(""),

@@ -9,7 +9,7 @@ use super::validate::counterpart;
 use super::walk::join;
 use crate::wire::field_error::{FieldError, Reason};
 
-/// Whether any rule is stated in the schema.
+/// Returns whether any rule is stated in the schema.
 pub fn any(at: At<'_>) -> bool {
     at.arena().iter().any(|node| {
         node.rules
@@ -18,13 +18,13 @@ pub fn any(at: At<'_>) -> bool {
     })
 }
 
-/// What the server adds when the shape of an object is wrong already.
+/// Returns what the server adds when the shape of an object is wrong already.
 pub fn not_checked() -> FieldError {
     let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     FieldError::invalid("<nil>", &Value::Null, detail)
 }
 
-/// What breaks the rules of the schema. Where nothing changed, nothing is said.
+/// Reports what breaks the rules of the schema. Where nothing changed, nothing is said.
 pub fn check(
     at: At<'_>,
     new: &Value,

@@ -29,7 +29,7 @@ pub struct TypeFacts {
 }
 
 impl TypeFacts {
-    /// What is known of field `name`.
+    /// Returns what is known of field `name`.
     pub fn field(&self, name: &str) -> Fact {
         self.fields.get(name).cloned().unwrap_or_default()
     }

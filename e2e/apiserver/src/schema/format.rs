@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Whether `text` has the format.
+/// Returns whether `text` has the format.
 pub fn matches(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
@@ -36,7 +36,8 @@ pub fn matches(format: &str, text: &str) -> bool {
     }
 }
 
-/// Go's durations (`1h30m`), and a number with a unit in words (`3 days`).
+/// Returns whether a text is one of Go's durations (`1h30m`), or a number with a unit in words
+/// (`3 days`).
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "ms", "s", "m", "h"];
     const WORDS: [&str; 7] = [

@@ -47,7 +47,7 @@ enum Origin {
 }
 
 impl Schema {
-    /// The schema of a built-in kind.
+    /// Returns the schema of a built-in kind.
     pub fn builtin(kind: &'static Kind) -> Self {
         let root = builtin::ARENA
             .root(&builtin::definition_name(kind))
@@ -59,7 +59,7 @@ impl Schema {
         }
     }
 
-    /// The schema of one version of a CRD (the whole `CustomResourceDefinition` object).
+    /// Returns the schema of one version of a CRD (the whole `CustomResourceDefinition` object).
     /// The CRD must have passed the check of its kind.
     pub fn of_crd(crd: &Value, version: &str) -> Result<Self, FieldError> {
         let versions = crd["spec"]["versions"]
@@ -81,13 +81,13 @@ impl Schema {
         })
     }
 
-    /// Where walks along an object start.
+    /// Returns the position at which walks along an object start.
     pub fn root(&self) -> At<'_> {
         At::new(&self.arena, self.root)
     }
 
-    /// An object of the kind that says nothing: what a creation is compared with. Built-in kinds
-    /// print empty structs even then.
+    /// Returns an object of the kind in which nothing is set: a creation is compared with it.
+    /// Built-in kinds print empty structs even then.
     pub fn empty(&self, api_version: &str, kind: &str) -> Value {
         let mut empty = json!({"apiVersion": api_version, "kind": kind});
         // Nothing in it can be of a wrong type.
@@ -161,7 +161,7 @@ impl Schema {
         }
     }
 
-    /// What is wrong with `new`, as create (`old` is `None`) or as update of `old`.
+    /// Returns what is wrong with `new`, as create (`old` is `None`) or as update of `old`.
     ///
     /// Names, labels and the rest of `metadata` are not looked at: they have rules of their own.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {

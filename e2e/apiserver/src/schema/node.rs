@@ -133,17 +133,18 @@ pub struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The node at `id`.
+    /// Returns the node at `id`.
     pub fn new(arena: &'a [Node], id: Id) -> Self {
         Self { arena, id }
     }
 
-    /// The node itself.
+    /// Returns the node itself.
     pub fn node(self) -> &'a Node {
         &self.arena[self.id]
     }
 
-    /// Where field, map value or unknown field `name` leads, if the schema knows anything about it.
+    /// Returns where field, map value or unknown field `name` leads, if the schema knows anything
+    /// about it.
     pub fn field(self, name: &str) -> Option<Self> {
         match &self.node().shape {
             Shape::Object { fields, values } => fields
@@ -155,7 +156,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The declared field `name`, with its facts.
+    /// Returns the declared field `name`, with its facts.
     pub fn declared(self, name: &str) -> Option<&'a Field> {
         match &self.node().shape {
             Shape::Object { fields, .. } => fields.get(name),
@@ -163,7 +164,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// All declared fields.
+    /// Returns all declared fields.
     pub fn fields(self) -> impl Iterator<Item = (&'a String, &'a Field, Self)> {
         let fields = match &self.node().shape {
             Shape::Object { fields, .. } => Some(fields),
@@ -175,7 +176,7 @@ impl<'a> At<'a> {
             .map(move |(name, field)| (name, field, self.to(field.node)))
     }
 
-    /// The elements' type of a list.
+    /// Returns the type of a list's elements.
     pub fn items(self) -> Option<Self> {
         match &self.node().shape {
             Shape::List { items, .. } => Some(self.to(*items)),
@@ -183,7 +184,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// How elements are told apart, for a list.
+    /// Returns how elements are told apart, for a list.
     pub fn list(self) -> Option<&'a ListKind> {
         match &self.node().shape {
             Shape::List { kind, .. } => Some(kind),
@@ -191,17 +192,18 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Default of key field `name` of a list's elements, for elements that leave it out.
+    /// Returns the default of key field `name` of a list's elements, for elements that leave it
+    /// out.
     pub fn key_default(self, name: &str) -> Option<&'a Value> {
         self.declared(name).and_then(|field| field.default.as_ref())
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub fn arena(self) -> &'a [Node] {
         self.arena
     }
 
-    /// Another node of the same arena.
+    /// Returns another node of the same arena.
     #[must_use]
     pub fn node_at(self, id: Id) -> Self {
         self.to(id)

@@ -73,8 +73,8 @@ pub struct Expression {
 }
 
 impl Rules {
-    /// The demands of `schema`, or `None` where it has none. `node` builds the schemas inside
-    /// `allOf` and the like.
+    /// Returns the demands of `schema`, or `None` where it has none. `node` builds the schemas
+    /// inside `allOf` and the like.
     pub fn read(schema: &Value, mut node: impl FnMut(&Value) -> Id) -> Option<Box<Self>> {
         let mut each = |name: &str| -> Vec<Id> {
             schema[name]
@@ -151,7 +151,7 @@ impl Bounds {
 }
 
 impl Expression {
-    /// Whether the rule has an answer: one about changes has none without a value before.
+    /// Returns whether the rule has an answer: one about changes has none without a value before.
     pub fn applies(&self, old: Option<&Value>) -> bool {
         old.is_some() || !self.parsed.as_ref().is_some_and(cel::is_transition)
     }

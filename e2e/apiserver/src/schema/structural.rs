@@ -19,7 +19,7 @@ enum Level {
     Field,
 }
 
-/// What is wrong with the schema of a version at this path of its CRD.
+/// Returns what is wrong with the schema of a version at this path of its CRD.
 pub fn faults(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut found = Vec::new();
     structural(schema, Level::Root, path, &mut found);
@@ -30,7 +30,7 @@ pub fn faults(schema: &Value, path: &str) -> Vec<FieldError> {
     found
 }
 
-/// The invariants of structural schemas.
+/// Checks the invariants of structural schemas.
 fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldError>) {
     let flag = |name: &str| schema[name] == true;
     let (free, either) = (
@@ -107,7 +107,7 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
     expressions(schema, path, errors);
 }
 
-/// All defaults of a schema that is structural.
+/// Checks all defaults of a schema that is structural.
 fn defaults(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     default(schema, path, errors);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -120,7 +120,7 @@ fn defaults(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A default fits its own schema.
+/// Checks that a default fits its own schema.
 fn default(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let Some(default) = schema.get("default") else {
         return;
@@ -286,7 +286,7 @@ fn list_type(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Below `allOf` and the like, a schema may restrict, but not shape.
+/// Checks that a schema below `allOf` and the like restricts only: it may not shape.
 fn nested(schema: &Value, path: &str, int_or_string: bool, errors: &mut Vec<FieldError>) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         for (index, inner) in schema[junctor].as_array().into_iter().flatten().enumerate() {

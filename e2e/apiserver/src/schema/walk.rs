@@ -118,7 +118,7 @@ pub fn drop_nulls(at: At<'_>, value: &mut Value) {
     }
 }
 
-/// `a.b`, or `b` at the root.
+/// Joins a path and a name to `a.b`, or `b` at the root.
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()

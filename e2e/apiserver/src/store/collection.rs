@@ -130,17 +130,17 @@ impl Collection {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The object of that key.
+    /// Returns the object of that key.
     pub fn get(&self, key: &str) -> Option<Arc<Object>> {
         self.read().objects.get(key).cloned()
     }
 
-    /// How many objects there are.
+    /// Returns how many objects there are.
     pub fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -273,12 +273,12 @@ impl Collection {
         })
     }
 
-    /// The oldest version from which changes can be had.
+    /// Returns the oldest version from which changes can be had.
     pub fn oldest(&self) -> u64 {
         self.read().compacted
     }
 
-    /// The version of the latest change.
+    /// Returns the version of the latest change.
     pub fn latest_version(&self) -> u64 {
         *self.latest.borrow()
     }
@@ -301,7 +301,7 @@ impl Collection {
         receiver
     }
 
-    /// Whether the resource is gone.
+    /// Returns whether the resource is gone.
     pub fn is_closed(&self) -> bool {
         self.read().closed
     }
@@ -329,7 +329,7 @@ fn bounds(scan: Scan<'_>) -> (Bound<&str>, Bound<&str>) {
     }
 }
 
-/// The objects as they were at a version, from the present and the history.
+/// Returns the objects as they were at a version, from the present and the history.
 fn rolled_back(state: &State, at: u64, prefix: &str) -> BTreeMap<Arc<str>, Arc<Object>> {
     let mut objects: BTreeMap<Arc<str>, Arc<Object>> = state
         .objects

@@ -53,7 +53,7 @@ pub struct Write<'a> {
 }
 
 impl Store {
-    /// An empty store that remembers `history` changes for each resource.
+    /// Returns an empty store that remembers `history` changes for each resource.
     pub fn new(history: usize) -> Self {
         Self {
             // etcd starts at 1, and 0 means "any version" to clients.
@@ -71,12 +71,12 @@ impl Store {
         let _ = self.recorder.0.set(Box::new(tell));
     }
 
-    /// The resource version of the latest write.
+    /// Returns the resource version of the latest write.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
-    /// The collection of a resource, named `group/plural`; made when first asked for.
+    /// Returns the collection of a resource, named `group/plural`; made when first asked for.
     pub fn collection(&self, resource: &str) -> Arc<Collection> {
         let read = self
             .collections
@@ -116,7 +116,7 @@ impl Store {
         }
     }
 
-    /// Every collection with its name.
+    /// Returns every collection with its name.
     pub fn all(&self) -> Vec<(Box<str>, Arc<Collection>)> {
         let read = self
             .collections

@@ -19,7 +19,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Start of the watch event up to the object.
+    /// Returns the start of the watch event up to the object.
     pub const fn prefix(self) -> &'static [u8] {
         match self {
             Self::Added => br#"{"type":"ADDED","object":"#,
@@ -28,7 +28,7 @@ impl Change {
         }
     }
 
-    /// `ADDED`, `MODIFIED` or `DELETED`.
+    /// Returns `ADDED`, `MODIFIED` or `DELETED`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -87,25 +87,25 @@ impl Head {
         }
     }
 
-    /// Namespace, empty for cluster-scoped objects.
+    /// Returns the namespace, which is empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.key
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// Name within the namespace.
+    /// Returns the name within the namespace.
     pub fn name(&self) -> &str {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
-    /// A label's value.
+    /// Returns a label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.labels[at].1)
     }
 
-    /// A selectable field's value; `None` if the kind has no such field.
+    /// Returns a selectable field's value; `None` if the kind has no such field.
     pub fn field(&self, name: &str) -> Option<&str> {
         match name {
             "metadata.name" => Some(self.name()),
@@ -167,7 +167,7 @@ impl Draft {
         })
     }
 
-    /// Identity and labels of the object to be.
+    /// Returns the identity and the labels of the object to be.
     pub fn head(&self) -> &Head {
         &self.head
     }
@@ -238,41 +238,41 @@ pub struct Object {
 }
 
 impl Object {
-    /// The whole watch event that led here, newline included.
+    /// Returns the whole watch event that led to this state of the object, newline included.
     pub fn frame(&self) -> &Bytes {
         &self.frame
     }
 
-    /// The change that led here.
+    /// Returns the change that led to this state of the object.
     pub fn change(&self) -> Change {
         self.change
     }
 
-    /// The object's JSON.
+    /// Returns the object's JSON.
     pub fn json(&self) -> Bytes {
         self.frame
             .slice(self.change.prefix().len()..self.frame.len() - FRAME_END.len())
     }
 
-    /// The same, to be read in place.
+    /// Returns the object's JSON to be read in place.
     pub fn json_bytes(&self) -> &[u8] {
         &self.frame[self.change.prefix().len()..self.frame.len() - FRAME_END.len()]
     }
 
-    /// Whether the object is stored in this version of its kind.
+    /// Returns whether the object is stored in this version of its kind.
     pub fn is_in(&self, api_version: &str) -> bool {
         let rest = self.json_bytes().strip_prefix(br#"{"apiVersion":""#);
         let rest = rest.and_then(|rest| rest.strip_prefix(api_version.as_bytes()));
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
-    /// The object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with the
-    /// closing brace.
+    /// Returns the object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with
+    /// the closing brace.
     pub fn rest(&self) -> &[u8] {
         &self.frame[self.rest..self.frame.len() - FRAME_END.len()]
     }
 
-    /// The object as a tree.
+    /// Returns the object as a tree.
     ///
     /// # Panics
     /// Never: the bytes were written from a tree.

@@ -13,17 +13,17 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether everything is selected.
+    /// Returns whether everything is selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether the object is selected.
+    /// Returns whether the object is selected.
     pub fn matches(&self, object: &Object) -> bool {
         self.matches_head(&object.head)
     }
 
-    /// Whether an object with this head is selected.
+    /// Returns whether an object with this head is selected.
     pub fn matches_head(&self, head: &Head) -> bool {
         let label = |r: &Requirement| r.holds_for(head.label(&r.key));
         let field = |r: &FieldRequirement| r.holds_for(head.field(&r.field));

@@ -13,7 +13,8 @@ use crate::wire::metadata;
 use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// Where built-in kinds keep their replicas.
+/// Returns the paths of the scale: those that the version declares, or those where built-in kinds
+/// keep their replicas.
 fn paths(context: &RequestContext<'_>) -> Scale {
     context
         .served
@@ -122,7 +123,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     *at = value;
 }
 
-/// The scale of an object.
+/// Returns the scale of an object.
 fn of(context: &RequestContext<'_>, object: &Value) -> Value {
     let paths = paths(context);
     let number = |path: &str| {
@@ -164,7 +165,7 @@ fn of(context: &RequestContext<'_>, object: &Value) -> Value {
     json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
 }
 
-/// A label selector as one string.
+/// Returns a label selector as one string.
 fn selector_text(selector: &Value) -> String {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let mut terms: Vec<String> = Vec::new();

@@ -86,7 +86,7 @@ fn seconds(asked: &Value) -> Result<i64, StatusError> {
     Err(StatusError::invalid(kind, "", &[error]))
 }
 
-/// The claim about the object that a token is to be bound to.
+/// Returns the claim about the object that a token is to be bound to.
 fn bound(
     context: &RequestContext<'_>,
     reference: &Value,

@@ -8,7 +8,7 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// How long ago an RFC 3339 time was; `<unknown>` where there is none.
+/// Returns how long ago an RFC 3339 time was; `<unknown>` where there is none.
 pub fn since(time: &Value, now: Timestamp) -> String {
     match time.as_str().map(str::parse::<Timestamp>) {
         Some(Ok(time)) => human(now.as_second() - time.as_second()),

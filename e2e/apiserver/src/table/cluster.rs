@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{AGE, Column, NAME, Printer, Row, age, text, wide};
 use crate::kinds::catalog::Kind;
 
-/// The printer of `kind`, if it has one here.
+/// Returns the printer of `kind`, if it has one here.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {
     Some(match (kind.group, kind.kind) {
         (_, "Node") => &NODES,

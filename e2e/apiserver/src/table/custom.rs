@@ -16,7 +16,7 @@ pub struct CustomColumn {
     path: Option<Path>,
 }
 
-/// The columns of one version, in order.
+/// Returns the columns of one version, in order.
 pub fn columns(crd: &Value, version: &str) -> Vec<CustomColumn> {
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
     let declared: Vec<CustomColumn> = versions
@@ -54,7 +54,7 @@ impl CustomColumn {
         }
     }
 
-    /// The column as the head of a table has it.
+    /// Returns the column as it stands in the head of a table.
     pub fn definition(&self) -> Value {
         definition(
             &self.name,
@@ -65,7 +65,8 @@ impl CustomColumn {
         )
     }
 
-    /// The cell of one object; `null` where there is nothing, or nothing of the column's type.
+    /// Returns the cell of one object; `null` where there is nothing, or nothing of the column's
+    /// type.
     pub fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self
             .path

@@ -123,7 +123,7 @@ impl<'a> Row<'a> {
         age::since(&self.object["metadata"]["creationTimestamp"], self.now).into()
     }
 
-    /// Text at `pointer`, empty where there is none.
+    /// Returns the text at `pointer`, empty where there is none.
     fn text(&self, pointer: &str) -> &'a str {
         self.object
             .pointer(pointer)
@@ -131,7 +131,7 @@ impl<'a> Row<'a> {
             .unwrap_or_default()
     }
 
-    /// Text at `pointer`, `fallback` where there is none.
+    /// Returns the text at `pointer`, `fallback` where there is none.
     fn text_or(&self, pointer: &str, fallback: &'a str) -> &'a str {
         match self.text(pointer) {
             "" => fallback,
@@ -139,7 +139,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whole number at `pointer`, 0 where there is none.
+    /// Returns the whole number at `pointer`, 0 where there is none.
     fn number(&self, pointer: &str) -> i64 {
         self.object
             .pointer(pointer)
@@ -147,7 +147,7 @@ impl<'a> Row<'a> {
             .unwrap_or(0)
     }
 
-    /// List at `pointer`, empty where there is none.
+    /// Returns the list at `pointer`, empty where there is none.
     fn list(&self, pointer: &str) -> &'a [Value] {
         self.object
             .pointer(pointer)
@@ -155,7 +155,7 @@ impl<'a> Row<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// How many fields the object at `pointer` has.
+    /// Returns how many fields the object at `pointer` has.
     fn count(&self, pointer: &str) -> usize {
         self.object
             .pointer(pointer)
@@ -165,7 +165,7 @@ impl<'a> Row<'a> {
 }
 
 impl Columns {
-    /// The columns of a built-in kind.
+    /// Returns the columns of a built-in kind.
     pub fn builtin(kind: &'static Kind) -> Self {
         let printer = workloads::printer(kind)
             .or_else(|| cluster::printer(kind))
@@ -173,7 +173,7 @@ impl Columns {
         Self(Source::Builtin(printer))
     }
 
-    /// The columns of one version of a CRD (the whole `CustomResourceDefinition` object).
+    /// Returns the columns of one version of a CRD (the whole `CustomResourceDefinition` object).
     pub fn of_crd(crd: &Value, version: &str) -> Self {
         Self(Source::Custom(custom::columns(crd, version)))
     }
@@ -222,8 +222,8 @@ fn definition(name: &str, kind: &str, format: &str, description: &str, priority:
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
 
-/// A `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion, continue,
-/// remainingItemCount).
+/// Returns a `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion,
+/// continue, remainingItemCount).
 pub fn table(columns: &Columns, items: &[&Value], include: IncludeObject, now: Timestamp) -> Value {
     let rows: Vec<Value> = items
         .iter()
@@ -257,7 +257,7 @@ pub fn table(columns: &Columns, items: &[&Value], include: IncludeObject, now: T
     })
 }
 
-/// `a=1,b=2`, as label maps are printed.
+/// Returns a label map as it is printed: `a=1,b=2`.
 fn labels(map: &Value) -> String {
     let pairs: Vec<String> = map
         .as_object()
@@ -272,7 +272,7 @@ fn labels(map: &Value) -> String {
     }
 }
 
-/// `a=1,b in (x,y),!c`, as label selectors are printed.
+/// Returns a label selector as it is printed: `a=1,b in (x,y),!c`.
 fn selector(selector: &Value) -> String {
     let mut parts: Vec<String> = selector["matchLabels"]
         .as_object()

@@ -53,7 +53,7 @@ impl Path {
         Some(Self(steps))
     }
 
-    /// What the path leads to; missing members lead nowhere.
+    /// Returns what the path leads to; missing members lead nowhere.
     pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         self.0.iter().fold(vec![value], |found, step| {
             found
@@ -100,7 +100,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// The member's name up to the next step; `\.` is a dot within the name.
+/// Returns the member's name up to the next step; `\.` is a dot within the name.
 fn member(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut characters = text.char_indices();

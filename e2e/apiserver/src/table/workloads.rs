@@ -8,7 +8,7 @@ use super::{
 };
 use crate::kinds::catalog::Kind;
 
-/// The printer of `kind`, if it is a workload or serves one.
+/// Returns the printer of `kind`, if it is a workload or serves one.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {
     Some(match (kind.group, kind.kind) {
         ("", "Pod") => &pods::PODS,

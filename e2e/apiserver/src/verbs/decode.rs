@@ -85,8 +85,8 @@ pub fn decode_tree(
     Ok(object)
 }
 
-/// An empty list of managed fields, or one of a single empty entry, takes everybody's ownership
-/// away.
+/// Returns whether the list of managed fields takes everybody's ownership away: it is empty, or has
+/// a single empty entry.
 fn resets_owners(object: &Value) -> bool {
     let Some(list) = object["metadata"]["managedFields"].as_array() else {
         return false;
@@ -105,8 +105,8 @@ fn mishandled(context: &RequestContext<'_>, kind: &str, version: &str, error: &s
     ))
 }
 
-/// Whether the API has ever had this kind in this version: old versions are known, though no longer
-/// served.
+/// Returns whether the API has ever had this kind in this version: old versions are known, though
+/// no longer served.
 fn is_registered(version: &str, kind: &str) -> bool {
     if catalog::of_object(version, kind).is_some() {
         return true;
@@ -120,12 +120,12 @@ fn is_registered(version: &str, kind: &str) -> bool {
             .any(|k| k.group == group && k.kind == kind)
 }
 
-/// A patch may not turn the object into something of another kind.
+/// Checks that a patch does not turn the object into something of another kind.
 pub fn registered(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     check_kind(context, object)
 }
 
-/// The object must say that it is of the call's kind and version, or nothing.
+/// Checks that the object says that it is of the call's kind and version, or says nothing.
 fn check_kind(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     let served = &context.served;
     let found = |key: &str| object[key].as_str().unwrap_or_default();

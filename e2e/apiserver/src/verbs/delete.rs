@@ -89,7 +89,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The options as an object.
+    /// Returns the options as an object.
     pub fn tree(&self) -> Value {
         let mut tree = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
         let mut preconditions = Map::new();
@@ -148,7 +148,7 @@ impl Options {
         Err(StatusError::invalid(kind, "", &errors))
     }
 
-    /// The finalizers that make the garbage collector act as asked.
+    /// Returns the finalizers that make the garbage collector act as asked.
     fn finalizers(&self, current: &[&str]) -> Vec<String> {
         let chosen = match (self.propagation.as_deref(), self.orphan) {
             (Some("Orphan"), _) | (None, Some(true)) => Some(ORPHAN),
@@ -277,7 +277,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Whether the deletion has begun and this request has nothing to add.
+/// Returns whether the deletion has begun and this request has nothing to add.
 fn is_pending(
     context: &RequestContext<'_>,
     old: &Value,
@@ -293,7 +293,7 @@ fn is_pending(
         })
 }
 
-/// One attempt; `None` if somebody else was faster.
+/// Makes one attempt at the deletion; returns `None` if somebody else was faster.
 fn step(
     context: &RequestContext<'_>,
     stored: &Arc<Object>,
@@ -372,7 +372,7 @@ fn step(
     Ok(Some(Outcome::Tree(StatusCode::OK, success(context, &new))))
 }
 
-/// The `Status` that answers a completed deletion.
+/// Returns the `Status` that answers a completed deletion.
 fn success(context: &RequestContext<'_>, gone: &Value) -> Value {
     let resource = &context.served.resource;
     let mut details = Map::new();
@@ -398,7 +398,7 @@ enum Grace {
     Until(Timestamp, i64),
 }
 
-/// Grace only ever gets shorter.
+/// Returns the grace of an object after a request for its deletion: grace only ever gets shorter.
 fn shorten(old: &Value, begun: bool, period: i64, asked: bool, now: Timestamp) -> Grace {
     let after = |from: Timestamp, seconds: i64| {
         from.checked_add(SignedDuration::from_secs(seconds))

@@ -73,7 +73,7 @@ fn parse(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError
     Err(StatusError::bad_request(message))
 }
 
-/// An object with a patch laid over it, by the form that the content type names.
+/// Returns an object with a patch laid over it, by the form that the content type names.
 pub fn patched(
     context: &RequestContext<'_>,
     old: &Value,
@@ -102,7 +102,8 @@ pub fn patched(
     })
 }
 
-/// A patch may fit the document and still leave something that is no object of the kind.
+/// Returns the refusal of a patch that fits the document and still leaves something that is no
+/// object of the kind.
 fn undecodable(document: &Value, refusal: StatusError) -> StatusError {
     let Some((_, error)) = refusal.message().split_once("cannot be handled as a ") else {
         return refusal;
@@ -212,7 +213,7 @@ fn applied(body: &[u8]) -> Result<Value, StatusError> {
     })
 }
 
-/// What is applied must say that it is of the kind and version of the path.
+/// Checks that what is applied says that it is of the kind and version of the path.
 fn check_kind(context: &RequestContext<'_>, config: &Value) -> Result<(), StatusError> {
     let text = |key: &str| config[key].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));

@@ -26,7 +26,7 @@ const PIECE: usize = 256 * 1024;
 /// How long a list waits for a version of the future before it is refused, as a real server does.
 const FUTURE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// What the call selects.
+/// Returns what the call selects.
 pub fn selection(context: &RequestContext<'_>) -> Result<Selection, StatusError> {
     let labels = context
         .query
@@ -48,7 +48,7 @@ pub fn selection(context: &RequestContext<'_>) -> Result<Selection, StatusError>
     Ok(Selection { labels, fields })
 }
 
-/// The prefix of the keys that the call's namespace covers.
+/// Returns the prefix of the keys that the call's namespace covers.
 pub fn prefix(context: &RequestContext<'_>) -> String {
     if context.path.namespace.is_empty() {
         String::new()
@@ -57,7 +57,7 @@ pub fn prefix(context: &RequestContext<'_>) -> String {
     }
 }
 
-/// Everything that the call selects, and the version of that state.
+/// Returns everything that the call selects, and the version of that state.
 pub fn selected(context: &RequestContext<'_>) -> Result<(Vec<Arc<Object>>, u64), StatusError> {
     let selection = selection(context)?;
     let prefix = prefix(context);
@@ -74,7 +74,7 @@ pub fn selected(context: &RequestContext<'_>) -> Result<(Vec<Arc<Object>>, u64),
         .map_err(|_| StatusError::internal("the present is never compacted"))
 }
 
-/// A resource version in the query, or what is wrong with it.
+/// Returns a resource version in the query, or what is wrong with it.
 pub fn version(context: &RequestContext<'_>) -> Result<Option<u64>, FieldError> {
     let parse = |text: &str| {
         text.parse().map_err(|_| {

@@ -66,7 +66,7 @@ pub async fn replace(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
     .await
 }
 
-/// An identity in a replacement is a precondition.
+/// Checks the identity in a replacement, which is a precondition.
 fn check_uid(context: &RequestContext<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
     let (uid, old_uid) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
     if uid.is_empty() || uid == old_uid {
@@ -83,7 +83,7 @@ fn check_uid(context: &RequestContext<'_>, old: &Value, new: &Value) -> Result<(
     ))
 }
 
-/// The name in an object must be that in the path.
+/// Checks that the name in an object is that in the path.
 pub fn check_name(context: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
     metadata::settle_namespace(object, &context.path.namespace)?;
     let url = context.path.name.as_ref();
@@ -149,7 +149,7 @@ fn check_version(
     Ok(())
 }
 
-/// Where etcd would keep the object: some messages say it.
+/// Returns the key under which etcd would keep the object: some messages name it.
 fn registry_key(context: &RequestContext<'_>) -> String {
     let resource = &context.served.resource;
     let place = match (resource.group.as_str(), resource.plural.as_str()) {
@@ -257,8 +257,8 @@ async fn commit(
     }
 }
 
-/// Whether the path speaks of something else than the object that it changes: webhooks are asked
-/// about that then.
+/// Returns whether the path is about something else than the object that it changes: webhooks are
+/// asked about that then.
 fn has_a_kind_of_its_own(context: &RequestContext<'_>) -> bool {
     matches!(context.path.subresource.as_ref(), "scale" | "binding")
 }
@@ -278,7 +278,7 @@ fn settle(context: &RequestContext<'_>, old: &Value, new: &mut Value) -> Result<
     Ok(())
 }
 
-/// Whether nothing holds an object any longer whose deletion began.
+/// Returns whether nothing holds an object any longer whose deletion began.
 fn goes_now(context: &RequestContext<'_>, new: &Value) -> bool {
     let metadata = &new["metadata"];
     let pending = metadata["deletionGracePeriodSeconds"]

@@ -132,7 +132,7 @@ pub async fn start(context: &RequestContext<'_>) -> Result<Response<Body>, Statu
     ))
 }
 
-/// Whether initial events are asked for in so many words.
+/// Returns whether initial events are asked for in so many words.
 fn initial_events(context: &RequestContext<'_>) -> Result<Option<bool>, StatusError> {
     let asked = context.query.optional_flag("sendInitialEvents");
     let matching = context.query.get("resourceVersionMatch");
@@ -189,7 +189,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// The next bytes for the client; `None` ends the watch.
+    /// Returns the next bytes for the client; `None` ends the watch.
     async fn next(mut self) -> Option<(Bytes, Self)> {
         let mut out = Vec::new();
         loop {

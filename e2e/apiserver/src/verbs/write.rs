@@ -91,7 +91,7 @@ pub fn options(context: &RequestContext<'_>, kind: &str) -> Result<WriteOptions,
     ))
 }
 
-/// An object of the request's version, ready for the store.
+/// Returns an object of the request's version, ready for the store.
 pub fn draft(served: &Served, object: Value) -> Result<Draft, StatusError> {
     let resource = &served.resource;
     let object = codec::to_storage(served, object);

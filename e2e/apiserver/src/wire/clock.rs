@@ -20,7 +20,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that reads a calendar.
+    /// Returns a clock that reads a calendar.
     pub const fn new(calendar: fn() -> Timestamp) -> Self {
         Self {
             calendar,
@@ -28,7 +28,7 @@ impl Clock {
         }
     }
 
-    /// Now, as this server sees it.
+    /// Returns the present time as this server sees it.
     pub fn now(&self) -> Timestamp {
         let offset = SignedDuration::from_millis(self.offset_millis.load(Ordering::Relaxed));
         let now = (self.calendar)();
@@ -66,12 +66,12 @@ pub fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// A random serial number.
+/// Returns a random serial number.
 pub fn serial() -> [u8; 16] {
     random()
 }
 
-/// A random (version 4) UUID.
+/// Returns a random (version 4) UUID.
 pub fn uid() -> String {
     let mut b: [u8; 16] = random();
     b[6] = (b[6] & 0x0f) | 0x40;
@@ -81,7 +81,7 @@ pub fn uid() -> String {
         .join("-")
 }
 
-/// The five characters that follow a `generateName`: no vowels, so no words.
+/// Returns the five characters that follow a `generateName`: no vowels, so no words.
 pub fn suffix() -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     random::<5>()
@@ -90,7 +90,7 @@ pub fn suffix() -> String {
         .collect()
 }
 
-/// Random bytes for secrets, in hex.
+/// Returns random bytes for secrets, in hex.
 pub fn secret() -> String {
     hex(&random::<16>())
 }

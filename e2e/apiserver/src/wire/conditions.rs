@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Whether a status has a condition with this value.
+/// Returns whether a status has a condition with this value.
 pub fn condition_is(status: &Value, kind: &str, value: &str) -> bool {
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     conditions.any(|c| c["type"] == kind && c["status"] == value)

@@ -28,7 +28,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The spelling on the wire.
+    /// Returns the reason as it is spelled on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -56,7 +56,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// `Invalid value: <value>: <detail>`
+    /// Returns `Invalid value: <value>: <detail>`.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
         Self::new(
             field,
@@ -65,12 +65,12 @@ impl FieldError {
         )
     }
 
-    /// `Invalid value: <detail>`, where the value is too long to be quoted.
+    /// Returns `Invalid value: <detail>`, where the value is too long to be quoted.
     pub fn omitted(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         Self::new(field, Reason::Invalid, format!("Invalid value: {detail}"))
     }
 
-    /// `Required value` or `Required value: <detail>`
+    /// Returns `Required value` or `Required value: <detail>`.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = if detail.is_empty() {
             "Required value".to_owned()
@@ -80,7 +80,7 @@ impl FieldError {
         Self::new(field, Reason::Required, message)
     }
 
-    /// `Duplicate value: <value>`
+    /// Returns `Duplicate value: <value>`.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
             field,
@@ -89,7 +89,7 @@ impl FieldError {
         )
     }
 
-    /// `Unsupported value: <value>: supported values: "A", "B"`
+    /// Returns `Unsupported value: <value>: supported values: "A", "B"`.
     pub fn unsupported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();
         let mut message = format!("Unsupported value: {}", shown(value));
@@ -100,12 +100,12 @@ impl FieldError {
         Self::new(field, Reason::NotSupported, message)
     }
 
-    /// `Forbidden: <detail>`
+    /// Returns `Forbidden: <detail>`.
     pub fn forbidden(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         Self::new(field, Reason::Forbidden, format!("Forbidden: {detail}"))
     }
 
-    /// `Too long: may not be more than N bytes`
+    /// Returns `Too long: may not be more than N bytes`.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         Self::new(
             field,
@@ -114,13 +114,13 @@ impl FieldError {
         )
     }
 
-    /// `Too many: N: must have at most M items`
+    /// Returns `Too many: N: must have at most M items`.
     pub fn too_many(field: impl Into<String>, actual: usize, max: usize) -> Self {
         let message = format!("Too many: {actual}: must have at most {max} items");
         Self::new(field, Reason::TooMany, message)
     }
 
-    /// `Not found: <value>`
+    /// Returns `Not found: <value>`.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
             field,
@@ -129,8 +129,8 @@ impl FieldError {
         )
     }
 
-    /// `Invalid value: "string": <detail>` as of a schema: the value shown is the type that was
-    /// found.
+    /// Returns `Invalid value: "string": <detail>` as of a schema: the value shown is the type that
+    /// was found.
     pub fn type_invalid(
         field: impl Into<String>,
         found: &Value,
@@ -155,7 +155,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All errors as the message of a status has them: alone as it is, several in brackets.
+/// Returns all errors as the message of a status has them: alone as it is, several in brackets.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {

@@ -51,7 +51,7 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// The best of what the client accepts that we offer.
+    /// Returns the best of the forms that the client accepts and that we offer.
     pub fn negotiate(headers: &HeaderMap) -> Result<Self, StatusError> {
         let ranges = ranges(headers);
         if ranges.is_empty() {
@@ -69,7 +69,7 @@ impl Accept {
         })
     }
 
-    /// Protobuf, if the client prefers it to everything else that we offer.
+    /// Returns protobuf, if the client prefers it to everything else that we offer.
     pub fn prefers_protobuf(headers: &HeaderMap) -> Option<Self> {
         let first = ranges(headers).into_iter().find(|range| {
             range.kind == protobuf::MEDIA_TYPE || Self::from_range(range).is_some()
@@ -116,7 +116,7 @@ pub struct MediaRange {
 }
 
 impl MediaRange {
-    /// A parameter such as `as` or `v`.
+    /// Returns a parameter such as `as` or `v`.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters
             .iter()
@@ -125,7 +125,7 @@ impl MediaRange {
     }
 }
 
-/// What the client accepts, best first.
+/// Returns what the client accepts, best first.
 pub fn ranges(headers: &HeaderMap) -> Vec<MediaRange> {
     let mut ranges: Vec<(f32, MediaRange)> = Vec::new();
     for header in headers.get_all(header::ACCEPT) {
@@ -156,7 +156,7 @@ pub fn ranges(headers: &HeaderMap) -> Vec<MediaRange> {
         .collect()
 }
 
-/// The media type of a request's body, without parameters; empty if not said.
+/// Returns the media type of a request's body, without parameters; empty if not said.
 pub fn content_type(headers: &HeaderMap) -> String {
     headers
         .get(header::CONTENT_TYPE)
@@ -232,18 +232,18 @@ pub fn tree_of(content_type: &str, body: &[u8]) -> Result<Value, StatusError> {
         })
 }
 
-/// A whole body.
+/// Returns a body that is sent as a whole.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// A body in pieces.
+/// Returns a body that is sent in pieces.
 pub fn pieces(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
     use futures::StreamExt;
     StreamBody::new(stream.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
 }
 
-/// An answer of the given media type.
+/// Returns an answer of the given media type.
 pub fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -256,12 +256,12 @@ pub fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Respons
     response
 }
 
-/// A JSON answer from bytes.
+/// Returns a JSON answer from bytes.
 pub fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
     answer(code, "application/json", full(bytes))
 }
 
-/// A JSON or YAML answer from a tree.
+/// Returns a JSON or YAML answer from a tree.
 pub fn tree(code: StatusCode, accept: Accept, value: &Value) -> Response<Body> {
     if accept.yaml
         && let Ok(text) = serde_saphyr::to_string(value)
@@ -273,12 +273,12 @@ pub fn tree(code: StatusCode, accept: Accept, value: &Value) -> Response<Body> {
     json_bytes(code, bytes)
 }
 
-/// A text answer.
+/// Returns a text answer.
 pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     answer(code, "text/plain; charset=utf-8", full(text))
 }
 
-/// The answer that a refusal is.
+/// Returns the answer that tells a client of a refusal.
 pub fn refused(refusal: &StatusError, accept: Accept) -> Response<Body> {
     if refusal.is_plain() {
         return text(refusal.code(), refusal.message().to_owned());

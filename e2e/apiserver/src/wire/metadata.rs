@@ -10,12 +10,12 @@ use crate::wire::status_error::StatusError;
 /// Bytes of all annotations of an object together, keys included.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// A point in time as `metadata` writes it: whole seconds, UTC.
+/// Returns a point in time as `metadata` writes it: whole seconds, UTC.
 pub fn time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The metadata map of an object; an object without one gets an empty one.
+/// Returns the metadata map of an object; an object without one gets an empty one.
 pub fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.get("metadata").is_some_and(Value::is_object) {
         object["metadata"] = json!({});
@@ -26,12 +26,12 @@ pub fn of(object: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// A string in the metadata, empty if it isn't there.
+/// Returns a string in the metadata, empty if it isn't there.
 pub fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"][key].as_str().unwrap_or_default()
 }
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub fn finalizers(object: &Value) -> Vec<&str> {
     object["metadata"]["finalizers"]
         .as_array()
@@ -99,8 +99,8 @@ pub fn carry_over(old: &Value, new: &mut Value) {
     }
 }
 
-/// What is wrong with the metadata of an object by itself; `core` says that it is of a built-in
-/// kind.
+/// Returns what is wrong with the metadata of an object by itself; `core` says that it is of a
+/// built-in kind.
 pub fn validate(object: &Value, rule: NameRule, namespaced: bool, core: bool) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let mut errors = Vec::new();
@@ -184,7 +184,8 @@ pub fn validate(object: &Value, rule: NameRule, namespaced: bool, core: bool) ->
     errors
 }
 
-/// Built-in kinds accept plain words as finalizers only if Kubernetes itself uses them.
+/// Checks the finalizers of built-in kinds, which accept plain words only if Kubernetes itself uses
+/// them.
 fn own_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
     for (i, finalizer) in finalizers(object).into_iter().enumerate() {
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
@@ -271,7 +272,7 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An owner reference with its members in the order of the API's own type.
+/// Returns an owner reference as text, with its members in the order of the API's own type.
 fn written(owner: &Value) -> String {
     const ORDER: [&str; 6] = [
         "apiVersion",
@@ -287,7 +288,7 @@ fn written(owner: &Value) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// What is wrong with a change of the metadata.
+/// Returns what is wrong with a change of the metadata.
 pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     const IMMUTABLE: [&str; 6] = [
         "name",

@@ -10,7 +10,7 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "\n-----END ";
 const DASHES: &str = "-----";
 
-/// Label and content of the first sound block.
+/// Returns the label and the content of the first sound block.
 pub fn first(text: &str) -> Option<(String, Vec<u8>)> {
     let mut rest = text;
     loop {
@@ -50,7 +50,7 @@ pub fn first(text: &str) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// The first line without white space at its end, and what follows it.
+/// Returns the first line without white space at its end, and what follows it.
 fn line(text: &str) -> (&str, &str) {
     let (line, rest) = text.split_once('\n').unwrap_or((text, ""));
     let line = line.strip_suffix('\r').unwrap_or(line);

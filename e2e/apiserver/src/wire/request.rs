@@ -29,7 +29,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The name that authorization rules use.
+    /// Returns the name that authorization rules use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -152,7 +152,7 @@ impl Query {
         )
     }
 
-    /// The first value of a key; an empty value counts as absent.
+    /// Returns the first value of a key; an empty value counts as absent.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -161,7 +161,7 @@ impl Query {
             .filter(|v| !v.is_empty())
     }
 
-    /// Every value of a key.
+    /// Returns every value of a key.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -169,12 +169,13 @@ impl Query {
             .map(|(_, v)| v.as_str())
     }
 
-    /// A switch: present and neither `false` nor `0`, as the API's own decoder reads booleans.
+    /// Returns whether a switch is on: present and neither `false` nor `0`, as the API's own
+    /// decoder reads booleans.
     pub fn flag(&self, key: &str) -> bool {
         self.optional_flag(key).unwrap_or(false)
     }
 
-    /// A switch that may be left out.
+    /// Returns the value of a switch that may be left out.
     pub fn optional_flag(&self, key: &str) -> Option<bool> {
         let (_, value) = self.0.iter().find(|(k, _)| k == key)?;
         Some(!matches!(
@@ -183,14 +184,14 @@ impl Query {
         ))
     }
 
-    /// The one name to which the field selector narrows a collection.
+    /// Returns the one name to which the field selector narrows a collection.
     pub fn selected_name(&self) -> Option<String> {
         let fields = selectors::fields(self.get("fieldSelector")?).ok()?;
         let exact = |it: &&FieldRequirement| it.field == "metadata.name" && it.equal;
         fields.iter().find(exact).map(|it| it.value.clone())
     }
 
-    /// A whole number.
+    /// Returns the value of a key as a whole number.
     pub fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
         let parse = |text: &str| {
             text.parse().map_err(|_| {
@@ -203,7 +204,7 @@ impl Query {
     }
 }
 
-/// The verb of a request on a resource; `None` for a method that no resource has.
+/// Returns the verb of a request on a resource; `None` for a method that no resource has.
 pub fn verb(method: &Method, path: &ResourcePath<'_>, query: &Query) -> Option<Verb> {
     let one = !path.name.is_empty();
     Some(match *method {

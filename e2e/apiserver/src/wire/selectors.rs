@@ -13,7 +13,7 @@ pub struct FieldRequirement {
 }
 
 impl FieldRequirement {
-    /// Whether a field with this value (or none) meets the requirement.
+    /// Returns whether a field with this value (or none) meets the requirement.
     pub fn holds_for(&self, value: Option<&str>) -> bool {
         (value.unwrap_or_default() == self.value) == self.equal
     }
@@ -48,7 +48,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether a label with this value (or none) meets the requirement.
+    /// Returns whether a label with this value (or none) meets the requirement.
     pub fn holds_for(&self, label: Option<&str>) -> bool {
         let listed = || label.is_some_and(|l| self.values.iter().any(|v| v == l));
         let number = |compare: fn(i64, i64) -> bool| {
@@ -103,7 +103,7 @@ fn split_unescaped(text: &str) -> Vec<String> {
     terms
 }
 
-/// The first operator that isn't escaped splits the term.
+/// Splits the term at the first operator that isn't escaped.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     let mut escaped = false;
     for (at, c) in term.char_indices() {

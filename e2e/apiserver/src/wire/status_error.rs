@@ -85,14 +85,15 @@ impl StatusError {
         self
     }
 
-    /// No such path at all: plain text, as Go's own multiplexer answers.
+    /// Returns the refusal of a path that does not exist at all: plain text, as Go's own
+    /// multiplexer answers.
     pub fn no_such_path() -> Self {
         let mut refusal = Self::build(StatusCode::NOT_FOUND, "NotFound", "404 page not found\n");
         refusal.0.plain = true;
         refusal
     }
 
-    /// The group and version exist, the resource doesn't.
+    /// Returns the refusal of a resource that doesn't exist, although its group and version do.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         let mut refusal = Self::build(StatusCode::NOT_FOUND, "NotFound", message);
@@ -100,32 +101,32 @@ impl StatusError {
         refusal
     }
 
-    /// The resource exists, the object doesn't.
+    /// Returns the refusal of an object that doesn't exist, although its resource does.
     pub fn not_found(resource: GroupName<'_>, name: &str) -> Self {
         let message = format!("{resource} {name:?} not found");
         Self::build(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
-    /// An object of that name is there already.
+    /// Returns the refusal of a creation because an object of that name is there already.
     pub fn already_exists(resource: GroupName<'_>, name: &str) -> Self {
         let message = format!("{resource} {name:?} already exists");
         Self::build(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    /// The caller acted on a state that is no longer current.
+    /// Returns the refusal of a caller that acted on a state that is no longer current.
     pub fn conflict(resource: GroupName<'_>, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
         Self::build(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
-    /// The resource version in the request is not the current one.
+    /// Returns the refusal of a request whose resource version is not the current one.
     pub fn modified(resource: GroupName<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// Server-side apply met fields that others own,
-    /// that are given with what is said about each.
+    /// Returns the refusal of a server-side apply that met fields that others own; the fields are
+    /// given with what is said about each.
     pub fn apply_conflict<'a>(
         message: String,
         fields: impl Iterator<Item = (&'a str, &'a str)>,
@@ -138,7 +139,7 @@ impl StatusError {
         refusal
     }
 
-    /// The object breaks rules of its kind.
+    /// Returns the refusal of an object that breaks rules of its kind.
     pub fn invalid(kind: GroupName<'_>, name: &str, errors: &[FieldError]) -> Self {
         let message = format!("{kind} {name:?} is invalid: {}", aggregate(errors));
         let mut refusal =
@@ -152,7 +153,7 @@ impl StatusError {
         refusal
     }
 
-    /// A JSON patch whose operations can't be carried out.
+    /// Returns the refusal of a JSON patch whose operations can't be carried out.
     pub fn patch_does_not_fit() -> Self {
         let message = "the server rejected our request due to an error in our request";
         let mut refusal = Self::build(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
@@ -160,17 +161,17 @@ impl StatusError {
         refusal
     }
 
-    /// An error that the real server has no reason for.
+    /// Returns an error for which the real server has no reason.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self::build(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// The request itself is wrong.
+    /// Returns the refusal of a request that is itself wrong.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::build(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// The caller may not do this; `why` follows the colon.
+    /// Returns the refusal of a caller that may not do this; `why` follows the colon.
     pub fn forbidden(resource: GroupName<'_>, name: &str, why: &str) -> Self {
         let message = if name.is_empty() {
             format!("{resource} is forbidden: {why}")
@@ -180,7 +181,7 @@ impl StatusError {
         Self::build(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
-    /// The caller may not reach a path that is no resource.
+    /// Returns the refusal of a caller that may not reach a path that is no resource.
     pub fn forbidden_path(why: &str) -> Self {
         let mut refusal = Self::build(
             StatusCode::FORBIDDEN,
@@ -191,7 +192,7 @@ impl StatusError {
         refusal
     }
 
-    /// A creation in a namespace that is being deleted.
+    /// Returns the refusal of a creation in a namespace that is being deleted.
     pub fn namespace_terminating(resource: GroupName<'_>, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
@@ -207,12 +208,12 @@ impl StatusError {
         refusal
     }
 
-    /// Who are you?
+    /// Returns the refusal of a caller whose identity is not known.
     pub fn unauthorized() -> Self {
         Self::build(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// The method is not for this resource.
+    /// Returns the refusal of a method that is not for this resource.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let mut refusal = Self::build(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
@@ -220,7 +221,7 @@ impl StatusError {
         refusal
     }
 
-    /// None of the media types that the client accepts is spoken here.
+    /// Returns the refusal of a client that accepts none of the media types that are spoken here.
     pub fn not_acceptable() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
             application/vnd.kubernetes.protobuf, application/json;stream=watch, \
@@ -230,14 +231,15 @@ impl StatusError {
         refusal
     }
 
-    /// The media types are spoken here, but not in the form that their parameters ask for.
+    /// Returns the refusal of a client that accepts media types that are spoken here, but not in
+    /// the form that their parameters ask for.
     pub fn form_not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json, application/yaml, \
             application/vnd.kubernetes.protobuf";
         Self::build(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// The body of a patch is in a form that no built-in kind takes.
+    /// Returns the refusal of a patch whose body is in a form that no built-in kind takes.
     pub fn unsupported_patch() -> Self {
         let message = "415: Unsupported Media Type";
         let mut refusal = Self::build(
@@ -249,7 +251,7 @@ impl StatusError {
         refusal
     }
 
-    /// The body is in a format that isn't read here.
+    /// Returns the refusal of a body in a format that isn't read here.
     pub fn unsupported_media_type(offered: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -262,7 +264,7 @@ impl StatusError {
         )
     }
 
-    /// The body is larger than `limit` bytes.
+    /// Returns the refusal of a body that is larger than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("Request entity too large: limit is {limit}");
         Self::build(
@@ -272,12 +274,13 @@ impl StatusError {
         )
     }
 
-    /// The version asked for is older than the history reaches.
+    /// Returns the refusal of a version that is older than the history reaches.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::build(StatusCode::GONE, "Expired", message)
     }
 
-    /// A page can no longer be continued consistently; `token` continues without consistency.
+    /// Returns the refusal of a page that can no longer be continued consistently; `token`
+    /// continues without consistency.
     pub fn continue_expired(token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. \
             You can start a new list without the continue parameter, or use the continue token in this \
@@ -289,7 +292,7 @@ impl StatusError {
         refusal
     }
 
-    /// The version asked for lies in the future.
+    /// Returns the refusal of a version that lies in the future.
     pub fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut refusal = Self::build(
@@ -303,13 +306,14 @@ impl StatusError {
         refusal.retry_after(1)
     }
 
-    /// Too many requests, or a disruption budget in the way.
+    /// Returns the refusal of a request because there are too many, or because a disruption budget
+    /// is in the way.
     pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
         Self::build(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .retry_after(retry_after)
     }
 
-    /// Something broke on our side.
+    /// Returns the error that says that something broke on our side.
     pub fn internal(message: impl fmt::Display) -> Self {
         let mut refusal = Self::build(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -320,7 +324,7 @@ impl StatusError {
         refusal
     }
 
-    /// A refusal in the words of an admission webhook; codes that don't exist become 400.
+    /// Returns a refusal in the words of an admission webhook; codes that don't exist become 400.
     pub fn denied(code: u16, reason: &str, message: String, details: Option<Value>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
         let mut refusal = Self::build(code, "", message);
@@ -329,7 +333,7 @@ impl StatusError {
         refusal
     }
 
-    /// An injected failure with the given code.
+    /// Returns an injected failure with the given code.
     pub fn injected(code: StatusCode) -> Self {
         match code {
             StatusCode::TOO_MANY_REQUESTS => Self::too_many_requests(
@@ -351,17 +355,17 @@ impl StatusError {
         }
     }
 
-    /// HTTP status code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         self.0.code
     }
 
-    /// The sentence for people.
+    /// Returns the message, a sentence for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Whether the answer is text instead of a `Status`.
+    /// Returns whether the answer is text instead of a `Status`.
     pub fn is_plain(&self) -> bool {
         self.0.plain
     }
@@ -371,7 +375,7 @@ impl StatusError {
         self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn status(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(token) = &self.0.continue_token {

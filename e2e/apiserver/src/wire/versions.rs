@@ -1,7 +1,7 @@
 //! The order of versions of a group.
 
-/// How Kubernetes orders versions: stable before beta before alpha, newer first, anything else
-/// last.
+/// Returns how Kubernetes orders versions: stable before beta before alpha, newer first, anything
+/// else last.
 pub fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

@@ -34,7 +34,7 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The part that is signed.
+    /// Returns the part of the certificate that is signed.
     pub fn tbs(&self) -> Vec<u8> {
         let mut serial = self.serial.to_vec();
         // Positive, and not to be shortened.
@@ -75,13 +75,13 @@ impl Client<'_> {
     }
 }
 
-/// A certificate from its signed part and the signature.
+/// Returns a certificate from its signed part and the signature.
 pub fn certificate(tbs: Vec<u8>, signature: &[u8]) -> Vec<u8> {
     let bits = [&[0], signature].concat();
     sequence(&[tbs, algorithm(), tlv(0x03, &bits)])
 }
 
-/// A subject: the groups as organizations, the name as common name.
+/// Returns a subject: the groups as organizations, the name as common name.
 pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
     let attribute = |id: &[u8], text: &str| {
         let pair = sequence(&[tlv(0x06, id), tlv(0x0c, text.as_bytes())]);
@@ -92,8 +92,8 @@ pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
     sequence(&parts)
 }
 
-/// The same as Kubernetes' signer writes it, whatever the request looked like: all groups in one
-/// set, texts as narrow as they can be (Go: `crypto/x509/pkix`, `encoding/asn1`).
+/// Returns a subject as Kubernetes' signer writes it, whatever the request looked like: all groups
+/// in one set, texts as narrow as they can be (Go: `crypto/x509/pkix`, `encoding/asn1`).
 pub fn signed_subject(name: &str, groups: &[&str]) -> Vec<u8> {
     let pair = |id: &[u8], text: &str| {
         let narrow = text
@@ -116,7 +116,7 @@ fn algorithm() -> Vec<u8> {
     sequence(&[tlv(0x06, ECDSA_SHA256)])
 }
 
-/// As RFC 5280 wants it: two digits for the year until 2049.
+/// Encodes a time as RFC 5280 wants it: two digits for the year until 2049.
 fn time(at: Timestamp) -> Vec<u8> {
     let year = at.strftime("%Y").to_string();
     if year.as_str() < "2050" {

@@ -42,7 +42,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The name by which the API knows it.
+    /// Returns the name by which the API knows the account.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -140,7 +140,7 @@ fn agent_rules() -> String {
         .replace("RELEASE", AGENT_RELEASE)
 }
 
-/// The same access as `administrator`'s, but as the account.
+/// Returns the same access as `administrator`'s, but as the account.
 pub async fn kubeconfig(
     client: &Client,
     administrator: Kubeconfig,

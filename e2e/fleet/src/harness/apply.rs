@@ -18,7 +18,7 @@ pub async fn apply(client: &Client, yaml: &str) -> anyhow::Result<()> {
     apply_all(client, objects(yaml)?).await
 }
 
-/// The same with objects that were read already.
+/// Creates each object that was read already, or changes it to what is written.
 pub async fn apply_all(client: &Client, objects: Vec<DynamicObject>) -> anyhow::Result<()> {
     for object in objects {
         let name = object.name_any();

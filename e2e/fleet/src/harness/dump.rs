@@ -158,8 +158,8 @@ fn copies(fleet: &Fleet, out: &mut String) {
     }
 }
 
-/// Which ways were broken at the time: what looks like a failure may be the fault that the scenario
-/// injected.
+/// Writes which ways were broken at the time: what looks like a failure may be the fault that the
+/// scenario injected.
 fn routes(fleet: &Fleet, out: &mut String) {
     let mut all = vec![("control plane to fleet API".to_owned(), &fleet.to_api)];
     for (name, member) in &fleet.members {

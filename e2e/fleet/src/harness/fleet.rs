@@ -155,12 +155,12 @@ impl Fleet {
         }))
     }
 
-    /// Where kubeconfigs and logs are.
+    /// Returns where kubeconfigs and logs are.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A member by name.
+    /// Returns a member by name.
     pub fn member(&self, name: &str) -> anyhow::Result<&MemberCluster> {
         self.members.get(name).with_context(|| {
             let known: Vec<&str> = self.members.keys().map(String::as_str).collect();
@@ -199,7 +199,7 @@ impl Fleet {
         clean::fleet(&self.api.client).await
     }
 
-    /// How processes ended although nobody asked them to.
+    /// Returns how processes ended although nobody asked them to.
     pub fn lost_processes(&self) -> Vec<String> {
         let describe = |(name, process): (String, &Process)| {
             let lost = process.lost();
@@ -212,7 +212,7 @@ impl Fleet {
         self.processes().filter_map(describe).collect()
     }
 
-    /// Resident memory of the product's processes in bytes.
+    /// Returns the resident memory of the product's processes in bytes.
     pub fn memory(&self) -> BTreeMap<String, u64> {
         let measured =
             |(name, process): (String, &Process)| Some((name, process.resident_memory()?));
@@ -236,12 +236,12 @@ impl Fleet {
         apply::apply_all(&self.api.client, objects).await
     }
 
-    /// The control plane's log.
+    /// Returns the control plane's log.
     pub fn control_plane_log(&self) -> PathBuf {
         self.directory.join("logs/control-plane.log")
     }
 
-    /// A member's agent's log.
+    /// Returns a member's agent's log.
     pub fn agent_log(&self, name: &str) -> PathBuf {
         self.directory.join(format!("logs/agent-{name}.log"))
     }
@@ -267,7 +267,7 @@ impl ApiEndpoint {
         self.cluster.restart(forget, down).await
     }
 
-    /// Access as somebody whom the API knows.
+    /// Returns access as somebody whom the API knows.
     async fn identity(&self, account: &access::Account) -> anyhow::Result<Kubeconfig> {
         access::kubeconfig(&self.client, self.cluster.administrator()?, account).await
     }
@@ -357,7 +357,7 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client configuration from a kubeconfig in memory.
+/// Returns a client configuration from a kubeconfig in memory.
 pub async fn config(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }

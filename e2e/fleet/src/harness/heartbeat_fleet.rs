@@ -153,12 +153,12 @@ impl HeartbeatFleet {
         })
     }
 
-    /// A cluster joins: its object is there, a moment later its lease and a status.
+    /// Lets a cluster join: its object is there, a moment later its lease and a status.
     pub fn join(&self, name: &str) -> anyhow::Result<()> {
         self.players.join(name)
     }
 
-    /// These clusters fall silent.
+    /// Makes these clusters fall silent.
     pub fn cut<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let mut answering = self.players.answering();
         for name in names {
@@ -166,7 +166,7 @@ impl HeartbeatFleet {
         }
     }
 
-    /// These clusters answer again.
+    /// Makes these clusters answer again.
     pub fn heal<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let names = names.into_iter().map(str::to_owned);
         self.players.answering().extend(names);
@@ -191,7 +191,7 @@ impl HeartbeatFleet {
         self.bindings.put(binding).context("placing a workload")
     }
 
-    /// The reasons of all events about an object, by its name.
+    /// Returns the reasons of all events about an object, by its name.
     pub async fn events(&self, about: &str) -> anyhow::Result<BTreeSet<String>> {
         let all = Api::<Event>::all(self.client.clone())
             .list(&ListParams::default())
@@ -204,7 +204,7 @@ impl HeartbeatFleet {
     }
 }
 
-/// The name of a cluster by its number, from 1.
+/// Returns the name of a cluster by its number, from 1.
 pub fn name(number: usize) -> String {
     format!("member{number}")
 }

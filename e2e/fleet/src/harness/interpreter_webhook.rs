@@ -66,13 +66,14 @@ impl InterpreterWebhook {
         })
     }
 
-    /// A `ResourceInterpreterWebhookConfiguration` that names this webhook for operations on
-    /// `example.com/v1` kinds, with a deadline of a second.
+    /// Returns a `ResourceInterpreterWebhookConfiguration` that names this webhook for operations
+    /// on `example.com/v1` kinds, with a deadline of a second.
     pub fn configuration(&self, name: &str, kinds: &[&str], operations: &[&str]) -> Value {
         Self::of(&self.url, &self.authority, name, kinds, operations)
     }
 
-    /// As [`configuration`](Self::configuration), of another address.
+    /// Returns a configuration as [`configuration`](Self::configuration) does, with another
+    /// address.
     pub fn configuration_at(&self, url: &str, name: &str, kinds: &[&str]) -> Value {
         Self::of(url, &self.authority, name, kinds, &["*"])
     }
@@ -92,12 +93,12 @@ impl InterpreterWebhook {
         })
     }
 
-    /// The `patch` of a response.
+    /// Returns the members of a response that carry these operations as its `patch`.
     pub fn patch(operations: &Value) -> Value {
         json!({ "patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string()) })
     }
 
-    /// Number of questions so far.
+    /// Returns the number of questions so far.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }

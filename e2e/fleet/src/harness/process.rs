@@ -26,7 +26,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The name of the program's binary, which is also the hidden subcommand.
+    /// Returns the name of the program's binary, which is also the hidden subcommand.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ControlPlane => "muster-control-plane",
@@ -149,12 +149,12 @@ impl Process {
         })
     }
 
-    /// The process id, while it runs.
+    /// Returns the process id, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.state.borrow().id
     }
 
-    /// How it ended, each time that nobody had asked it to.
+    /// Returns how the process ended, each time that nobody had asked it to.
     pub fn lost(&self) -> Vec<String> {
         self.state.borrow().lost.clone()
     }
@@ -176,7 +176,7 @@ impl Process {
         self.wanted.send_replace(true);
     }
 
-    /// Resident memory in bytes, where the system tells (`/proc`).
+    /// Returns the resident memory in bytes, where the system tells (`/proc`).
     pub fn resident_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
         let line = status
@@ -241,7 +241,7 @@ async fn until(wanted: &mut watch::Receiver<bool>, value: bool) {
     }
 }
 
-/// The last lines of a log, for reports.
+/// Returns the last lines of a log, for reports.
 pub fn last_lines(log: &Path, lines: usize) -> Vec<String> {
     // A log is read whole: a run of minutes writes little, and a report is rare.
     let text = std::fs::read(log).unwrap_or_default();

@@ -63,7 +63,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -121,7 +121,7 @@ impl TestBed {
     }
 }
 
-/// An embedded API that knows the project's kinds.
+/// Starts an embedded API that knows the project's kinds.
 pub async fn fleet_api() -> anyhow::Result<Running> {
     let crds = muster_shared::api::crds();
     let crds = crds.iter().map(serde_json::to_value);
@@ -229,7 +229,8 @@ fn failed(missing: &str) -> ! {
     panic!("{missing}")
 }
 
-/// The same without panicking: an error tells what there was instead.
+/// Waits, change by change, until an object is as described or gone, and returns what it found. It
+/// does not panic: an error tells what there was instead.
 pub async fn awaited<K>(
     api: &Api<K>,
     name: &str,
@@ -253,7 +254,7 @@ where
     })
 }
 
-/// An object and the events about it, as text.
+/// Returns an object and the events about it, as text.
 async fn described<K>(api: &Api<K>, name: &str) -> String
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize,

@@ -42,7 +42,7 @@ impl Kubelets {
         }
     }
 
-    /// The pods that wait for room; they are to be looked at again.
+    /// Takes the pods that wait for room; they are to be looked at again.
     pub fn take_waiting(&self) -> BTreeSet<Key> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -47,7 +47,7 @@ pub enum Step {
     Remove,
 }
 
-/// The next step for a pod.
+/// Returns the next step for a pod.
 pub fn next(pod: &Record, machine: Machine, timing: Timing, now: Timestamp) -> Step {
     let is_task = pod.owner.as_ref().is_some_and(|owner| owner.kind == "Job");
     match (pod.deleting, pod.phase, machine) {

@@ -41,7 +41,7 @@ const POD_PAGE: u32 = 500;
 const FIRST_LOOK: Duration = Duration::from_secs(20);
 
 impl Default for Shape {
-    /// Three machines of four CPUs, quick pods.
+    /// Returns a shape of three machines of four CPUs with quick pods.
     fn default() -> Self {
         Self {
             nodes: 3,
@@ -151,7 +151,7 @@ impl Member {
         })
     }
 
-    /// What can be done to the machines.
+    /// Returns the handle for what can be done to the machines.
     pub fn hands(&self) -> &Hands {
         &self.hands
     }

@@ -65,7 +65,7 @@ impl Nodes {
         self.lock().seats.remove(name);
     }
 
-    /// The machine under a pod.
+    /// Returns the state of the machine under a pod.
     pub fn machine(&self, node: Option<&str>) -> Machine {
         let state = self.lock();
         match node {
@@ -105,8 +105,8 @@ impl Nodes {
         }
     }
 
-    /// The nodes that a pod of a DaemonSet belongs on, with whether it can be there: taints and
-    /// selectors count, room is the scheduler's business.
+    /// Returns the nodes that a pod of a DaemonSet belongs on, with whether it can be there: taints
+    /// and selectors count, room is the scheduler's business.
     pub fn eligible(&self, asked: &Asked) -> Vec<String> {
         use place::Refusal::{Insufficient, TooManyPods};
         let state = self.lock();
@@ -198,8 +198,8 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
     Ok(())
 }
 
-/// The condition Ready as a kubelet reports it, or as the node controller does for one that is
-/// silent.
+/// Returns the condition Ready as a kubelet reports it, or as the node controller does for one that
+/// is silent.
 fn ready_condition(ready: bool) -> Value {
     let now = Time(calendar());
     let (status, reason, message) = if ready {
@@ -234,20 +234,20 @@ impl Hands {
             .map(|_| ())
     }
 
-    /// The machine stops: its kubelet is silent, and the node controller says so. (It does at once,
+    /// Stops the machine: its kubelet is silent, and the node controller says so. (It does at once,
     /// where a real one waits 40 s.)
     pub async fn fail(&self, node: &str) -> kube::Result<()> {
         self.nodes.silence(node, true);
         self.report(node, false).await
     }
 
-    /// The machine works again.
+    /// Makes the machine work again.
     pub async fn revive(&self, node: &str) -> kube::Result<()> {
         self.nodes.silence(node, false);
         self.report(node, true).await
     }
 
-    /// The machine is gone for good, as when a cloud takes it back.
+    /// Removes the machine for good, as when a cloud takes it back.
     pub async fn vanish(&self, node: &str) -> kube::Result<()> {
         self.api
             .delete(node, &DeleteParams::default())

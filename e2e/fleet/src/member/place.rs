@@ -37,9 +37,9 @@ impl Amounts {
         amounts
     }
 
-    /// What a pod asks for: the sum of its containers and sidecars, or its most demanding init
-    /// container with the sidecars that run by then, whichever is more, plus overhead (Kubernetes
-    /// rule, KEP-753).
+    /// Returns what a pod asks for: the sum of its containers and sidecars, or its most demanding
+    /// init container with the sidecars that run by then, whichever is more, plus overhead
+    /// (Kubernetes rule, KEP-753).
     pub fn of_pod(spec: &PodSpec) -> Self {
         let mut running = Self::default();
         for container in &spec.containers {
@@ -101,8 +101,8 @@ impl Amounts {
         }
     }
 
-    /// Whether `asked` fits beside `used` into these amounts. What is not asked for is not looked
-    /// at.
+    /// Returns whether `asked` fits beside `used` into these amounts. What is not asked for is not
+    /// looked at.
     fn holds(&self, used: &Self, asked: &Self) -> bool {
         let of = |amounts: &Self, name: &str| amounts.others.get(name).copied().unwrap_or(0);
         (asked.cpu == 0 || used.cpu + asked.cpu <= self.cpu)
@@ -126,7 +126,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What a pod asks of its node.
+    /// Returns what a pod asks of its node.
     pub fn of(spec: &PodSpec) -> Self {
         Self {
             amounts: Amounts::of_pod(spec),
@@ -188,7 +188,7 @@ impl Seat {
         }
     }
 
-    /// Why a pod cannot go here; `None`: it can.
+    /// Returns why a pod cannot go here; `None` if it can.
     pub fn refusal(&self, asked: &Asked) -> Option<Refusal> {
         let selected = asked
             .node_selector
@@ -242,7 +242,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// In the words of kube-scheduler's messages.
+    /// Returns the reason in the words of kube-scheduler's messages.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Cordoned => "node(s) were unschedulable",
@@ -255,8 +255,8 @@ impl Refusal {
     }
 }
 
-/// The node for a pod: the one with the fewest pods that has room, the first by name among equals,
-/// so that runs repeat.
+/// Returns the node for a pod: the one with the fewest pods that has room, the first by name among
+/// equals, so that runs repeat.
 ///
 /// # Errors
 /// The message that kube-scheduler would put into the pod's condition.
@@ -283,7 +283,7 @@ pub fn choose<'a>(
     })
 }
 
-/// Whether no taint keeps a pod away. `PreferNoSchedule` only asks.
+/// Returns whether no taint keeps a pod away. `PreferNoSchedule` only asks.
 fn tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints
         .iter()
@@ -295,7 +295,8 @@ fn tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
         })
 }
 
-/// The rule of `k8s.io/api` (`Toleration.ToleratesTaint`).
+/// Returns whether a toleration tolerates a taint, by the rule of `k8s.io/api`
+/// (`Toleration.ToleratesTaint`).
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     given(&toleration.effect).is_none_or(|effect| effect == taint.effect)

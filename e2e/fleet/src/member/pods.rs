@@ -157,7 +157,7 @@ impl Record {
         !self.deleting && self.phase <= Phase::Running
     }
 
-    /// Ready to serve.
+    /// Returns whether the pod is ready to serve.
     pub fn ready(&self) -> bool {
         self.ready_since.is_some()
     }
@@ -190,7 +190,7 @@ struct State {
 }
 
 impl Pods {
-    /// No pods yet. Listeners are called after each change and must be quick.
+    /// Returns a collection without pods. Listeners are called after each change and must be quick.
     pub fn new(listeners: Vec<Listener>) -> Self {
         Self {
             state: Mutex::default(),
@@ -278,12 +278,12 @@ impl Pods {
         }
     }
 
-    /// One pod.
+    /// Returns one pod.
     pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
         self.lock().records.get(key).cloned()
     }
 
-    /// The pods that a controller made, by name.
+    /// Returns the pods that a controller made, by name.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Record>> {
         let state = self.lock();
         let keys = state.by_owner.get(uid).into_iter().flatten();
@@ -291,7 +291,7 @@ impl Pods {
             .collect()
     }
 
-    /// The pods on a node.
+    /// Returns the pods on a node.
     pub fn on_node(&self, node: &str) -> Vec<Arc<Record>> {
         let state = self.lock();
         let keys = state.by_node.get(node).into_iter().flatten();

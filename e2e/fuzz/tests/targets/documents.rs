@@ -98,7 +98,7 @@ fn a_status_that_is_carried_is_within_its_limits_and_can_be_read_again() {
         });
 }
 
-/// Whether two documents are the same, as far as floating point can tell.
+/// Returns whether two documents are the same, as far as floating point can tell.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => match (one.as_f64(), other.as_f64()) {
@@ -118,7 +118,7 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A document without nulls, which merge patches do not know, and without what they leave.
+/// Returns a document without nulls, which merge patches do not know, and without what they leave.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -94,14 +94,14 @@ fn a_template_has_a_bounded_result_or_a_short_error() {
         });
 }
 
-/// The message of an error, which must fit into a condition.
+/// Returns the message of an error, which must fit into a condition.
 fn short(error: &Error) -> String {
     let message = error.to_string();
     assert!(message.chars().count() <= 250, "{message}");
     message
 }
 
-/// A path of fields and indices, as a template and as a JSON pointer.
+/// Returns a path of fields and indices that can be written as a template and as a JSON pointer.
 fn plain_path(random: &mut Random) -> Vec<u8> {
     let parts = ["a", "b", "items", "name", "n", "0", "1", "2", "5"];
     let path: Vec<&str> = (0..=random.below(4))

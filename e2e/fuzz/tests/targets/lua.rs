@@ -30,7 +30,7 @@ fn widget(status: &Value) -> Value {
         "spec": { "replicas": 2 }, "status": status })
 }
 
-/// What becomes of a document in Lua: it loses nulls, and numbers become doubles.
+/// Returns what becomes of a document in Lua: it loses nulls, and numbers become doubles.
 fn in_lua(value: &Value) -> Value {
     match value {
         Value::Number(number) => {

@@ -46,8 +46,8 @@ const WORDS: &[&str] = &[
     "9223372036854775807",
 ];
 
-/// The amount of a short text in nano units, and whether a part of it is finer. The rules are those
-/// of the documentation of `Quantity` in `k8s.io/apimachinery`.
+/// Returns the amount of a short text in nano units, and whether a part of it is finer. The rules
+/// are those of the documentation of `Quantity` in `k8s.io/apimachinery`.
 fn amount(text: &str) -> Option<(i128, bool)> {
     if text.is_empty() {
         return None;

@@ -172,7 +172,8 @@ fn an_affinity_matches_the_same_prepared_or_not() {
         });
 }
 
-/// The rule of Kubernetes for label values, in other words (`validation.IsValidLabelValue`).
+/// Returns whether a text is a label value by the rule of Kubernetes, in other words
+/// (`validation.IsValidLabelValue`).
 fn is_value(text: &str) -> bool {
     let ends = |c: char| c.is_ascii_alphanumeric();
     text.is_empty()
@@ -184,7 +185,8 @@ fn is_value(text: &str) -> bool {
             && text.ends_with(ends))
 }
 
-/// The rule of Kubernetes for label keys, in other words (`validation.IsQualifiedName`).
+/// Returns whether a text is a label key by the rule of Kubernetes, in other words
+/// (`validation.IsQualifiedName`).
 fn is_key(text: &str) -> bool {
     let parts: Vec<&str> = text.split('/').collect();
     let is_subdomain = |text: &str| {

@@ -30,7 +30,7 @@ impl Refusal {
         message: "Internal error occurred: failed calling webhook \"simulation\": context deadline exceeded",
     };
 
-    /// What servers usually say with a code.
+    /// Returns the refusal that servers usually give with a code.
     pub const fn of(code: u16) -> Self {
         let (reason, message) = match code {
             403 => (
@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// What the caller gets.
+    /// Returns the response that the caller gets.
     pub fn response(self) -> Response<ResponseBody> {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -10,7 +10,7 @@ use crate::people::Act;
 use crate::plan::Plan;
 use crate::scenarios::quiet;
 
-/// Their plans.
+/// Returns the plans of the bugs that random seeds found.
 pub(super) fn all() -> [Found; 12] {
     let found = |name, oracle, plan| Found { name, oracle, plan };
     [
@@ -29,7 +29,7 @@ pub(super) fn all() -> [Found; 12] {
     ]
 }
 
-/// A Job, and a policy that places it in a cluster.
+/// Returns a Job, and a policy that places it in a cluster.
 fn job_in(cluster: &str) -> [Value; 2] {
     let labels = json!({ "app": "once" });
     let metadata = json!({ "namespace": "default", "name": "once", "labels": labels });
@@ -55,8 +55,8 @@ fn job_in(cluster: &str) -> [Value; 2] {
     [job, policy]
 }
 
-/// A Job whose selector its member filled in, and an agent that is started anew: it is not applied
-/// again.
+/// Returns a plan with a Job whose selector its member filled in, and an agent that is started
+/// anew: the Job is not applied again.
 fn restarted_job() -> Plan {
     let [job, policy] = job_in("m1");
     Plan {
@@ -66,8 +66,8 @@ fn restarted_job() -> Plan {
     }
 }
 
-/// A Job that has completed, and whose policy wants it elsewhere then: the scheduler and its
-/// reports agree that it stays, and do not hand it to each other for ever.
+/// Returns a plan with a Job that has completed, and whose policy wants it elsewhere then: the
+/// scheduler and its reports agree that it stays, and do not hand it to each other for ever.
 fn job_that_ended() -> Plan {
     let ([job, policy], [_, edited]) = (job_in("m1"), job_in("m2"));
     Plan {
@@ -77,9 +77,9 @@ fn job_that_ended() -> Plan {
     }
 }
 
-/// The pods of a workload become ready while its agent cannot read the Work: that is reported once
-/// it can. Another workload of the kind has been there for long, so that the kind is watched all
-/// the time.
+/// Returns a plan in which the pods of a workload become ready while its agent cannot read the
+/// Work: that is reported once it can. Another workload of the kind has been there for long, so
+/// that the kind is watched all the time.
 fn readable_again() -> Plan {
     let plan = quiet(1, 1, 2);
     let is_late = |object: &Value| object["metadata"]["name"] == "web-1";
@@ -112,8 +112,8 @@ fn readable_again() -> Plan {
     }
 }
 
-/// A person overwrites the placement that a binding records as applied: it is put right before the
-/// control plane is started anew.
+/// Returns a plan in which a person overwrites the placement that a binding records as applied: it
+/// is put right before the control plane is started anew.
 fn overwritten_record() -> Plan {
     let binding = json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
@@ -134,8 +134,9 @@ fn overwritten_record() -> Plan {
     }
 }
 
-/// An object is deleted behind the agent's back and made anew, while the control plane sees its own
-/// writes late: the report that all is well again is as the one before, and is shown nevertheless.
+/// Returns a plan in which an object is deleted behind the agent's back and made anew, while the
+/// control plane sees its own writes late: the report that all is well again is as the one before,
+/// and is shown nevertheless.
 fn report_like_the_one_before() -> Plan {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -156,8 +157,8 @@ fn report_like_the_one_before() -> Plan {
     }
 }
 
-/// A workload stays in two clusters whose taints it tolerates: what is said of it does not depend
-/// on which of them was tainted last.
+/// Returns a plan in which a workload stays in two clusters whose taints it tolerates: what is said
+/// of it does not depend on which of them was tainted last.
 fn tolerated_twice() -> Plan {
     let tolerations: Value = json!([{ "operator": "Exists" }]);
     let placement = json!({
@@ -171,8 +172,8 @@ fn tolerated_twice() -> Plan {
     }
 }
 
-/// A workload of no replicas whose policy asks for two clusters, of which a taint leaves one: that
-/// it cannot be met is said before the control plane is started anew.
+/// Returns a plan with a workload of no replicas whose policy asks for two clusters, of which a
+/// taint leaves one: that it cannot be met is said before the control plane is started anew.
 fn scaled_to_zero() -> Plan {
     let constraint = json!({ "spreadByField": "cluster", "minGroups": 2, "maxGroups": 2 });
     let placement = json!({
@@ -192,8 +193,9 @@ fn scaled_to_zero() -> Plan {
     }
 }
 
-/// One of the two clusters of an affinity group is drained, so that the workload goes to another
-/// group: the copy in the other cluster stays until the new ones are healthy.
+/// Returns a plan in which one of the two clusters of an affinity group is drained, so that the
+/// workload goes to another group: the copy in the other cluster stays until the new ones are
+/// healthy.
 fn left_group() -> Plan {
     let group =
         |name: &str, members: [&str; 2]| json!({ "affinityName": name, "clusterNames": members });
@@ -210,9 +212,9 @@ fn left_group() -> Plan {
     }
 }
 
-/// A cluster with few replicas by its weight is drained, and another one is open again that has a
-/// greater weight than the one that stays: that one lets no replica go before the new ones are
-/// ready. What a person did counts as his wish for a quarter of an hour.
+/// Returns a plan in which a cluster with few replicas by its weight is drained, and another one is
+/// open again that has a greater weight than the one that stays: that one lets no replica go before
+/// the new ones are ready. What a person did counts as his wish for a quarter of an hour.
 fn smaller_share() -> Plan {
     let weights = [("m1", 1), ("m2", 1), ("m3", 5)].map(
         |(name, weight)| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight }),
@@ -250,8 +252,8 @@ fn smaller_share() -> Plan {
     plan
 }
 
-/// The template of a DaemonSet is changed, of which each cluster counts the generation, and the
-/// agent is started anew: nothing is applied again.
+/// Returns a plan in which the template of a DaemonSet is changed, of which each cluster counts the
+/// generation, and the agent is started anew: nothing is applied again.
 fn changed_daemon_set() -> Plan {
     let labels = json!({ "app": "everywhere" });
     let daemon_set = |image: &str| {
@@ -294,8 +296,9 @@ fn changed_daemon_set() -> Plan {
     }
 }
 
-/// The control plane is started while the calendar of its machine is far ahead, and a workload
-/// tolerates a taint that was added before: the wait ends as if the calendar had been right.
+/// Returns a plan in which the control plane is started while the calendar of its machine is far
+/// ahead, and a workload tolerates a taint that was added before: the wait ends as if the calendar
+/// had been right.
 fn started_with_a_wrong_calendar() -> Plan {
     let leader = Process::ControlPlane(0);
     let ahead = FaultKind::Skew {
@@ -317,8 +320,8 @@ fn started_with_a_wrong_calendar() -> Plan {
     }
 }
 
-/// The control plane is started while lists lack some clusters, and one that they have is drained:
-/// the old copies go once the clusters with the others are in sight.
+/// Returns a plan in which the control plane is started while lists lack some clusters, and one
+/// that they have is drained: the old copies go once the clusters with the others are in sight.
 fn started_with_short_lists() -> Plan {
     let leader = Process::ControlPlane(0);
     let kind = FaultKind::Short {

@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Call {
-    /// Whether what is written is kept: reviews and tokens are only answered.
+    /// Returns whether what is written is kept: reviews and tokens are only answered.
     pub fn is_stored(&self) -> bool {
         let plural = &self.resource.plural;
         self.kind == Kind::Write
@@ -44,7 +44,8 @@ impl Call {
             && !["token", "eviction"].contains(&self.resource.subresource.as_str())
     }
 
-    /// Whether it carries out or tells a decision: all writes but those of leases and events.
+    /// Returns whether the call carries out or tells a decision: all writes but those of leases and
+    /// events.
     pub fn decides(&self) -> bool {
         !["leases", "events"].contains(&self.resource.plural.as_str())
     }

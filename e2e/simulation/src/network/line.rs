@@ -49,14 +49,14 @@ pub struct Users {
     pub host: String,
 }
 
-/// The configuration of a client of an API.
+/// Returns the configuration of a client of an API.
 pub fn config(api: &Api) -> Config {
     let url = format!("http://{api}.{DOMAIN}");
     Config::new(url.parse().unwrap_or_default())
 }
 
 impl Line {
-    /// The line of a program.
+    /// Returns the line of a program.
     pub fn new(network: &Arc<Network>, actor: Actor, users: Users) -> Self {
         Self(Arc::new(Inner {
             network: Arc::clone(network),
@@ -67,12 +67,12 @@ impl Line {
         }))
     }
 
-    /// Who is at this end.
+    /// Returns the actor at this end of the line.
     pub fn actor(&self) -> &Actor {
         &self.0.actor
     }
 
-    /// Whether the program still runs.
+    /// Returns whether the program still runs.
     pub fn is_alive(&self) -> bool {
         self.0.is_alive.load(Ordering::Relaxed)
     }
@@ -93,12 +93,12 @@ impl Line {
         self.0.crashed.notified().await;
     }
 
-    /// A gateway to an API; `label` names it in metrics.
+    /// Returns a gateway to an API; `label` names it in metrics.
     pub fn gateway(&self, label: &'static str, api: &Api) -> Arc<Gateway> {
         Gateway::over(Arc::new(self.clone()), label, config(api))
     }
 
-    /// A client of an API.
+    /// Returns a client of an API.
     ///
     /// # Errors
     /// Never, as no connection is prepared.

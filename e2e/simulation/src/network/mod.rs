@@ -51,7 +51,7 @@ pub type Watch = (Actor, Api, String);
 struct Reset;
 
 impl Network {
-    /// A network without servers.
+    /// Returns a network without servers.
     pub fn new(seed: u64, recorder: Arc<Recorder>, faults: Arc<Faults>) -> Arc<Self> {
         Arc::new(Self {
             servers: Mutex::default(),
@@ -73,22 +73,22 @@ impl Network {
         lock(&self.servers).insert(api.clone(), server);
     }
 
-    /// The server of an API.
+    /// Returns the server of an API.
     pub fn server(&self, api: &Api) -> Option<Arc<Running>> {
         lock(&self.servers).get(api).cloned()
     }
 
-    /// Who has watched which kinds of which servers.
+    /// Returns who has watched which kinds of which servers.
     pub fn watches(&self) -> Vec<Watch> {
         lock(&self.watches).iter().cloned().collect()
     }
 
-    /// The faults.
+    /// Returns the faults.
     pub fn faults(&self) -> &Arc<Faults> {
         &self.faults
     }
 
-    /// The recorder of the history.
+    /// Returns the recorder of the history.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
@@ -98,7 +98,8 @@ impl Network {
         self.changes.subscribe()
     }
 
-    /// Whether a fault made the last list before a watch another than it is.
+    /// Returns whether a fault made the last list before a watch another than it is, and forgets
+    /// that.
     fn was_distorted(&self, watch: &Watch) -> bool {
         lock(&self.distorted).remove(watch)
     }
@@ -212,7 +213,7 @@ impl Network {
         })
     }
 
-    /// An answer that is no watch, with what the faults do to a list.
+    /// Returns an answer that is no watch, with what the faults do to a list.
     async fn whole(
         &self,
         line: &Line,

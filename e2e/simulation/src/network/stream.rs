@@ -42,7 +42,7 @@ struct Carried {
     is_over: bool,
 }
 
-/// The body of a watch as the client gets it.
+/// Returns the body of a watch as the client gets it.
 pub(super) fn carried(
     network: Arc<Network>,
     line: Line,
@@ -154,7 +154,7 @@ fn contains(piece: &[u8], part: &[u8]) -> bool {
     piece.windows(part.len()).any(|it| it == part)
 }
 
-/// A piece of JSON with what faults do to it.
+/// Returns a piece of JSON with what faults do to it.
 pub(super) fn distorted(piece: Bytes, effects: Piece) -> Bytes {
     let piece = if effects.garbles {
         garbled(&piece)
@@ -216,7 +216,7 @@ fn misreport(object: &mut Value) -> bool {
     is_other
 }
 
-/// A list of JSON that lacks the objects of which a function says so.
+/// Returns a list of JSON without the objects for which a function says so.
 pub(super) fn shortened(list: &Bytes, mut leaves_out: impl FnMut() -> bool) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(list) else {
         return list.clone();

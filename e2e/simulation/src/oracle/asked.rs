@@ -87,7 +87,7 @@ impl Oracle for Asked {
     }
 }
 
-/// Whether a write evicts from a cluster for a reason of its own.
+/// Returns whether a write evicts from a cluster for a reason of its own.
 fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
     let reasons = ["TaintUntolerated", "ApplicationFailure", "NotApplied"];
     moves::between(before, after)
@@ -99,7 +99,7 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
         })
 }
 
-/// Whether a new placement was requested since the last one.
+/// Returns whether a new placement was requested since the last one.
 pub(super) fn is_requested(binding: Binding<'_>) -> bool {
     let time = |field: &str| -> Option<Timestamp> { objects::text(binding.0, field).parse().ok() };
     let asked = time("/spec/rescheduleTriggeredAt");
@@ -141,7 +141,7 @@ impl Asked {
         }
     }
 
-    /// Why a workload should not have been moved on from a cluster that refuses it.
+    /// Returns why a workload should not have been moved on from a cluster that refuses it.
     fn refused(
         &self,
         scene: &Scene,
@@ -209,7 +209,7 @@ fn taint(scene: &Scene, binding: Binding<'_>, name: &str) -> Option<String> {
     (!is_founded).then_some(problem)
 }
 
-/// Whether a taint of the cluster drives the workload out now, or why the nearest does not.
+/// Returns whether a taint of the cluster drives the workload out now, or why the nearest does not.
 fn reasons(
     scene: &Scene,
     binding: Binding<'_>,

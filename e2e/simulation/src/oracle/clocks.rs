@@ -50,12 +50,12 @@ struct Known {
 }
 
 impl Clocks {
-    /// The furthest that any clock of the control plane was ever wrong.
+    /// Returns the most by which any clock of the control plane was ever wrong.
     pub const fn error(&self) -> SignedDuration {
         self.error
     }
 
-    /// How far the server's calendar is ahead of the true one at most.
+    /// Returns how far the server's calendar is ahead of the true one at most.
     fn furthest(&self) -> SignedDuration {
         let jumps = self.jumps.values();
         jumps.fold(SignedDuration::ZERO, |sum, jump| {
@@ -63,7 +63,7 @@ impl Clocks {
         })
     }
 
-    /// Time passes.
+    /// Notes that time passes.
     pub fn pass(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.last);
         self.last = now;
@@ -83,7 +83,7 @@ impl Clocks {
         }
     }
 
-    /// A write of a process of the control plane is answered by the fleet API.
+    /// Notes that a write of a process of the control plane is answered by the fleet API.
     pub fn answer(&mut self, process: u8) {
         let now = self.last;
         let known = self.known.entry(process).or_default();

@@ -102,7 +102,7 @@ impl Copies {
         })
     }
 
-    /// Whether a person, or the policy, wants the copy to go whatever there is elsewhere.
+    /// Returns whether a person, or the policy, wants the copy to go whatever there is elsewhere.
     fn is_asked(&self, scene: &Scene, key: &Key, cluster: &str, request: &Request) -> bool {
         let left = scene.cluster_recently(cluster, |state| {
             state.is_none_or(|cluster| objects::is_deleting(cluster.0))
@@ -127,7 +127,7 @@ fn template(key: &Key) -> Key {
     }
 }
 
-/// The number of ready replicas that the template asks for; 1 of what has no replicas.
+/// Returns the number of ready replicas that the template asks for; 1 of what has no replicas.
 fn desired(scene: &Scene, key: &Key) -> i64 {
     let template = scene.objects.get(&template(key));
     template
@@ -135,7 +135,7 @@ fn desired(scene: &Scene, key: &Key) -> i64 {
         .unwrap_or(1)
 }
 
-/// The ready replicas of an object; 1 for what has none and is there.
+/// Returns the number of ready replicas of an object; 1 for what has none and is there.
 fn ready(object: &Value) -> i64 {
     if object.pointer("/spec/replicas").is_some() {
         return objects::number(object, "/status/readyReplicas").unwrap_or_default();
@@ -143,8 +143,8 @@ fn ready(object: &Value) -> i64 {
     objects::number(object, "/status/numberReady").unwrap_or(1)
 }
 
-/// The most that was ready in a member within the moments that nobody may know of yet; nothing in a
-/// member that has been down for longer.
+/// Returns the most that was ready in a member within the moments that nobody may know of yet;
+/// nothing in a member that has been down for longer.
 fn lately_ready(scene: &Scene, key: &Key, member: &str) -> i64 {
     let known: SignedDuration = scene.rules.grace + scene.rules.lag;
     let down = scene.down.get(member);

@@ -73,7 +73,7 @@ impl Oracle for Living {
 }
 
 impl Living {
-    /// A template that somebody deletes: by then its policy preserves its objects, or not.
+    /// Notes a template that somebody deletes: by then its policy preserves its objects, or not.
     fn note_deletion(&mut self, request: &Request, scene: &Scene) {
         let is_template =
             request.api == Api::Fleet && WORKLOADS.contains(&request.resource.plural.as_str());
@@ -106,7 +106,8 @@ impl Living {
         }
     }
 
-    /// Why the last living copy of a workload should not have gone, if this is what a write does.
+    /// Returns why the last living copy of a workload should not have gone, if this is what a write
+    /// does.
     fn lost(&mut self, scene: &Scene, request: &Request) -> Option<String> {
         let Api::Member(cluster) = &request.api else {
             return None;
@@ -144,7 +145,8 @@ impl Living {
         Some(format!("the last living copy went: {why}"))
     }
 
-    /// Whether a copy lives in another member, or did until a moment that nobody may know of yet.
+    /// Returns whether a copy lives in another member, or did until a moment that nobody may know
+    /// of yet.
     fn may_live(&self, scene: &Scene, key: &Key, member: &str) -> bool {
         let known = scene.rules.grace + scene.rules.lag + REPORTED;
         let is_recent = |at: &Timestamp| scene.now.duration_since(*at) <= known;
@@ -163,7 +165,8 @@ impl Living {
         (lives && !is_down) || self.died.get(&there).is_some_and(is_recent)
     }
 
-    /// Why no word lets the last living copy of a workload go; none if one does.
+    /// Returns why nothing that a person or the policy said lets the last living copy of a workload
+    /// go; `None` if something does.
     fn unwanted(&self, scene: &Scene, key: &Key, binding: &Key, cluster: &str) -> Option<String> {
         let template = Key {
             api: Api::Fleet,
@@ -206,7 +209,8 @@ impl Living {
     }
 }
 
-/// The word for a copy that goes after a write of a binding; none where the copy stays for now.
+/// Returns why a copy may go after a write of a binding, or why it may not; `None` where the copy
+/// stays for now.
 fn word_for(
     scene: &Scene,
     key: &Key,
@@ -229,7 +233,7 @@ fn word_for(
     }
 }
 
-/// The word for a copy that goes whether or not another one lives.
+/// Returns why a copy may go whether or not another one lives, or why it may not.
 fn at_once(binding: Binding<'_>) -> Result<&'static str, String> {
     if may_be_sent(binding) {
         Ok("Directly")
@@ -269,7 +273,7 @@ fn ended(
     }
 }
 
-/// Whether dispatching to some target is not suspended.
+/// Returns whether dispatching to some target is not suspended.
 fn may_be_sent(binding: Binding<'_>) -> bool {
     let mut targets = binding.clusters().into_keys();
     targets.any(|it| !binding.is_suspended_in(it))
@@ -281,7 +285,7 @@ fn has_left(scene: &Scene, cluster: &str) -> bool {
     })
 }
 
-/// The policy to which a template belongs.
+/// Returns the policy to which a template belongs.
 fn policy_of(template: &Value) -> Option<Key> {
     let named = |kind: &str, name: &str| {
         objects::annotation(template, &format!("{kind}.karmada.io/{name}"))
@@ -297,7 +301,8 @@ fn policy_of(template: &Value) -> Option<Key> {
     Some(policy("clusterpropagationpolicies", "", name))
 }
 
-/// Whether a policy preserves objects. A lazy one does with the next change of the template.
+/// Returns whether a policy preserves objects. A lazy one does with the next change of the
+/// template.
 fn preserves(scene: &Scene, policy: &Key) -> bool {
     scene.objects.get(policy).is_some_and(|policy| {
         policy["spec"]["preserveResourcesOnDeletion"] == true

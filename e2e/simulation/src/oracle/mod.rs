@@ -45,7 +45,7 @@ use scene::Scene;
 
 /// A check of one promise.
 pub trait Oracle: Send {
-    /// The name, for reports and for selecting oracles.
+    /// Returns the name of the oracle, for reports and for selecting oracles.
     fn name(&self) -> &'static str;
 
     /// Looks at the next entry, and tells which violations it completes. The scene is that after
@@ -110,7 +110,8 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// The defaults of the flags, with the gate `Failover` on, in a world with little delay.
+    /// Returns the defaults of the flags, with the gate `Failover` on, in a world with little
+    /// delay.
     fn default() -> Self {
         Self {
             failover: true,
@@ -135,7 +136,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// All oracles, for a control plane with these settings.
+    /// Returns all oracles, for a control plane with these settings.
     pub fn new(rules: Rules) -> Self {
         Self {
             scene: Scene::new(rules),
@@ -183,7 +184,7 @@ impl Suite {
         oracles.flat_map(|oracle| oracle.end(end, scene)).collect()
     }
 
-    /// The state of the world after the last entry.
+    /// Returns the state of the world after the last entry.
     pub fn scene(&self) -> &Scene {
         &self.scene
     }

@@ -28,7 +28,7 @@ pub enum What<'a> {
     Ended(Task<'a>),
 }
 
-/// The binding before and after an entry that wrote one.
+/// Returns the binding before and after an entry that wrote one.
 pub fn of_binding(entry: &Entry) -> Option<(&Request, Binding<'_>, Binding<'_>)> {
     let request = entry.commit()?;
     let is_binding = request.resource.group == objects::WORK
@@ -38,7 +38,7 @@ pub fn of_binding(entry: &Entry) -> Option<(&Request, Binding<'_>, Binding<'_>)>
     is_binding.then_some((request, Binding(before), Binding(after)))
 }
 
-/// The places that a write gave up.
+/// Returns the places that a write gave up.
 pub fn between<'a>(before: Binding<'a>, after: Binding<'a>) -> Vec<Move<'a>> {
     let targets = after.clusters();
     let mut moves = Vec::new();
@@ -62,7 +62,7 @@ pub fn between<'a>(before: Binding<'a>, after: Binding<'a>) -> Vec<Move<'a>> {
     moves
 }
 
-/// What became of a cluster, by the record of an eviction that the write brought.
+/// Returns what became of a cluster, by the record of an eviction that the write brought.
 fn of_record<'a>(before: Binding<'_>, after: Binding<'_>, cluster: &str) -> Option<What<'a>> {
     let record = |binding: Binding<'_>| {
         let text = objects::annotation(binding.0, LAST_EVICTION)?;

@@ -52,7 +52,7 @@ impl Oracle for Nowhere {
     }
 }
 
-/// Whether a copy in one of the targets counts, by what may be known of the clusters.
+/// Returns whether a copy in one of the targets counts, by what may be known of the clusters.
 fn stands_in(scene: &Scene, binding: Binding<'_>) -> bool {
     binding.clusters().into_keys().any(|target| {
         scene.cluster_recently(target, |state| {
@@ -95,7 +95,7 @@ fn evicted(
     Some("evicted, and none of the targets is ready and untainted".to_owned())
 }
 
-/// Whether an eviction by a taint removes the old copy at once, by the policy or the flag.
+/// Returns whether an eviction by a taint removes the old copy at once, by the policy or the flag.
 fn asks_for_purge(scene: &Scene, binding: Binding<'_>) -> bool {
     let behavior = binding.0.pointer("/spec/failover/cluster");
     // With fencing at most one copy runs, so that `Gracefully` acts as `Directly`.
@@ -160,7 +160,7 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
         .map(|why| format!("the task that keeps the copy ended: {grace}, and {why}"))
 }
 
-/// Reason why the targets do not replace an old copy, if they do not.
+/// Returns the reason why the targets do not replace an old copy, if they do not.
 pub fn not_replaced(scene: &Scene, key: &Key, binding: Binding<'_>) -> Option<String> {
     let targets = binding.clusters();
     if targets.is_empty() {
@@ -198,7 +198,7 @@ pub fn not_replaced(scene: &Scene, key: &Key, binding: Binding<'_>) -> Option<St
     (!stands_in(scene, binding)).then(|| "no target is ready and untainted".to_owned())
 }
 
-/// Whether the members decide on the number of replicas.
+/// Returns whether the members decide on the number of replicas.
 fn scales_itself(scene: &Scene, binding: Binding<'_>) -> bool {
     let template = binding
         .template()
@@ -209,12 +209,12 @@ fn scales_itself(scene: &Scene, binding: Binding<'_>) -> bool {
 }
 
 impl Scene {
-    /// Whether there is a Work of a binding for a cluster.
+    /// Returns whether there is a Work of a binding for a cluster.
     pub fn has_work(&self, binding: &Key, cluster: &str) -> bool {
         self.work_of(binding, cluster).is_some()
     }
 
-    /// The Work of a binding for a cluster.
+    /// Returns the Work of a binding for a cluster.
     pub fn work_of(&self, binding: &Key, cluster: &str) -> Option<&Value> {
         let namespace = format!("{}{cluster}", objects::EXECUTION);
         let first = objects::key(&Api::Fleet, objects::WORK, "works", &namespace, "");
@@ -233,7 +233,8 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    /// Three clusters of which `m1` is tainted and `m3` is silent, and a workload on `m1`.
+    /// Returns the story of three clusters of which `m1` is tainted and `m3` is silent, and of a
+    /// workload on `m1`.
     fn story() -> Story<Nowhere> {
         let mut story = Story::new(Nowhere);
         for (name, state) in [

@@ -19,7 +19,7 @@ pub const EXECUTION: &str = "karmada-es-";
 /// Annotation with the last eviction by a taint.
 pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
 
-/// What an object is known by.
+/// Returns what an object is known by.
 pub fn key(api: &Api, group: &str, plural: &str, namespace: &str, name: &str) -> Key {
     Key {
         api: api.clone(),
@@ -30,7 +30,7 @@ pub fn key(api: &Api, group: &str, plural: &str, namespace: &str, name: &str) ->
     }
 }
 
-/// A text at a JSON pointer; empty if there is none.
+/// Returns a text at a JSON pointer; empty if there is none.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -38,12 +38,12 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// A number at a JSON pointer.
+/// Returns a number at a JSON pointer.
 pub fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// The items of a list at a JSON pointer.
+/// Returns the items of a list at a JSON pointer.
 pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object
         .pointer(pointer)
@@ -52,32 +52,32 @@ pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a V
         .flatten()
 }
 
-/// A label.
+/// Returns a label.
 pub fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["labels"][name].as_str()
 }
 
-/// An annotation.
+/// Returns an annotation.
 pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()
 }
 
-/// Whether the object is being deleted.
+/// Returns whether the object is being deleted.
 pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// A condition of the object.
+/// Returns a condition of the object.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").find(|condition| condition["type"] == kind)
 }
 
-/// A time at a JSON pointer.
+/// Returns a time at a JSON pointer.
 pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-/// Whether an object speaks anywhere of a time after a moment.
+/// Returns whether an object speaks anywhere of a time after a moment.
 pub fn is_dated_after(object: &Value, moment: Timestamp) -> bool {
     match object {
         Value::String(text) => text
@@ -90,7 +90,7 @@ pub fn is_dated_after(object: &Value, moment: Timestamp) -> bool {
     }
 }
 
-/// The plural name of a kind, by the rule that all kinds in use follow.
+/// Returns the plural name of a kind, by the rule that all kinds in use follow.
 pub fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     if let Some(stem) = lower.strip_suffix('y') {
@@ -100,7 +100,8 @@ pub fn plural(kind: &str) -> String {
     lower + ending
 }
 
-/// Key of an object that `apiVersion`, `kind`, `namespace` and `name` of a reference name.
+/// Returns the key of an object that `apiVersion`, `kind`, `namespace` and `name` of a reference
+/// name.
 pub fn referent(api: &Api, reference: &Value) -> Option<Key> {
     let version = reference["apiVersion"].as_str()?;
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
@@ -127,7 +128,7 @@ pub struct Task<'a>(pub &'a Value);
 pub struct Cluster<'a>(pub &'a Value);
 
 impl<'a> Binding<'a> {
-    /// The chosen clusters with their replicas.
+    /// Returns the chosen clusters with their replicas.
     pub fn clusters(self) -> BTreeMap<&'a str, i64> {
         items(self.0, "/spec/clusters")
             .map(|target| {
@@ -137,12 +138,12 @@ impl<'a> Binding<'a> {
             .collect()
     }
 
-    /// The eviction tasks.
+    /// Returns the eviction tasks.
     pub fn tasks(self) -> impl Iterator<Item = Task<'a>> {
         items(self.0, "/spec/gracefulEvictionTasks").map(Task)
     }
 
-    /// The task of leaving a cluster.
+    /// Returns the task of leaving a cluster.
     pub fn task(self, cluster: &str) -> Option<Task<'a>> {
         self.tasks().find(|task| task.from() == cluster)
     }
@@ -155,55 +156,56 @@ impl<'a> Binding<'a> {
             .collect()
     }
 
-    /// Whether a copy is to be in a cluster, if only for a while.
+    /// Returns whether a copy is to be in a cluster, if only for a while.
     pub fn keeps(self, cluster: &str) -> bool {
         self.clusters().contains_key(cluster)
             || self.required().contains(cluster)
             || self.task(cluster).is_some()
     }
 
-    /// The template.
+    /// Returns the template.
     pub fn template(self) -> Option<Key> {
         referent(&Api::Fleet, self.0.pointer("/spec/resource")?)
     }
 
-    /// How the old copy goes when a cluster fails, in the newer spelling; empty if the policy says
-    /// nothing.
+    /// Returns how the old copy goes when a cluster fails, in the newer spelling; empty if the
+    /// policy says nothing.
     pub fn cluster_purge_mode(self) -> &'a str {
         canonical(text(self.0, "/spec/failover/cluster/purgeMode"))
     }
 
-    /// How the old copy goes when the application fails.
+    /// Returns how the old copy goes when the application fails.
     pub fn application_purge_mode(self) -> &'a str {
         canonical(text(self.0, "/spec/failover/application/purgeMode"))
     }
 
-    /// Whether nothing is sent to a cluster, because dispatching is suspended.
+    /// Returns whether nothing is sent to a cluster, because dispatching is suspended.
     pub fn is_suspended_in(self, cluster: &str) -> bool {
         let suspension = &self.0["spec"]["suspension"];
         let mut names = items(suspension, "/dispatchingOnClusters/clusterNames");
         suspension["dispatching"] == true || names.any(|it| it == cluster)
     }
 
-    /// Whether at most one copy is to run, so that old copies go before there are new ones.
+    /// Returns whether at most one copy is to run, so that old copies go before there are new ones.
     pub fn is_fenced(self) -> bool {
         let fencing = self.0.pointer("/spec/failover/cluster/fencing");
         fencing.is_some_and(|it| !it.is_null())
     }
 
-    /// What a cluster last reported.
+    /// Returns what a cluster last reported.
     pub fn report(self, cluster: &str) -> Option<&'a Value> {
         items(self.0, "/status/aggregatedStatus")
             .find(|report| text(report, "/clusterName") == cluster)
     }
 
-    /// Whether a toleration of the placement matches a taint, be it for a limited time.
+    /// Returns whether a toleration of the placement matches a taint, be it for a limited time.
     pub fn tolerates(self, taint: &Value) -> bool {
         items(self.0, "/spec/placement/clusterTolerations")
             .any(|toleration| matches(toleration, taint))
     }
 
-    /// The seconds for which the first matching toleration tolerates a taint: `None` for ever.
+    /// Returns the seconds for which the first matching toleration tolerates a taint: `None` for
+    /// ever.
     pub fn tolerated_for(self, taint: &Value) -> Option<i64> {
         items(self.0, "/spec/placement/clusterTolerations")
             .find(|toleration| matches(toleration, taint))
@@ -216,12 +218,12 @@ impl<'a> Binding<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// The cluster that is left.
+    /// Returns the cluster that the workload leaves.
     pub fn from(self) -> &'a str {
         text(self.0, "/fromCluster")
     }
 
-    /// The purge mode in the newer spelling; `Gracefully` if there is none.
+    /// Returns the purge mode in the newer spelling; `Gracefully` if there is none.
     pub fn purge_mode(self) -> &'a str {
         match canonical(text(self.0, "/purgeMode")) {
             "" => "Gracefully",
@@ -231,28 +233,28 @@ impl<'a> Task<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    /// Status of the condition Ready.
+    /// Returns the status of the condition Ready.
     pub fn ready(self) -> Option<&'a str> {
         condition(self.0, "Ready").map(|ready| text(ready, "/status"))
     }
 
-    /// The taints.
+    /// Returns the taints.
     pub fn taints(self) -> impl Iterator<Item = &'a Value> {
         items(self.0, "/spec/taints")
     }
 
-    /// Whether a taint makes workloads leave.
+    /// Returns whether a taint makes workloads leave.
     pub fn evicts(self) -> bool {
         self.taints().any(evicts)
     }
 
-    /// Whether the cluster counts as failed for the eviction rate.
+    /// Returns whether the cluster counts as failed for the eviction rate.
     pub fn has_failed(self) -> bool {
         self.ready().is_some_and(|ready| ready != "True") || self.evicts()
     }
 
-    /// Whether a copy of a workload there counts: ready, staying, and without a taint that drives
-    /// the workload out.
+    /// Returns whether a copy of a workload there counts: ready, staying, and without a taint that
+    /// drives the workload out.
     pub fn holds(self, binding: Binding<'_>) -> bool {
         self.ready() == Some("True")
             && !is_deleting(self.0)
@@ -261,7 +263,7 @@ impl<'a> Cluster<'a> {
                 .any(|taint| taint["effect"] == "NoExecute" && !binding.tolerates(taint))
     }
 
-    /// What of a cluster decides where workloads go, but for taints and reports.
+    /// Returns the parts of a cluster that decide where workloads go, but for taints and reports.
     pub fn shape_of(object: &Value) -> Value {
         let mut shape = object["spec"].clone();
         if let Some(fields) = shape.as_object_mut() {
@@ -271,7 +273,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Whether a taint makes workloads leave.
+/// Returns whether a taint makes workloads leave.
 pub fn evicts(taint: &Value) -> bool {
     taint["effect"] == "NoExecute" || taint["effect"] == "PreferNoExecute"
 }
@@ -292,7 +294,7 @@ fn canonical(mode: &str) -> &str {
     }
 }
 
-/// Key of the binding that a Work, or an object in a member, was made of.
+/// Returns the key of the binding that a Work, or an object in a member, was made of.
 pub fn binding_of(object: &Value) -> Option<Key> {
     let named = |name: &str| annotation(object, name);
     if let Some(name) = named("clusterresourcebinding.karmada.io/name") {

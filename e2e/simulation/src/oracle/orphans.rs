@@ -136,8 +136,8 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
-/// Whether something in the member keeps an object of a Work: a finalizer that is not the fleet's,
-/// or admission.
+/// Returns whether something in the member keeps an object of a Work: a finalizer that is not the
+/// fleet's, or admission.
 fn is_kept(scene: &Scene, cluster: &str, work: &Value) -> bool {
     let api = Api::Member(cluster.to_owned());
     let mut manifests = objects::items(work, "/spec/workload/manifests");
@@ -207,7 +207,7 @@ fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
-/// What is being deleted and does not end, though nothing unreachable keeps it.
+/// Reports what is being deleted and does not end, though nothing unreachable keeps it.
 fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     let waits_for_silent = |binding: &Key| {
         scene.all(&Api::Fleet, WORK, "works").any(|(key, work)| {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::history::World;
 
-    /// A workload in `m1`, as it should be.
+    /// Returns the story of a workload in `m1`, as it should be.
     fn story() -> Story<Orphans> {
         let mut story = Story::new(Orphans::default());
         story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));

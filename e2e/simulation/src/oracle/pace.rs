@@ -108,7 +108,7 @@ impl Pace {
     }
 }
 
-/// The number of evictions that an entry carries out.
+/// Returns the number of evictions that an entry carries out.
 fn evictions(entry: &Entry) -> u32 {
     let Some((request, before, after)) = moves::of_binding(entry) else {
         return 0;
@@ -137,13 +137,13 @@ fn evictions(entry: &Entry) -> u32 {
     paid.max(u32::from(is_requested && moves.iter().any(follows)))
 }
 
-/// Whether a write follows another placement than the one before it.
+/// Returns whether a write follows another placement than the one before it.
 fn is_placed_otherwise(before: Binding<'_>, after: Binding<'_>) -> bool {
     let applied = |it: Binding<'_>| objects::annotation(it.0, APPLIED_PLACEMENT).map(str::to_owned);
     applied(before) != applied(after)
 }
 
-/// The rate for the clusters as they are.
+/// Returns the rate for the clusters as they are.
 fn rate(scene: &Scene) -> f64 {
     let counted = scene
         .clusters()

@@ -90,7 +90,8 @@ impl Paused {
         }
     }
 
-    /// How a pause holds for what leaves a cluster, if everybody can know of it.
+    /// Returns which pause holds for what leaves a cluster, and since when, if everybody can know
+    /// of it.
     fn pause_of(&self, scene: &Scene, cluster: &str) -> Option<String> {
         let known = if self.troubles.of_control_plane(scene.now) {
             scene.rules.lag.max(KNOWN)
@@ -112,12 +113,12 @@ impl Paused {
     }
 }
 
-/// Whether the end of a task removes a copy that was still there.
+/// Returns whether the end of a task removes a copy that was still there.
 fn removes(task: objects::Task<'_>) -> bool {
     task.purge_mode() != "Directly"
 }
 
-/// Whether a cluster has more of a workload than before.
+/// Returns whether a cluster has more of a workload than before.
 fn gains(before: Binding<'_>, after: Binding<'_>) -> bool {
     let had = before.clusters();
     let mut has = after.clusters().into_iter();

@@ -75,7 +75,7 @@ fn overdue(scene: &Scene) -> Vec<Violation> {
     told
 }
 
-/// A state of a cluster that its condition does not tell.
+/// Returns a state of a cluster that its condition does not tell.
 fn unnoticed(scene: &Scene, name: &str, cluster: Cluster<'_>) -> Option<String> {
     if objects::text(cluster.0, "/spec/syncMode") == "Push" || objects::is_deleting(cluster.0) {
         return None;
@@ -96,7 +96,7 @@ fn unnoticed(scene: &Scene, name: &str, cluster: Cluster<'_>) -> Option<String> 
         .then(|| "is up and reachable, and not heard of".to_owned())
 }
 
-/// A workload without clusters that could be placed.
+/// Returns a workload without clusters that could be placed.
 fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
     let spec = &binding.0["spec"];
     let is_ours =
@@ -116,7 +116,7 @@ fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
     Some(format!("is nowhere, and {refuge} could take it"))
 }
 
-/// Whether a cluster has a taint that drives the workload out now.
+/// Returns whether a cluster has a taint that drives the workload out now.
 fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
     let is_held = binding.0["spec"]["suspension"]["scheduling"] == true;
     let Some(cluster) = scene
@@ -143,8 +143,8 @@ fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
         })
 }
 
-/// Whether the workload is a Job that has completed in a cluster, and stays there: in another one
-/// it would run again.
+/// Returns whether the workload is a Job that has completed in a cluster, and stays there: in
+/// another one it would run again.
 fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
     let job = binding.template().map(|template| Key {
         api: Api::Member(cluster.to_owned()),
@@ -159,7 +159,7 @@ fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
     })
 }
 
-/// Whether the rate has had time for everything that waits.
+/// Returns whether the rate has had time for everything that waits.
 fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
     let (all, failed) = scene.clusters().fold((0.0, 0.0), |(all, failed), (_, it)| {
         (all + 1.0, failed + f64::from(u8::from(it.has_failed())))
@@ -173,10 +173,10 @@ fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
     scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
 }
 
-/// A cluster that could take a workload, by rules so simple that they leave no doubt: it is ready,
-/// has no taint at all, the placement allows it and spreads nothing, dispatching to it is not
-/// suspended, and most of it is free. A cluster that has a copy takes none over, unless a person
-/// drains the other one.
+/// Returns a cluster that could take a workload, by rules so simple that they leave no doubt: it is
+/// ready, has no taint at all, the placement allows it and spreads nothing, dispatching to it is
+/// not suspended, and most of it is free. A cluster that has a copy takes none over, unless a
+/// person drains the other one.
 fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
     let placement = &binding.0["spec"]["placement"];
     let is_plain = ["spreadConstraints", "clusterAffinities", "workloadAffinity"]
@@ -227,7 +227,8 @@ fn serves(cluster: &Value, version: &str, kind: &str) -> bool {
         .any(|resource| resource["kind"] == kind)
 }
 
-/// Whether an affinity of names and labels lets a cluster in; one of another shape lets none in.
+/// Returns whether an affinity of names and labels lets a cluster in; one of another shape lets
+/// none in.
 fn is_allowed(affinity: &Value, name: &str, cluster: &Value) -> bool {
     let Some(affinity) = affinity.as_object() else {
         return true;
@@ -251,8 +252,8 @@ fn is_allowed(affinity: &Value, name: &str, cluster: &Value) -> bool {
     })
 }
 
-/// Whether there are ten times as many free places for pods as the workload has, and it asks for
-/// nothing else.
+/// Returns whether there are ten times as many free places for pods as the workload has, and it
+/// asks for nothing else.
 fn has_room(cluster: &Value, binding: Binding<'_>) -> bool {
     let replicas = binding.0["spec"]["replicas"].as_i64().unwrap_or_default();
     if replicas == 0 {
@@ -290,7 +291,7 @@ mod tests {
         cluster
     }
 
-    /// `m1` is tainted, `m2` is as given; the control plane runs.
+    /// Makes a story in which `m1` is tainted, `m2` is as given and the control plane runs.
     fn story(state: impl Fn(&str) -> Value, placed: Value) -> Story<Progress> {
         let mut story = Story::new(Progress);
         let leader = World::Started(Process::ControlPlane(0));

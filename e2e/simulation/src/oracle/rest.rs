@@ -54,7 +54,8 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Whether a change sets a date right that a wrong clock wrote, or tells of one that did.
+    /// Returns whether a change sets a date right that a wrong clock wrote, or tells of one that
+    /// did.
     fn sets_date_right(&mut self, request: &Request, scene: &Scene) -> bool {
         if scene.clock_error() == SignedDuration::ZERO {
             return false;
@@ -142,14 +143,14 @@ impl Oracle for Rest {
     }
 }
 
-/// Whether an object is a warning that was there before about the same object, for the same reason:
-/// a process does not know what the one before it said of what is still wrong.
+/// Returns whether an object is a warning that was there before about the same object, for the same
+/// reason: a process does not know what the one before it said of what is still wrong.
 fn warns_again(object: Option<&Value>, scene: &Scene) -> bool {
     object.is_some_and(|event| earlier_warnings(event, scene).next().is_some())
 }
 
-/// Whether an object is a warning that was told last an hour before or nearly so: the API forgets
-/// events after an hour, and what is still wrong is told again then.
+/// Returns whether an object is a warning that was told last an hour before or nearly so: the API
+/// forgets events after an hour, and what is still wrong is told again then.
 fn warns_hourly(object: Option<&Value>, scene: &Scene) -> bool {
     let time = |event: &Value| -> Option<Timestamp> {
         let text = event.pointer("/lastTimestamp")?.as_str()?;
@@ -162,7 +163,7 @@ fn warns_hourly(object: Option<&Value>, scene: &Scene) -> bool {
     last.is_some_and(|last| now.duration_since(last) >= NEARLY_AN_HOUR)
 }
 
-/// The warnings about the object of a warning and for its reason that were there before it.
+/// Returns the warnings about the object of a warning and for its reason that were there before it.
 fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Item = &'a Value> {
     let is_warning = |it: &Value| it["kind"] == "Event" && it["type"] == "Warning";
     let is_same = |other: &Value, field: &str| other.pointer(field) == event.pointer(field);
@@ -182,7 +183,7 @@ fn earlier_warnings<'a>(event: &'a Value, scene: &'a Scene) -> impl Iterator<Ite
     })
 }
 
-/// Whether a graceful eviction comes to an end without a person.
+/// Returns whether a graceful eviction comes to an end without a person.
 fn ends_by_itself(task: Task<'_>) -> bool {
     !task.0["suppressDeletion"].is_boolean()
 }
@@ -191,7 +192,7 @@ fn is_policy(kind: &Value) -> bool {
     kind == "PropagationPolicy" || kind == "ClusterPropagationPolicy"
 }
 
-/// Whether the status of a policy has the reason for which a binding of the policy waits.
+/// Returns whether the status of a policy has the reason for which a binding of the policy waits.
 fn repeats_reason(policy: &Value, binding: &Value) -> bool {
     let ids = policy
         .pointer("/metadata/labels")
@@ -206,8 +207,8 @@ fn repeats_reason(policy: &Value, binding: &Value) -> bool {
     is_its && reasons.any(|it| Some(&it["reason"]) == why)
 }
 
-/// Whether an object is a binding that waits for an eviction, an event of such a wait or a policy
-/// whose status repeats its reason, or an event that warns of a policy.
+/// Returns whether an object is a binding that waits for an eviction, an event of such a wait or a
+/// policy whose status repeats its reason, or an event that warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let Some(object) = object else {
         return false;

@@ -45,7 +45,7 @@ impl Oracle for Rights {
     }
 }
 
-/// What an agent did beyond its rights.
+/// Returns what an agent did beyond its rights.
 fn beyond(own: &str, request: &Request) -> Option<&'static str> {
     let space = request.namespace.as_deref().unwrap_or_default();
     let is_of_own = space == format!("{}{own}", objects::EXECUTION);
@@ -86,7 +86,7 @@ fn beyond(own: &str, request: &Request) -> Option<&'static str> {
     }
 }
 
-/// What an agent leaves alone of its Cluster.
+/// Returns what an agent leaves alone of its Cluster.
 fn fixed(cluster: Option<&Value>) -> Value {
     let Some(cluster) = cluster else {
         return Value::Null;
@@ -101,7 +101,7 @@ fn fixed(cluster: Option<&Value>) -> Value {
     ])
 }
 
-/// What an agent leaves alone of a Work.
+/// Returns what an agent leaves alone of a Work.
 fn ordered(work: &Value) -> Value {
     let metadata = &work["metadata"];
     json!([work["spec"], metadata["labels"], metadata["annotations"]])

@@ -63,7 +63,7 @@ const REMEMBERED: [&str; 4] = [
 const FORGOTTEN: [&str; 4] = ["pods", "nodes", "replicasets", "events"];
 
 impl Scene {
-    /// The world before its first entry.
+    /// Makes the world as it is before its first entry.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -188,7 +188,8 @@ impl Scene {
         }
     }
 
-    /// The end state as it is now, and whether it is to be judged before a fresh start mends it.
+    /// Returns the end state as it is now, where it is to be judged before a fresh start mends it;
+    /// `None` when no fresh start begins.
     pub fn before_fresh_start(&self, entry: &Entry) -> Option<End> {
         let begins = matches!(entry.world(), Some(World::Phase(Phase::Fresh)));
         begins.then(|| End {
@@ -202,18 +203,19 @@ impl Scene {
         })
     }
 
-    /// Whether a member lately refused to have an object changed: its own admission is in the way.
+    /// Returns whether a member lately refused to have an object changed: its own admission is in
+    /// the way.
     pub fn is_refused(&self, key: &Key) -> bool {
         let at = self.refused.get(key);
         at.is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
     }
 
-    /// The furthest that any clock of the control plane was ever wrong.
+    /// Returns the furthest that any clock of the control plane was ever wrong.
     pub fn clock_error(&self) -> SignedDuration {
         self.rules.clock_error.min(self.clocks.error())
     }
 
-    /// A violation that the last entry completed.
+    /// Makes a violation that the last entry completed.
     pub fn violation(
         &self,
         oracle: &'static str,
@@ -228,7 +230,7 @@ impl Scene {
         }
     }
 
-    /// An object of the fleet API.
+    /// Returns an object of the fleet API.
     pub fn fleet(
         &self,
         group: &str,
@@ -240,7 +242,7 @@ impl Scene {
             .get(&objects::key(&Api::Fleet, group, plural, namespace, name))
     }
 
-    /// All objects of a kind, of all namespaces.
+    /// Returns all objects of a kind, of all namespaces.
     pub fn all<'a>(
         &'a self,
         api: &Api,
@@ -256,7 +258,7 @@ impl Scene {
             .map(|(key, value)| (key, &**value))
     }
 
-    /// All bindings of both kinds.
+    /// Returns all bindings of both kinds.
     pub fn bindings(&self) -> impl Iterator<Item = (&Key, Binding<'_>)> {
         ["clusterresourcebindings", "resourcebindings"]
             .into_iter()
@@ -264,25 +266,25 @@ impl Scene {
             .map(|(key, value)| (key, Binding(value)))
     }
 
-    /// All clusters by name.
+    /// Returns all clusters by name.
     pub fn clusters(&self) -> impl Iterator<Item = (&str, Cluster<'_>)> {
         self.all(&Api::Fleet, objects::CLUSTER, "clusters")
             .map(|(key, value)| (key.name.as_str(), Cluster(value)))
     }
 
-    /// The members that have any object.
+    /// Returns the members that have any object.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(String::as_str)
     }
 
-    /// A cluster by name.
+    /// Returns a cluster by name.
     pub fn cluster(&self, name: &str) -> Option<Cluster<'_>> {
         self.fleet(objects::CLUSTER, "clusters", "", name)
             .map(|value| Cluster(value))
     }
 
-    /// The states of an object that somebody may still believe: those of the last
-    /// moments ([`Rules::lag`]). `None` where it did not exist.
+    /// Returns the states of an object that somebody may still believe: those of the last moments
+    /// ([`Rules::lag`]). `None` where it did not exist.
     pub fn recently<'a>(&'a self, key: &Key) -> impl Iterator<Item = Option<&'a Value>> {
         let oldest = self.now - self.rules.lag;
         let former = self.recent.get(key).into_iter().flatten();
@@ -292,12 +294,12 @@ impl Scene {
             .chain([self.objects.get(key).map(|value| &**value)])
     }
 
-    /// The last state that an object had before its present one.
+    /// Returns the last state that an object had before its present one.
     pub fn former(&self, key: &Key) -> Option<&Value> {
         self.recent.get(key)?.back()?.1.as_deref()
     }
 
-    /// Whether any state that somebody may still believe of a cluster passes.
+    /// Returns whether any state that somebody may still believe of a cluster passes.
     pub fn cluster_recently(
         &self,
         name: &str,
@@ -307,7 +309,7 @@ impl Scene {
         self.recently(&key).any(|state| passes(state.map(Cluster)))
     }
 
-    /// For how long a cluster has had taints that evict; zero if it has none.
+    /// Returns for how long a cluster has had taints that evict; zero if it has none.
     pub fn evicts_for(&self, cluster: &str) -> SignedDuration {
         let since = self.evicting.get(cluster);
         since.map_or(SignedDuration::ZERO, |since| {
@@ -315,7 +317,7 @@ impl Scene {
         })
     }
 
-    /// How long nothing has been disturbed: no fault begun or ended, no process started or
+    /// Returns how long nothing has been disturbed: no fault begun or ended, no process started or
     /// stopped. Zero while a fault lasts.
     pub fn calm(&self) -> SignedDuration {
         if self.faults.is_empty() {
@@ -325,7 +327,7 @@ impl Scene {
         }
     }
 
-    /// Whether a cluster is up and its agent reaches the fleet API.
+    /// Returns whether a cluster is up and its agent reaches the fleet API.
     pub fn is_reachable(&self, cluster: &str) -> bool {
         !self.cut_off.contains_key(cluster) && !self.down.contains_key(cluster)
     }

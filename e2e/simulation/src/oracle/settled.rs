@@ -52,7 +52,7 @@ impl Oracle for Settled {
     }
 }
 
-/// Each target has a Work of the present template.
+/// Checks that each target has a Work of the present template.
 fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&Key, String)) {
     let suspension = &binding.0["spec"]["suspension"];
     if suspension["dispatching"] == true || !suspension["dispatchingOnClusters"].is_null() {
@@ -90,8 +90,8 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
     }
 }
 
-/// Whether new copies may still wait for the end of an old one: for the grace period of a task
-/// `Directly`, or ten minutes.
+/// Returns whether new copies may still wait for the end of an old one: for the grace period of a
+/// task `Directly`, or ten minutes.
 fn waits_for_removal(scene: &Scene, binding: Binding<'_>) -> bool {
     let mut tasks = binding.tasks().filter(|it| it.purge_mode() == "Directly");
     tasks.any(|task| {
@@ -102,7 +102,7 @@ fn waits_for_removal(scene: &Scene, binding: Binding<'_>) -> bool {
     })
 }
 
-/// The manifests of a Work are in its member as written.
+/// Checks that the manifests of a Work are in its member as written.
 fn applied(
     scene: &Scene,
     key: &Key,
@@ -151,7 +151,7 @@ fn applied(
     }
 }
 
-/// Where the template asks for no replicas no copy runs.
+/// Tells where a copy runs although the template asks for no replicas.
 fn unwanted(
     end: &End,
     scene: &Scene,
@@ -190,7 +190,7 @@ fn unwanted(
     }
 }
 
-/// What reachable members run is what the binding says.
+/// Checks that what reachable members run is what the binding says.
 fn reported(
     end: &End,
     scene: &Scene,
@@ -234,7 +234,7 @@ fn reported(
     }
 }
 
-/// Whether a value has what another asks for: all its fields, and its items in their order.
+/// Returns whether a value has what another asks for: all its fields, and its items in their order.
 fn holds(value: &Value, asked: &Value) -> bool {
     match (value, asked) {
         (Value::Object(value), Value::Object(asked)) => asked.iter().all(|(name, asked)| {
@@ -250,7 +250,7 @@ fn holds(value: &Value, asked: &Value) -> bool {
     }
 }
 
-/// Whether the amounts of resources are those that are asked for, however they are written.
+/// Returns whether the amounts of resources are those that are asked for, however they are written.
 fn are_as_much(value: &Value, asked: &Value) -> bool {
     let amount = |it: &Value| it.as_str()?.parse::<Quantity>().ok();
     let asked = asked.as_object().into_iter().flatten();
@@ -270,7 +270,7 @@ mod tests {
         json!({"spec": {"template": {"spec": {"containers": [{"image": name}]}}}})
     }
 
-    /// A workload in `m1`, as it should be.
+    /// Makes the story of a workload in `m1` that is as it should be.
     fn story() -> Story<Settled> {
         let mut story = Story::new(Settled);
         story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));

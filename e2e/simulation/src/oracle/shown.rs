@@ -107,8 +107,8 @@ impl Shown {
     }
 }
 
-/// Reason why a workload that is reported `Healthy` in a cluster does not live there, if it does
-/// not.
+/// Returns the reason why a workload that is reported `Healthy` in a cluster does not live there,
+/// if it does not.
 fn problem(scene: &Scene, binding: Binding<'_>, cluster: &str) -> Option<String> {
     let report = binding.report(cluster)?;
     let template = binding.template()?;
@@ -126,7 +126,7 @@ fn problem(scene: &Scene, binding: Binding<'_>, cluster: &str) -> Option<String>
     (wanted > 0 && ready(object) == 0).then(|| format!("none of {wanted} replicas is ready there"))
 }
 
-/// The replicas that an object in a member asks for.
+/// Returns the replicas that an object in a member asks for.
 fn wanted(object: &Value) -> i64 {
     let daemons = objects::number(object, "/status/desiredNumberScheduled");
     objects::number(object, "/spec/replicas")
@@ -134,7 +134,7 @@ fn wanted(object: &Value) -> i64 {
         .unwrap_or(1)
 }
 
-/// The ready replicas of an object in a member.
+/// Returns the ready replicas of an object in a member.
 pub(super) fn ready(object: &Value) -> i64 {
     let daemons = objects::number(object, "/status/numberReady");
     let ready = objects::number(object, "/status/readyReplicas");

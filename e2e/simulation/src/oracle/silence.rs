@@ -31,8 +31,8 @@ struct Signs {
 }
 
 impl Signs {
-    /// The longest silence that whoever writes now may know of: the one that the last sign ended,
-    /// if that sign may not have been seen yet.
+    /// Returns the longest silence that whoever writes now may know of: the one that the last sign
+    /// ended, if that sign may not have been seen yet.
     fn silence(self, now: Timestamp, lag: SignedDuration) -> SignedDuration {
         let since = now.duration_since(self.last);
         if since <= lag {

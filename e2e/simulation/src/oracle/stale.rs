@@ -59,7 +59,7 @@ fn unfounded(scene: &Scene, request: &Request) -> Option<String> {
         .then(|| format!("deleted, and {key} preserves it"))
 }
 
-/// Whether a Work has an object among its manifests.
+/// Returns whether a Work has an object among its manifests.
 fn lists(work: &Value, request: &Request) -> bool {
     objects::items(work, "/spec/workload/manifests").any(|manifest| {
         objects::referent(&request.api, manifest).is_some_and(|key| key == request.key())

@@ -22,28 +22,28 @@ pub struct Story<O> {
     told: Vec<Violation>,
 }
 
-/// The leader.
+/// Returns the leader.
 pub fn control_plane() -> Actor {
     Actor::Process(Process::ControlPlane(0))
 }
 
-/// The agent of a cluster.
+/// Returns the agent of a cluster.
 pub fn agent(cluster: &str) -> Actor {
     Actor::Process(Process::Agent(cluster.to_owned()))
 }
 
-/// A user.
+/// Returns a user.
 pub fn person() -> Actor {
     Actor::Person("ada".to_owned())
 }
 
 impl<O: Oracle> Story<O> {
-    /// A history of a fleet whose settings are the defaults.
+    /// Makes a history of a fleet whose settings are the defaults.
     pub fn new(oracle: O) -> Self {
         Self::with(oracle, Rules::default())
     }
 
-    /// A history of a fleet with some settings.
+    /// Makes a history of a fleet with these settings.
     pub fn with(oracle: O, rules: Rules) -> Self {
         let start = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
         let mut story = Self {
@@ -63,17 +63,17 @@ impl<O: Oracle> Story<O> {
         self
     }
 
-    /// This moment, as objects have it.
+    /// Returns the present time of the story in the form in which objects hold it.
     pub fn time(&self) -> String {
         self.now.to_string()
     }
 
-    /// Something happens to the world.
+    /// Makes something happen to the world.
     pub fn world(&mut self, world: World) -> &mut Self {
         self.tell(Event::World(world))
     }
 
-    /// Somebody writes an object at an API; `null` deletes it.
+    /// Writes an object at an API as somebody; `null` deletes it.
     pub fn write(&mut self, actor: Actor, key: &Key, object: Value) -> &mut Self {
         let before = self.objects.get(key).cloned();
         let after = (!object.is_null()).then(|| Arc::new(object));
@@ -100,7 +100,7 @@ impl<O: Oracle> Story<O> {
         }))
     }
 
-    /// A server refuses somebody's write of an object.
+    /// Refuses somebody's write of an object, as a server does.
     pub fn refuse(&mut self, actor: Actor, key: &Key, code: u16) -> &mut Self {
         let held = self.objects.get(key).cloned();
         self.tell(Event::Request(Request {
@@ -181,7 +181,7 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Key of a binding.
+/// Returns the key of a binding.
 pub fn binding_key(name: &str) -> Key {
     objects::key(
         &Api::Fleet,
@@ -192,28 +192,28 @@ pub fn binding_key(name: &str) -> Key {
     )
 }
 
-/// Key of a Cluster.
+/// Returns the key of a Cluster.
 pub fn cluster_key(name: &str) -> Key {
     objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name)
 }
 
-/// Key of the Work of `web` for a cluster.
+/// Returns the key of the Work of `web` for a cluster.
 pub fn work_key(cluster: &str) -> Key {
     let namespace = format!("{}{cluster}", objects::EXECUTION);
     objects::key(&Api::Fleet, objects::WORK, "works", &namespace, "web")
 }
 
-/// Key of the Deployment `web` at an API.
+/// Returns the key of the Deployment `web` at an API.
 pub fn deployment_key(api: &Api) -> Key {
     objects::key(api, "apps", "deployments", "default", "web")
 }
 
-/// Key of the Deployment `web` in a member.
+/// Returns the key of the Deployment `web` in a member.
 pub fn member_key(cluster: &str) -> Key {
     deployment_key(&Api::Member(cluster.to_owned()))
 }
 
-/// A Cluster with its Ready and taints given as `key:effect`.
+/// Returns a Cluster with this status of its condition Ready and with taints given as `key:effect`.
 pub fn cluster(ready: &str, taints: &[&str]) -> Value {
     let taints: Vec<Value> = taints
         .iter()
@@ -226,7 +226,7 @@ pub fn cluster(ready: &str, taints: &[&str]) -> Value {
     })
 }
 
-/// A binding of Deployment `web` with these targets.
+/// Returns a binding of Deployment `web` with these targets.
 pub fn binding(clusters: &[&str]) -> Value {
     let clusters: Vec<Value> = clusters
         .iter()
@@ -243,7 +243,7 @@ pub fn binding(clusters: &[&str]) -> Value {
     })
 }
 
-/// The Work with Deployment `web`, of which its member has reported something.
+/// Returns the Work with Deployment `web`, of which its member has reported something.
 pub fn work() -> Value {
     json!({
         "spec": {"workload": {"manifests": [{
@@ -255,7 +255,7 @@ pub fn work() -> Value {
     })
 }
 
-/// Deployment `web` in a member, with so many ready replicas.
+/// Returns the Deployment `web` in a member, with so many ready replicas.
 pub fn deployment(cluster: &str, ready: i64) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",

@@ -98,7 +98,7 @@ impl Oracle for Told {
 }
 
 impl Told {
-    /// An event about a binding, or about its template, tells of its eviction.
+    /// Takes note of an event about a binding, or about its template, that tells of its eviction.
     fn hear(&mut self, request: &Request) {
         let Some(event) = request.after.as_deref() else {
             return;
@@ -119,14 +119,14 @@ impl Told {
     }
 }
 
-/// The name of a template's binding: its name and its kind in small letters.
+/// Returns the name of a template's binding: its name and its kind in small letters.
 fn binding_name(template: &Key, reference: &Value) -> String {
     let kind = objects::text(reference, "/kind").to_lowercase();
     format!("{}-{kind}", template.name)
 }
 
-/// Whether a condition tells of the eviction that was written at a moment, however much later it
-/// says so.
+/// Returns whether a condition tells of the eviction that was written at a moment, however much
+/// later it says so.
 fn says(binding: Binding<'_>, written: Timestamp, error: SignedDuration) -> bool {
     // Conditions have whole seconds, and the writer's clock. An eviction has the date of its
     // decision, and may be written some time after it.

@@ -41,7 +41,7 @@ impl Troubles {
         }
     }
 
-    /// The faults that last, or ended lately.
+    /// Returns the faults that last, or ended lately.
     fn lately(&self, now: Timestamp) -> impl Iterator<Item = &FaultKind> {
         self.faults.values().filter_map(move |(kind, ended)| {
             let is_near = ended.is_none_or(|at| now.duration_since(at) <= AFTERWARDS);
@@ -49,12 +49,12 @@ impl Troubles {
         })
     }
 
-    /// Whether something lately kept the control plane from knowing or doing something.
+    /// Returns whether something lately kept the control plane from knowing or doing something.
     pub fn of_control_plane(&self, now: Timestamp) -> bool {
         self.lately(now).any(concerns_control_plane) || self.is_started(now, is_control_plane)
     }
 
-    /// Whether something lately kept what happens in a cluster from being told or known.
+    /// Returns whether something lately kept what happens in a cluster from being told or known.
     pub fn of_cluster(&self, cluster: &str, now: Timestamp) -> bool {
         let member = Api::Member(cluster.to_owned());
         let agent = Process::Agent(cluster.to_owned());
@@ -71,13 +71,14 @@ impl Troubles {
             || self.is_started(now, |it| *it == agent || is_control_plane(it))
     }
 
-    /// Whether the control plane may have been started from lists that lacked objects, lately.
+    /// Returns whether the control plane may have been started from lists that lacked objects,
+    /// lately.
     pub fn began_blindly(&self, now: Timestamp) -> bool {
         let is_short = |kind: &FaultKind| kind.distorts() && concerns_control_plane(kind);
         self.lately(now).any(is_short) && self.is_started(now, is_control_plane)
     }
 
-    /// Whether what a process lists at a server lately lacked objects.
+    /// Returns whether what a process lists at a server lately lacked objects.
     pub fn lacks(&self, who: &Actor, server: &Api, now: Timestamp) -> bool {
         let mut kinds = self.lately(now);
         kinds.any(|it| matches!(it, FaultKind::Short { .. }) && it.concerns(who, server))

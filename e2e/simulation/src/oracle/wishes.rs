@@ -24,7 +24,7 @@ const POLICIES: [&str; 7] = [
 /// Those of them that say where workloads may be.
 const PLACING: [&str; 2] = ["propagationpolicies", "clusterpropagationpolicies"];
 
-/// What a policy says of where workloads may be, but for which taints they tolerate.
+/// Returns what a policy says of where workloads may be, but for which taints they tolerate.
 fn places(policy: Option<&Value>) -> Value {
     let mut spec = policy.map_or(Value::Null, |it| it["spec"].clone());
     if let Some(placement) = spec["placement"].as_object_mut() {
@@ -43,7 +43,7 @@ fn places(policy: Option<&Value>) -> Value {
 /// Kinds of bindings.
 const BINDINGS: [&str; 2] = ["resourcebindings", "clusterresourcebindings"];
 
-/// Whether a write of a binding changes more than whether it is scheduled.
+/// Returns whether a write of a binding changes more than whether it is scheduled.
 fn is_more_than_held(request: &Request) -> bool {
     let said = |state: &Option<Arc<Value>>| {
         state.as_deref().map(|state| {
@@ -117,7 +117,7 @@ impl Wishes {
 }
 
 impl Scene {
-    /// Whether a person recently changed what decides where the workload of a binding is.
+    /// Returns whether a person recently changed what decides where the workload of a binding is.
     pub fn is_wished(&self, key: &Key, binding: Binding<'_>) -> bool {
         let template = binding.template();
         // A dependency goes where the workloads go that need it, by policies of theirs.
@@ -133,8 +133,8 @@ impl Scene {
             })
     }
 
-    /// Whether a person recently changed where the workload of a binding may be: what policies
-    /// select, their placements, or what they can tell clusters by.
+    /// Returns whether a person recently changed where the workload of a binding may be: what
+    /// policies select, their placements, or what they can tell clusters by.
     pub fn is_placed_by_person(&self, key: &Key, binding: Binding<'_>) -> bool {
         let placed = |template: &Key| {
             self.wishes.placements.iter().any(|(policy, states)| {
@@ -147,12 +147,12 @@ impl Scene {
             || binding.template().is_some_and(|it| placed(&it))
     }
 
-    /// Whether a person recently changed what placements can tell clusters by.
+    /// Returns whether a person recently changed what placements can tell clusters by.
     pub fn are_clusters_changed_by_person(&self) -> bool {
         self.is_recent(&Wish::Clusters)
     }
 
-    /// Whether a person recently changed a binding by hand, and not only held or freed its
+    /// Returns whether a person recently changed a binding by hand, and not only held or freed its
     /// scheduling. That it goes with its template, which the server sees to, is nobody's word.
     pub fn is_wished_of(&self, binding: &Key) -> bool {
         let at = self.wishes.by_hand.get(binding);
@@ -164,13 +164,13 @@ impl Scene {
         at.is_some_and(|at| self.is_answered(*at))
     }
 
-    /// Whether what a person asked at a time may still be being answered.
+    /// Returns whether what a person asked at a time may still be being answered.
     fn is_answered(&self, at: Timestamp) -> bool {
         self.now.duration_since(at) <= self.rules.answered
     }
 }
 
-/// Whether a policy may concern a template, whatever its labels are.
+/// Returns whether a policy may concern a template, whatever its labels are.
 fn may_select(policy: &Key, object: &Value, template: &Key) -> bool {
     let in_reach = policy.namespace.is_empty() || policy.namespace == template.namespace;
     let fits = |selector: &Value| {

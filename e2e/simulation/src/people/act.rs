@@ -115,8 +115,8 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 impl Act {
-    /// The requests by which it is done, given what is there. None where there is nothing to be
-    /// done.
+    /// Returns the requests by which it is done, given what is there. There are none where there is
+    /// nothing to be done.
     pub fn requests(&self, read: &dyn Fn(&Key) -> Option<Arc<Value>>) -> Vec<Submission> {
         let request = match self {
             Self::Apply { object } => match key(object).and_then(|key| read(&key)) {
@@ -159,12 +159,12 @@ impl Act {
     }
 }
 
-/// Key of an object of the fleet API.
+/// Returns the key of an object of the fleet API.
 fn key(object: &Value) -> Option<Key> {
     objects::referent(&Api::Fleet, object)
 }
 
-/// The path of an object, or of its kind.
+/// Returns the path of an object if it is `named`, otherwise that of its kind.
 fn path(object: &Value, named: bool) -> Option<String> {
     let key = key(object)?;
     let version = object["apiVersion"].as_str()?;
@@ -202,8 +202,8 @@ fn patch(object: &Value, subresource: &str) -> Option<Submission> {
     })
 }
 
-/// As `kubectl replace` does it: the version that was read, and the finalizers, without which a
-/// deletion would not be noticed.
+/// Builds the request that replaces an object as `kubectl replace` does: with the version that was
+/// read, and with the finalizers, without which a deletion would not be noticed.
 fn replace(object: &Value, there: &Value) -> Option<Submission> {
     let mut body = object.clone();
     for field in ["resourceVersion", "finalizers"] {

@@ -2,20 +2,20 @@
 
 /// A generator of numbers. The same numbers give the same script.
 pub trait Dice {
-    /// A number from 0 to below `end`; 0 if `end` is 0.
+    /// Returns a number from 0 to below `end`; 0 if `end` is 0.
     fn below(&mut self, end: u64) -> u64;
 
-    /// A number from `first` to `last`.
+    /// Returns a number from `first` to `last`.
     fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// Whether something happens that happens so often in 100.
+    /// Returns whether something happens that happens so often in 100.
     fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// One of several.
+    /// Returns one of several.
     fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T
     where
         Self: Sized,
@@ -23,7 +23,7 @@ pub trait Dice {
         &of[usize::try_from(self.below(of.len() as u64)).unwrap_or_default()]
     }
 
-    /// Some of several, in their order, at least one.
+    /// Returns some of several, in their order, at least one.
     fn some<T: Clone>(&mut self, of: &[T]) -> Vec<T>
     where
         Self: Sized,
@@ -35,7 +35,7 @@ pub trait Dice {
         chosen
     }
 
-    /// The index of one of several shares, as often as each says.
+    /// Returns the index of one of several shares, as often as each says.
     fn share(&mut self, shares: &[u64]) -> usize {
         let mut left = self.below(shares.iter().sum());
         shares

@@ -120,7 +120,7 @@ fn one_by_one(acts: Vec<(Api, Act)>) -> impl Iterator<Item = (u64, Api, Act)> {
     times.zip(acts).map(|(after, (api, act))| (after, api, act))
 }
 
-/// Whether people unset a feature before they rest. What holds everything is not forgotten.
+/// Returns whether people unset a feature before they rest. What holds everything is not forgotten.
 fn is_cleared(dice: &mut impl Dice, feature: Feature) -> bool {
     match feature {
         Feature::PauseFleet | Feature::PauseCluster | Feature::SuspendScheduling => true,
@@ -273,7 +273,7 @@ impl People<'_> {
         }
     }
 
-    /// An order to place workloads anew: often all that there are.
+    /// Returns an order to place workloads anew: often all that there are.
     fn rebalance(&self, dice: &mut impl Dice, number: usize) -> Act {
         let all = dice.percent(60);
         let workloads = self.targets.iter().enumerate();
@@ -346,7 +346,8 @@ impl Target {
         }
     }
 
-    /// A policy with the rules of the first one that takes the workload over from it.
+    /// Returns a policy with the rules of the first one, which takes the workload over from that
+    /// one.
     fn rival(&self) -> Value {
         let mut rival = self.policy.clone();
         let name = self.policy["metadata"]["name"].as_str().unwrap_or_default();

@@ -6,7 +6,8 @@ use super::Dice;
 use super::fleet::Site;
 use crate::feature::{Feature, PREFERRED, TAINTS};
 
-/// What a policy says when a feature is set. `focus` is the number of a cluster that is preferred.
+/// Returns what a policy says when a feature is set. `focus` is the number of a cluster that is
+/// preferred.
 pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize) -> Value {
     let cluster = |behavior: Value| json!({"failover": {"cluster": behavior}});
     match feature {
@@ -85,7 +86,7 @@ pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize)
     }
 }
 
-/// What a policy says when a feature is unset: what it said in the beginning.
+/// Returns what a policy says when a feature is unset: what it said in the beginning.
 pub fn unset(feature: Feature, policy: &Value) -> Value {
     let cluster = |name: &str| json!({"failover": {"cluster": {name: null}}});
     match feature {

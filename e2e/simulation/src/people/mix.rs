@@ -78,7 +78,7 @@ impl Mix {
         malformed: 5,
     };
 
-    /// All shares, in the order of the fields.
+    /// Returns all shares, in the order of the fields.
     pub(super) fn shares(self) -> [u64; 12] {
         [
             self.taints,

@@ -8,7 +8,7 @@ use super::workloads::Template;
 use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PAUSED, TAINTS};
 use crate::history::Api;
 
-/// An order about a cluster, as `kubectl muster` writes it.
+/// Returns an order about a cluster, as `kubectl muster` writes it.
 pub(super) fn order(dice: &mut impl Dice, feature: Feature, cluster: &str) -> Vec<(Api, Act)> {
     let taint = |key: &str, effect: &str| {
         let act = Act::Taint {
@@ -33,7 +33,7 @@ pub(super) fn order(dice: &mut impl Dice, feature: Feature, cluster: &str) -> Ve
     }
 }
 
-/// As a person does it with `kubectl annotate`.
+/// Returns the write that pauses or resumes a cluster, as a person does it with `kubectl annotate`.
 pub(super) fn pause(cluster: &str, reason: &Value) -> Act {
     Act::Patch {
         object: json!({
@@ -51,7 +51,7 @@ pub(super) fn pause_of_fleet() -> Value {
     })
 }
 
-/// As a job queue does it.
+/// Returns the write that suspends or resumes scheduling, as a job queue does it.
 pub(super) fn suspend_scheduling(template: &Template, is_held: &Value) -> Act {
     let namespace = &template.object["metadata"]["namespace"];
     Act::Patch {

@@ -234,7 +234,7 @@ fn failover(dice: &mut impl Dice) -> Value {
     failover
 }
 
-/// A purge mode with what goes with it.
+/// Returns a purge mode with what goes with it.
 fn mode(dice: &mut impl Dice) -> Value {
     let mut behavior = json!({});
     if dice.percent(85) {

@@ -206,7 +206,7 @@ impl People<'_> {
     }
 }
 
-/// Most policies are replaced by others, some are deleted.
+/// Deletes a policy or replaces it by another one: most are replaced, some are deleted.
 fn delete_or_replace(dice: &mut impl Dice, object: Value) -> Act {
     if dice.percent(25) {
         let object = reference(&object);
@@ -241,7 +241,7 @@ pub(super) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// A kind of which the product knows nothing.
+/// Returns the definition of a kind of which the product knows nothing.
 pub(super) fn widgets() -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({

@@ -99,12 +99,12 @@ impl Template {
         }
     }
 
-    /// Kind of the object.
+    /// Returns the kind of the object.
     pub fn kind(&self) -> &str {
         self.object["kind"].as_str().unwrap_or_default()
     }
 
-    /// Name of its binding.
+    /// Returns the name of the object's binding.
     pub fn binding(&self) -> String {
         let name = self.object["metadata"]["name"].as_str().unwrap_or_default();
         format!("{name}-{}", self.kind().to_lowercase())

@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// The member whose agent a fault separates from the fleet API.
+/// Returns the member whose agent a fault separates from the fleet API.
 fn separated(kind: &FaultKind) -> Option<String> {
     match kind {
         FaultKind::Partition {

@@ -99,7 +99,7 @@ pub(super) async fn joined(recorder: &Recorder, fleet: &Client, site: &Site) -> 
     bail!("{} has not joined within {JOINED_WITHIN} s", site.name)
 }
 
-/// What makes the control plane connect to a member.
+/// Returns the objects that make the control plane connect to a member.
 fn pushed(site: &Site) -> [Value; 3] {
     let name = &site.name;
     let url = config(&Api::Member(name.clone())).cluster_url.to_string();

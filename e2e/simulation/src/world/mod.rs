@@ -97,17 +97,17 @@ impl World {
         })
     }
 
-    /// The recorder of the history.
+    /// Returns the recorder of the history.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// A client of somebody with all rights.
+    /// Returns a client of somebody with all rights.
     ///
     /// # Errors
     /// Never, as no connection is prepared.
@@ -140,8 +140,8 @@ impl World {
         self.end()
     }
 
-    /// Whether a process has a part in the fleet. The agent of a cluster that was taken out has
-    /// none until a person starts it again, and then the fleet is another one.
+    /// Returns whether a process has a part in the fleet. The agent of a cluster that was taken out
+    /// has none until a person starts it again, and then the fleet is another one.
     fn is_wanted(&self, process: &Process) -> bool {
         let Process::Agent(cluster) = process else {
             return true;
@@ -223,7 +223,7 @@ async fn start_server(
     Ok(Arc::new(ApiServer::start_in_memory(options).await?))
 }
 
-/// A user with all rights.
+/// Returns a user with all rights.
 fn administrator(name: &str) -> Users {
     let user = User::authenticated(name, &["system:masters"]);
     Users {

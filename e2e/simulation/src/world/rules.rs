@@ -8,7 +8,7 @@ use crate::history::{Actor, Api, Process};
 use crate::oracle::Rules;
 use crate::plan::Plan;
 
-/// The rules by which the oracles judge a plan.
+/// Returns the rules by which the oracles judge a plan.
 ///
 /// # Errors
 /// When its flags are refused.

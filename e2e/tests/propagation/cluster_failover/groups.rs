@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{asks, is_kept, settled, taint, tasks};
 use crate::bench::{Bench, shares};
 
-/// A workload that is healthy in the clusters m1 and m2 of its first affinity group; the second has
-/// m3 and m4, and each group needs two.
+/// Places a workload in the clusters m1 and m2 of its first affinity group, where it is healthy;
+/// the second has m3 and m4, and each group needs two.
 async fn in_the_first_group(bench: &Bench) {
     for member in ["m3", "m4"] {
         bench.join(member).await;

@@ -48,7 +48,7 @@ async fn a_migration_goes_on_until_the_new_copy_is_healthy_although_the_old_clus
         .await;
 }
 
-/// Row 4: a place was found, the old copy is gone, and the new one does not run yet.
+/// Checks row 4: a place was found, the old copy is gone, and the new one does not run yet.
 #[tokio::test]
 async fn a_workload_whose_old_copy_is_gone_does_not_return_when_the_old_cluster_is_back() {
     let bench = Bench::start().await;
@@ -142,7 +142,7 @@ async fn a_workload_without_a_cluster_keeps_its_copy_and_is_placed_back_where_th
     is_kept(&bench, here).await;
 }
 
-/// Reason why the eviction of a workload waits.
+/// Returns the reason why the eviction of a workload waits.
 fn pending(binding: &ResourceBinding) -> Option<&str> {
     let mut conditions = binding.status().conditions.iter();
     let pending = conditions.find(|condition| condition.type_ == "EvictionPending")?;

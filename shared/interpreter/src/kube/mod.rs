@@ -26,7 +26,7 @@ const MAX_NAME: usize = 253;
 /// Longest quantity that is read; those of Kubernetes have about twenty characters.
 const MAX_QUANTITY: usize = 1_000;
 
-/// The functions by name.
+/// Returns the functions by name.
 pub(crate) fn functions(
     lua: &Lua,
     marks: &Marks,
@@ -89,7 +89,7 @@ fn fail<T>(message: String) -> mlua::Result<T> {
     Err(LuaError::RuntimeError(message))
 }
 
-/// The arguments, of which there must be so many.
+/// Returns the arguments, of which there must be so many.
 fn only(function: &str, arguments: &MultiValue, count: usize) -> mlua::Result<Vec<LuaValue>> {
     if arguments.len() != count {
         let found = arguments.len();
@@ -120,7 +120,7 @@ fn quantity(value: &LuaValue, at: usize) -> mlua::Result<Quantity> {
         .map_err(|error: muster_quantity::ParseError| LuaError::RuntimeError(error.to_string()))
 }
 
-/// The nearest double.
+/// Returns the double that is nearest to a quantity.
 #[expect(clippy::cast_precision_loss, reason = "Lua has doubles only")]
 fn approximate(quantity: Quantity) -> f64 {
     const NANO: i128 = 1_000_000_000;
@@ -131,7 +131,7 @@ fn approximate(quantity: Quantity) -> f64 {
     nano as f64 / NANO as f64
 }
 
-/// A pod template that a script handed over.
+/// Returns a pod template that a script handed over.
 fn template(value: &LuaValue, marks: &Marks, budget: &Budget) -> mlua::Result<Value> {
     if !value.is_table() {
         return fail(format!(

@@ -123,7 +123,7 @@ impl Place<'_> {
         keys
     }
 
-    /// What a reference has at this place, the entries of lists taken together.
+    /// Returns what a reference has at this place, the entries of lists taken together.
     fn in_reference<'r>(&self, root: &'r Value) -> Vec<&'r Value> {
         let Some(parent) = self.parent else {
             return vec![root];
@@ -211,7 +211,8 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// The caller sees in the budget that a limit was exceeded.
+    /// Spends so many instructions of the budget. The caller sees in the budget that a limit was
+    /// exceeded.
     fn spend(&self, place: &Place<'_>, instructions: u64) -> Read<()> {
         let spent = self.budget.spend(instructions);
         spent.map_err(|error| fault(place, "less", error))
@@ -332,7 +333,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An empty value of the same kind.
+/// Returns an empty value of the same kind.
 fn emptied(value: &Value) -> Option<Value> {
     match value {
         Value::Object(_) => Some(Value::Object(Map::new())),
@@ -351,7 +352,7 @@ fn in_order(place: &Place<'_>, mut list: Vec<(usize, Value)>) -> Read<Value> {
     Ok(list.into_iter().map(|(_, value)| value).collect())
 }
 
-/// A whole number. The largest stands for all doubles from 2^63 on, which are no integers.
+/// Returns a whole number. The largest stands for all doubles from 2^63 on, which are no integers.
 fn integer(number: i64) -> Value {
     if number == i64::MAX {
         return Number::from_f64(2_f64.powi(63)).map_or(Value::Null, Value::Number);
@@ -367,7 +368,7 @@ fn fault(place: &Place<'_>, expected: impl Into<String>, found: impl fmt::Displa
     }
 }
 
-/// Type of a value, in words.
+/// Returns the type of a value, in words.
 pub(crate) fn a_type(value: &LuaValue) -> &'static str {
     match value {
         LuaValue::Nil => "nil",
@@ -381,12 +382,12 @@ pub(crate) fn a_type(value: &LuaValue) -> &'static str {
     }
 }
 
-/// A value in words, shortened.
+/// Returns a value in words, shortened.
 pub(crate) fn quoted(value: &Value) -> String {
     shortened(value.to_string(), QUOTE)
 }
 
-/// A message, shortened where a script has made it long.
+/// Returns a message, shortened where a script has made it long.
 pub(crate) fn brief(message: impl Into<String>) -> String {
     shortened(message.into(), MESSAGE)
 }

@@ -148,7 +148,7 @@ fn located(text: &str) -> Option<(u32, &str)> {
     Some((line.parse().ok()?, rest))
 }
 
-/// The line of the innermost function of a script that is running.
+/// Returns the line of the innermost function of a script that is running.
 fn line_of_script(lua: &Lua) -> u32 {
     let mut frames = (0..FRAMES).map_while(|level| {
         lua.inspect_stack(level, |frame| {
@@ -175,7 +175,7 @@ pub(super) fn line_and_message(text: &str) -> (u32, &str) {
     (line, text)
 }
 
-/// What a script raised that is no text.
+/// Returns, in words, what a script raised that is no text.
 fn raised(value: &Value, marks: &Marks, budget: &Budget) -> String {
     let shown =
         Reader::new(marks, budget, &[]).read("error", value, &serde_json::Value::Array(Vec::new()));
@@ -193,7 +193,7 @@ fn out_of_memory(error: &Value) -> bool {
     }
 }
 
-/// Whether an error says at its root that memory ran out.
+/// Returns whether an error says at its root that memory ran out.
 pub(super) fn is_memory(error: &LuaError) -> bool {
     match error {
         LuaError::MemoryError(_) => true,
@@ -204,7 +204,7 @@ pub(super) fn is_memory(error: &LuaError) -> bool {
     }
 }
 
-/// Message of an error, without the trace.
+/// Returns the message of an error, without the trace.
 pub(super) fn message(error: &LuaError) -> String {
     match error {
         LuaError::CallbackError { cause, .. } => message(cause),

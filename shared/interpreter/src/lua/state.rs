@@ -134,12 +134,12 @@ impl State {
         Reader::new(&self.marks, &self.budget, references)
     }
 
-    /// The limit that the call has exceeded.
+    /// Returns the limit that the call has exceeded.
     pub(crate) fn limit(&self) -> Option<Limit> {
         self.budget.limit()
     }
 
-    /// Whether the state can be used again. Call when all values of the call are gone.
+    /// Returns whether the state can be used again. Call when all values of the call are gone.
     pub(crate) fn settle(&self) -> bool {
         if self.budget.limit().is_some() {
             return false;
@@ -219,14 +219,14 @@ impl State {
         }
     }
 
-    /// A limit may have been exceeded in the last instructions.
+    /// Returns an error if a limit has been exceeded, as it may have been in the last instructions.
     fn within(&self) -> Result<(), Failure> {
         self.budget
             .limit()
             .map_or(Ok(()), |limit| Err(Failure::Limit(limit)))
     }
 
-    /// The failure that the handler, or Lua itself, told.
+    /// Returns the failure that the handler, or Lua itself, told.
     fn failure(&self, error: &LuaValue) -> Failure {
         let text = match error {
             LuaValue::String(text) => text.to_string_lossy(),

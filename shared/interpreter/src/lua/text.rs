@@ -95,7 +95,7 @@ fn charge(length: usize, budget: &Budget) -> mlua::Result<()> {
     budget.spend(length as u64 / 64)
 }
 
-/// Offset at which a search begins; `None` if that is behind the end.
+/// Returns the offset at which a search begins; `None` if that is behind the end.
 fn start(
     text: &[u8],
     pattern: &[u8],

@@ -59,7 +59,7 @@ fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Read<Option<T>> {
         .map_err(|_| wrong_type(path, "what a pod has there", value))
 }
 
-/// Notation that Kubernetes writes a resource in.
+/// Returns the notation that Kubernetes writes a resource in.
 fn usual(name: &str) -> Format {
     if matches!(name, "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
         Format::BinarySi
@@ -68,9 +68,9 @@ fn usual(name: &str) -> Format {
     }
 }
 
-/// What the scheduler of a member reserves for the pod: containers side by side with sidecars, or
-/// the largest init container with the sidecars before it, whichever is more; a request of the pod
-/// as a whole instead; and the overhead.
+/// Returns what the scheduler of a member reserves for the pod: containers side by side with
+/// sidecars, or the largest init container with the sidecars before it, whichever is more; a
+/// request of the pod as a whole instead; and the overhead.
 fn request(pod: &Value) -> Read<Amounts> {
     let mut running = Amounts::new();
     for container in list(pod, &["containers"])? {
@@ -102,7 +102,7 @@ fn request(pod: &Value) -> Read<Amounts> {
     Ok(running)
 }
 
-/// What a container, or the pod as a whole, reserves: its requests, and its limits where it
+/// Returns what a container, or the pod as a whole, reserves: its requests, and its limits where it
 /// requests nothing.
 fn effective(asking: &Value) -> Read<Amounts> {
     let mut reserved = match map(asking, &["resources", "limits"])? {
@@ -115,8 +115,8 @@ fn effective(asking: &Value) -> Read<Amounts> {
     Ok(reserved)
 }
 
-/// Each amount is rounded up before it is added, as schedulers do: CPU to thousandths, others to
-/// whole units.
+/// Returns the amounts of quantities. Each amount is rounded up before it is added, as schedulers
+/// do: CPU to thousandths, others to whole units.
 fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
     let mut amounts = Amounts::new();
     for (name, value) in quantities.iter().filter(|(name, _)| is_counted(name)) {
@@ -137,7 +137,7 @@ fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
     Ok(amounts)
 }
 
-/// Whether schedulers count a resource.
+/// Returns whether schedulers count a resource.
 fn is_counted(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
         || name.starts_with("hugepages-")

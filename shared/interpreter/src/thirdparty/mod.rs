@@ -270,7 +270,7 @@ const KINDS: &[Kind] = &[
     ),
 ];
 
-/// The built-in rules.
+/// Returns the built-in rules.
 pub fn rules() -> &'static Rules {
     static RULES: LazyLock<Rules> = LazyLock::new(|| {
         let customizations: Vec<Customization> = KINDS.iter().map(customization).collect();

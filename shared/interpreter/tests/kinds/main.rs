@@ -17,14 +17,14 @@ use std::sync::Arc;
 use muster_interpreter::{Engine, Error, Limits, thirdparty};
 use serde_json::{Value, json};
 
-/// The present of all scripts here: 1970-01-01T00:00:00Z.
+/// Makes the engine of all scripts here, whose present is 1970-01-01T00:00:00Z.
 fn engine() -> Engine {
     Engine::with_clock(Limits::default(), Arc::new(|| 0))
 }
 
 const NOW: &str = "1970-01-01T00:00:00Z";
 
-/// An object in generation 2, which the agent made of generation 2 of the template.
+/// Returns an object in generation 2, which the agent made of generation 2 of the template.
 fn object(kind: (&str, &str), spec: &Value, status: Value) -> Value {
     let mut object = json!({
         "apiVersion": kind.0,
@@ -57,8 +57,8 @@ fn reported(kind: (&str, &str), status: Value) -> Value {
     status.unwrap().unwrap()
 }
 
-/// Status of a template, with this status before, of members `m1`, `m2`, ...; null is a status that
-/// was not collected.
+/// Returns the status of a template, with this status before, of members `m1`, `m2`, ...; null is a
+/// status that was not collected.
 fn aggregated(kind: (&str, &str), before: Value, members: &[Value]) -> Value {
     let template = object(kind, &json!({}), before);
     let item = |(at, status): (usize, &Value)| {
@@ -85,7 +85,7 @@ fn revised(kind: (&str, &str), spec: Value, replicas: i64) -> Value {
     found.unwrap().unwrap()["spec"].clone()
 }
 
-/// Number of replicas and the resources that each asks for.
+/// Returns the number of replicas and the resources that each asks for.
 fn replicas(kind: (&str, &str), spec: Value) -> (i32, Value) {
     let object = object(kind, &spec, Value::Null);
     let found = engine().interpret_replica(thirdparty::rules(), &object);
@@ -94,7 +94,7 @@ fn replicas(kind: (&str, &str), spec: Value) -> (i32, Value) {
     (found.replicas, json!(needs.resource_request))
 }
 
-/// Name, number of replicas and resources of each component.
+/// Returns the name, number of replicas and resources of each component.
 fn components(kind: (&str, &str), spec: Value) -> Vec<(String, i32, Value)> {
     let object = object(kind, &spec, Value::Null);
     let found = engine().interpret_component(thirdparty::rules(), &object);
@@ -118,7 +118,7 @@ fn dependencies(kind: (&str, &str), spec: Value) -> Vec<String> {
         .collect()
 }
 
-/// A pod template that asks for CPU, mounts a Secret and reads a ConfigMap.
+/// Returns a pod template that asks for CPU, mounts a Secret and reads a ConfigMap.
 fn template(cpu: &str) -> Value {
     json!({ "spec": {
         "containers": [{

@@ -38,7 +38,7 @@ fn widget(status: &Value) -> Value {
     })
 }
 
-/// What a script with this body of `ReflectStatus` reports.
+/// Returns what a script with this body of `ReflectStatus` reports.
 fn reported(body: &str, status: &Value) -> Result<Value, Error> {
     // Long, so that a slow machine makes no difference.
     let engine = Engine::new(Limits {
@@ -54,13 +54,13 @@ fn reported_with(engine: &Engine, body: &str, status: &Value) -> Result<Value, E
     Ok(engine.interpret_status(&rules, &widget(status))?.unwrap())
 }
 
-/// The value of an expression.
+/// Returns the value of an expression.
 fn value(expression: &str) -> Value {
     let found = reported(&format!("return {{ value = {expression} }}"), &json!({}));
     found.unwrap_or_else(|error| panic!("{expression}: {error}"))["value"].clone()
 }
 
-/// Line and message of the error that a body raises.
+/// Returns the line and message of the error that a body raises.
 fn raised(body: &str) -> (u32, String) {
     match reported(body, &json!({})) {
         Err(Error::Script { line, message, .. }) => (line, message),
@@ -68,7 +68,7 @@ fn raised(body: &str) -> (u32, String) {
     }
 }
 
-/// Place and finding of the complaint about what a body returns.
+/// Returns the place and finding of the complaint about what a body returns.
 fn refused(body: &str) -> (String, String) {
     match reported(body, &json!({})) {
         Err(Error::Result { path, found, .. }) => (path, found),

@@ -200,7 +200,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The value without what is null, and with numbers that have no fraction as integers.
+/// Returns the value without what is null, and with numbers that have no fraction as integers.
 fn through_lua(value: &Value) -> Value {
     match value {
         Value::Array(list) => {

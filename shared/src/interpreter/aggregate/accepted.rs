@@ -97,8 +97,8 @@ impl Conditions<'_> {
         self.wanted.iter().any(|condition| holds(condition, of))
     }
 
-    /// A condition as it is stored, so that its times stay; else as wanted; else with the reason of
-    /// the end it announces.
+    /// Returns a condition as it is stored, so that its times stay; else as it is wanted; else with
+    /// the reason of the end that it announces.
     fn take(&self, of: &str) -> Value {
         let find = |of: &str| {
             let mut all = self.held.iter().chain(self.wanted);
@@ -146,7 +146,7 @@ mod tests {
             .collect()
     }
 
-    /// The types of the conditions, and the rest.
+    /// Returns the types of the conditions, and the rest.
     fn split(mut status: Value) -> (Vec<String>, Value) {
         let types = list(&status["conditions"])
             .iter()

@@ -10,12 +10,12 @@ use super::{
     Collected, Error,
 };
 
-/// Whether a Service has addresses from outside; of others no status is shown.
+/// Returns whether a Service has addresses from outside; of others no status is shown.
 pub(super) fn is_load_balancer(template: &Value) -> Result<bool, Error> {
     Ok(text(template, &["spec", "type"])? == Some("LoadBalancer"))
 }
 
-/// All addresses, each once, with the ports that any member serves there.
+/// Returns all addresses, each once, with the ports that any member serves there.
 pub(super) fn balancer(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
     let mut addresses: BTreeMap<Key, (Value, Vec<Value>)> = BTreeMap::new();
     for member in collected {

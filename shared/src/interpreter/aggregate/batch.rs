@@ -13,12 +13,12 @@ const JOB: Sums = Sums {
     always: &[],
 };
 
-/// Whether the template has finished: it is never changed again.
+/// Returns whether the template has finished: it is never changed again.
 pub(super) fn is_finished(template: &Value) -> Result<bool, Error> {
     Ok(outcome(list(template, &["status", "conditions"])?).is_some())
 }
 
-/// The aggregated status of a Job that has not finished.
+/// Returns the aggregated status of a Job that has not finished.
 pub(super) fn job(
     template: &Value,
     members: &[MemberStatus<'_>],
@@ -89,7 +89,7 @@ pub(super) fn job(
     Ok(Some(Value::Object(status)))
 }
 
-/// The aggregated status of a CronJob: all active Jobs, the latest times.
+/// Returns the aggregated status of a CronJob: all active Jobs, the latest times.
 pub(super) fn cron_job(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
     let mut status = Map::new();
     let mut active = Vec::new();
@@ -111,7 +111,7 @@ pub(super) fn cron_job(collected: &[Collected<'_>]) -> Result<Option<Value>, Err
     Ok(Some(Value::Object(status)))
 }
 
-/// `Complete` or `Failed`, whichever condition is true first; `None` while the Job runs.
+/// Returns `Complete` or `Failed`, whichever condition is true first; `None` while the Job runs.
 fn outcome(conditions: &[Value]) -> Option<&'static str> {
     conditions.iter().find_map(|condition| {
         ["Complete", "Failed"]

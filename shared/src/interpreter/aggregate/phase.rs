@@ -60,8 +60,8 @@ pub(super) fn volume(
     Ok(Some(Value::Object(status)))
 }
 
-/// The part of a stored status that the API server keeps by itself: taking it away would be tried
-/// for ever.
+/// Returns the part of a stored status that the API server keeps by itself: taking it away would be
+/// tried for ever.
 fn kept(template: &Value, key: &str) -> Map<String, Value> {
     let value = field(template, &["status", key]).cloned();
     value
@@ -70,7 +70,8 @@ fn kept(template: &Value, key: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// Bound when all are; a lost claim outweighs all else, then the last one that is not bound.
+/// Returns the phase of a claim: Bound when all are; a lost claim outweighs all else, then the last
+/// one that is not bound.
 pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
     let mut phase = "Bound";
     for member in collected {
@@ -91,7 +92,7 @@ pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error>
     }))
 }
 
-/// The first phase of `ranking` that some member is in. A member without a status counts as
+/// Returns the first phase of `ranking` that some member is in. A member without a status counts as
 /// Pending.
 fn foremost(
     ranking: &[&'static str],

@@ -77,7 +77,7 @@ impl Observed {
     }
 }
 
-/// The conditions that the controller of Deployments writes, by the sums over all clusters.
+/// Returns the conditions that the controller of Deployments writes, by the sums over all clusters.
 fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
     let sum = |key: &str| status.get(key).and_then(Value::as_i64).unwrap_or(0);
     let replicas = field(template, &["spec", "replicas"])
@@ -105,8 +105,8 @@ fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
     [progressing, available]
 }
 
-/// The replicas that a rolling update may take away (a quarter if the template does not say), as
-/// the controller of Deployments counts them: one at least where it may add none either.
+/// Returns the replicas that a rolling update may take away (a quarter if the template does not
+/// say), as the controller of Deployments counts them: one at least where it may add none either.
 fn most_unavailable(template: &Value, replicas: i64) -> i64 {
     let strategy = |path: &[&str]| {
         let path: Vec<&str> = ["spec", "strategy"].iter().chain(path).copied().collect();
@@ -220,7 +220,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// What is told of a template in clusters that report this, as it is stored then.
+    /// Returns what is told of a template in clusters that report this, as it is stored then.
     fn told(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
         let members: Vec<_> = reports
             .iter()

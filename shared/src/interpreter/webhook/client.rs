@@ -211,7 +211,7 @@ async fn read(
     Ok(Answer::Whole(bytes.into()))
 }
 
-/// An error with its causes, of which the first are often general.
+/// Returns the text of an error with its causes, as the first errors are often general.
 fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

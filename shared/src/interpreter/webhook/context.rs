@@ -453,8 +453,8 @@ pub(super) fn malformed(text: String) -> Fault {
 /// Longest part of a foreign text that an error quotes, in characters.
 const QUOTED: usize = 200;
 
-/// Begin of a foreign text, in one line and without characters that are not seen: they may hide
-/// what stands there, or turn it around.
+/// Returns the beginning of a foreign text, in one line and without characters that are not seen:
+/// they may hide what stands there, or turn it around.
 pub(super) fn shortened(text: &str) -> String {
     let is_unseen = |one: char| {
         matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

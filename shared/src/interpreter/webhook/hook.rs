@@ -206,7 +206,8 @@ impl Hooks {
         Self::default().renewed(configurations)
     }
 
-    /// As [`new`](Self::new), keeping what has not changed, with its connections.
+    /// Makes the hooks of these configurations as [`new`](Self::new) does, and keeps what has not
+    /// changed, with its connections.
     #[must_use]
     pub fn renewed<'a>(
         &self,

@@ -82,7 +82,7 @@ impl<Q> Lane<Q> {
         self.running == 0 && self.waiting.is_empty() && self.line.expected() == 0
     }
 
-    /// Number of questions on the way.
+    /// Returns the number of questions on the way.
     pub(super) fn running(&self) -> usize {
         self.running
     }

@@ -74,7 +74,7 @@ impl Line {
         line.called.values().map(|(bytes, _)| bytes).sum()
     }
 
-    /// Number of questions that have room and have not come yet.
+    /// Returns the number of questions that have room and have not come yet.
     pub(super) fn expected(&self) -> usize {
         self.called.len()
     }

@@ -92,7 +92,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// The object of an operation that changes it.
+    /// Returns the object of an operation that changes it.
     pub(super) fn object(self) -> Option<Value> {
         match self {
             Self::Object(object) => Some(object),
@@ -319,7 +319,7 @@ fn read(operation: Operation, uid: &str, body: &Bytes) -> Result<(Answer, usize)
     }
 }
 
-/// The answer, applied to the object.
+/// Returns the answer, applied to the object.
 fn reply(answer: &Answer, object: &Value) -> Result<Reply, String> {
     Ok(match answer {
         Answer::Replicas(count, needs) => Reply::Replicas(*count, needs.clone()),
@@ -331,8 +331,8 @@ fn reply(answer: &Answer, object: &Value) -> Result<Reply, String> {
     })
 }
 
-/// The answer about an earlier version. A patch is applied to that version; what a member keeps is
-/// taken from an earlier version only where nothing but the status has changed.
+/// Returns the answer about an earlier version. A patch is applied to that version; what a member
+/// keeps is taken from an earlier version only where nothing but the status has changed.
 fn late_reply(answer: &Answer, question: &Question<'_>) -> Option<Reply> {
     let Answer::Object(patch, asked) = answer else {
         return reply(answer, question.object).ok();

@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// A server that answers with fields of the response.
+    /// Starts a server that answers with fields of the response.
     async fn answering(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Self {
         Self::start(move |question| {
             let body = successful(&question, &answer(&question["request"]));
@@ -108,7 +108,7 @@ impl Server {
         .await
     }
 
-    /// A configuration with one webhook of this server for all operations on kinds.
+    /// Returns a configuration with one webhook of this server for all operations on kinds.
     fn configuration(
         &self,
         name: &str,

@@ -39,7 +39,8 @@ pub(super) struct Fruitless {
 }
 
 impl Fruitless {
-    /// None so far; watches are to last that long.
+    /// Makes the count of fruitless watches, of which there are none so far; watches are to last
+    /// that long.
     pub(super) const fn new(agreed: Duration) -> Self {
         Self {
             breaks: 0,
@@ -50,18 +51,18 @@ impl Fruitless {
         }
     }
 
-    /// A watch said something.
+    /// Notes that a watch said something.
     pub(super) const fn heard(&mut self) {
         (self.breaks, self.since, self.is_list_due) = (0, None, false);
     }
 
-    /// A watch ended as agreed, so that there was nothing more to hear.
+    /// Notes that a watch ended as agreed, so that there was nothing more to hear.
     pub(super) fn ended(&mut self) {
         self.heard();
         self.next = (self.next + self.next / GROWTH).min(self.agreed);
     }
 
-    /// A watch broke after that time, in which it said nothing.
+    /// Notes that a watch broke after that time, in which it said nothing.
     pub(super) fn broke(&mut self, lasted: Duration, now: Instant) {
         self.breaks = self.breaks.saturating_add(1);
         let since = *self.since.get_or_insert(now);
@@ -72,19 +73,19 @@ impl Fruitless {
         }
     }
 
-    /// For how long the next watch is asked for.
+    /// Returns for how long the next watch is asked for.
     pub(super) const fn next(&self) -> Duration {
         self.next
     }
 
-    /// Whether everything has to be listed, as nothing is heard of changes.
+    /// Returns whether everything has to be listed, as nothing is heard of changes.
     pub(super) const fn is_list_due(&self) -> bool {
         self.is_list_due
     }
 }
 
-/// Whether a watch that was not opened, or that ended so, may be one that never will be, although
-/// lists may come through. What says that the server has too much to do asks for no list.
+/// Returns whether a watch that was not opened, or that ended so, may be one that never will be,
+/// although lists may come through. What says that the server has too much to do asks for no list.
 pub(super) fn is_in_the_way(stumble: &WatchError) -> bool {
     match stumble {
         WatchError::Deadline(_) => true,

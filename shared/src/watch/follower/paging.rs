@@ -27,7 +27,7 @@ impl<K: Followed> Follower<K> {
         self.open(extent).await
     }
 
-    /// The page that goes on there.
+    /// Returns the page of a list that goes on from there.
     fn page(&self, from: Option<String>) -> Extent {
         let limit = self.limit.min(self.source.selection.page_size);
         Extent::Page { limit, from }
@@ -52,7 +52,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// The next object of a list.
+    /// Reads the next object of a list.
     pub(super) async fn list(
         &mut self,
         extent: Extent,

@@ -69,8 +69,8 @@ impl<K: Followed> Follower<K> {
     }
 }
 
-/// Whether a refusal with this code lasts until somebody does something: a missing right, a missing
-/// kind, wrong credentials.
+/// Returns whether a refusal with this code lasts until somebody does something: a missing right, a
+/// missing kind, wrong credentials.
 fn is_lasting(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }

@@ -166,10 +166,10 @@ impl Streaming {
     }
 }
 
-/// What a refusal says about streaming lists; `None` where it says nothing about them. With its
-/// gate off a server answers 422, an older one or one behind a proxy another code of those; over an
-/// etcd that cannot tell its progress it answers 500 and says so. A missing right or kind concerns
-/// every list.
+/// Returns what a refusal says about streaming lists; `None` where it says nothing about them. With
+/// its gate off a server answers 422, an older one or one behind a proxy another code of those;
+/// over an etcd that cannot tell its progress it answers 500 and says so. A missing right or kind
+/// concerns every list.
 pub(super) fn refuses_streaming(code: u16, message: &str) -> Option<Streaming> {
     match code {
         400 | 405 | 406 | 415 | 422 => Some(Streaming::Never),

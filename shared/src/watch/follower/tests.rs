@@ -33,7 +33,7 @@ fn short(news: News<ConfigMap>) -> String {
     }
 }
 
-/// What is told of these lines of a streaming list.
+/// Returns what is told of these lines of a streaming list.
 async fn told(lines: &[String]) -> Vec<String> {
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let api: Api<ConfigMap> = Api::all(kube::Client::try_from(config).unwrap());
@@ -98,7 +98,7 @@ fn pages_are_bounded_by_their_bytes() {
     }
 }
 
-/// A server that answers the query of each request with a status code and a body.
+/// Returns a server that answers the query of each request with a status code and a body.
 fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Api<ConfigMap> {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let (code, body) = answer(request.uri().query().unwrap_or_default());
@@ -109,7 +109,7 @@ fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> 
     Api::all(kube::Client::new(service, "default"))
 }
 
-/// A server whose history is always over: it answers lists, and every watch with 410.
+/// Returns a server whose history is always over: it answers lists, and every watch with 410.
 fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
     answering(move |query| {
         let kind = |text: &str| query.contains(text);
@@ -203,7 +203,7 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
     }
 }
 
-/// A server behind a proxy that ends every watch at once, a streaming list after its first
+/// Returns a server behind a proxy that ends every watch at once, a streaming list after its first
 /// object; it counts its requests.
 fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
     answering(move |query| {
@@ -238,8 +238,8 @@ async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_with
     assert!(requests < 15, "{requests} requests in a minute");
 }
 
-/// A server behind a proxy that ends every watch before it has said anything. Each list has one
-/// object, named by how many lists were asked for.
+/// Returns a server behind a proxy that ends every watch before it has said anything. Each list has
+/// one object, named by how many lists were asked for.
 fn cutting(lists: Arc<std::sync::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
     answering(move |query| {
         let body = if query.contains("watch=") {
@@ -276,7 +276,7 @@ async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
 
 type Stream = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, std::io::Error>;
 
-/// A watch that says some lines, lasts that long, and then ends as agreed or is cut.
+/// Returns a watch that says some lines, lasts that long, and then ends as agreed or is cut.
 fn stream(lines: String, lasts: Duration, is_cut: bool) -> Stream {
     use futures::StreamExt as _;
     use http_body_util::BodyExt as _;
@@ -289,8 +289,8 @@ fn stream(lines: String, lasts: Duration, is_cut: bool) -> Stream {
     http_body_util::StreamBody::new(lines.chain(end)).boxed_unsync()
 }
 
-/// How many requests for lists and for watches a server gets in so many minutes, which it answers
-/// by the query of each.
+/// Returns how many requests for lists and for watches a server gets in so many minutes, which it
+/// answers by the query of each.
 async fn asked(
     minutes: u64,
     answer: impl Fn(&str) -> (u16, Stream) + Send + Sync + 'static,
@@ -441,7 +441,7 @@ async fn where_watches_are_never_opened_or_end_in_errors_everything_is_listed_no
     }
 }
 
-/// A server that refuses everything, or answers nothing.
+/// Returns a server that refuses everything, or answers nothing.
 fn refusing(code: u16) -> Api<ConfigMap> {
     answering(move |_| {
         let status =

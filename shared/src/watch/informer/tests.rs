@@ -30,7 +30,7 @@ fn informer(selection: Selection) -> Informer<ConfigMap> {
     Informer::new(Api::all(kube::Client::try_from(config).unwrap()), selection)
 }
 
-/// An object `x`, which a finalizer keeps, or which is being deleted, or neither.
+/// Returns an object `x`, which a finalizer keeps, or which is being deleted, or neither.
 fn object(state: &str) -> ConfigMap {
     let mut map = ConfigMap::default();
     map.metadata.name = Some("x".into());
@@ -58,7 +58,7 @@ fn odd(deleting: bool, deleted: bool) -> News<ConfigMap> {
 /// What happens, as pieces of news, then what is known of `x`, and whether its departure was told.
 type Case = (&'static str, Vec<Vec<News<ConfigMap>>>, &'static str, bool);
 
-/// What is known of `x` after these pieces of news, and whether its departure was told.
+/// Returns what is known of `x` after these pieces of news, and whether its departure was told.
 fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
     let told = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -10,7 +10,7 @@ use crate::protobuf::{Malformed, entry, fields, message};
 /// Reads an object of a kind from its message.
 pub(in crate::watch) type Decode<K> = fn(&[u8]) -> Result<K, Malformed>;
 
-/// What the message of a list's metadata says.
+/// Returns what the message of a list's metadata says.
 pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, Malformed> {
     let mut meta = ListMeta::default();
     for field in fields(metadata) {
@@ -64,8 +64,8 @@ pub(in crate::watch) fn frame<K: kube::Resource>(
     })
 }
 
-/// A bookmark is an object of the watched kind with nothing but metadata, which is field 1 of every
-/// kind.
+/// Reads a bookmark, which is an object of the watched kind with nothing but metadata; that is
+/// field 1 of every kind.
 fn bookmark<K>(object: &[u8]) -> Result<Line<K>, Malformed> {
     let (mut resource_version, mut ends_initial_list) = (String::new(), false);
     for field in fields(object) {
@@ -86,7 +86,7 @@ fn bookmark<K>(object: &[u8]) -> Result<Line<K>, Malformed> {
     })
 }
 
-/// Code and message of a `Status`.
+/// Reads the code and message of a `Status`.
 pub(in crate::watch) fn status(body: &[u8]) -> Result<(u16, String), Malformed> {
     let (mut code, mut text) = (0, String::new());
     for field in fields(message(body)?) {

@@ -34,7 +34,7 @@ const WORDS: &[&str] = &[
     "]}",
 ];
 
-/// What is found in a text that comes in pieces; `None` where it is refused.
+/// Returns what is found in a text that comes in pieces; `None` where it is refused.
 fn split(text: &[u8], length: usize) -> Option<(Vec<Vec<u8>>, bool)> {
     let mut splitter = Splitter::new(1 << 16);
     let (mut items, mut ended, mut steps) = (Vec::new(), false, 0);

@@ -63,7 +63,7 @@ struct RawStatus {
     message: String,
 }
 
-/// An element of a list.
+/// Returns an element of a list.
 pub(in crate::watch) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Rejected> {
     decode(text).map_err(|error| reject(text, &error))
 }
@@ -83,7 +83,7 @@ fn decode<K: DeserializeOwned>(text: &[u8]) -> Result<K, serde_json::Error> {
     })
 }
 
-/// What the text of a list's metadata says.
+/// Returns what the text of a list's metadata says.
 pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, serde_json::Error> {
     let raw: RawListMeta = serde_json::from_slice(metadata)?;
     let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -135,7 +135,7 @@ pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(
     })
 }
 
-/// Code and message of a `Status`; what is none has code 0.
+/// Reads the code and message of a `Status`; what is none has code 0.
 pub(in crate::watch) fn status(body: &[u8]) -> (u16, String) {
     let status: RawStatus = serde_json::from_slice(body).unwrap_or_default();
     (status.code, status.message)

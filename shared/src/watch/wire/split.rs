@@ -72,7 +72,7 @@ pub(in crate::watch) struct Splitter {
 }
 
 impl Splitter {
-    /// Before the first byte. No value of more than `longest` bytes is taken.
+    /// Makes a splitter before the first byte. No value of more than `longest` bytes is taken.
     pub(in crate::watch) fn new(longest: usize) -> Self {
         Self {
             at: At::Start,
@@ -85,7 +85,7 @@ impl Splitter {
         }
     }
 
-    /// The text of what was found last.
+    /// Returns the text of what was found last.
     pub(in crate::watch) fn taken(&self) -> &[u8] {
         &self.taken
     }
@@ -190,7 +190,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// As many bytes as belong to the present value, and whether it ends with them.
+    /// Returns as many bytes as belong to the present value, and whether it ends with them.
     fn scan(&mut self, piece: &[u8]) -> (usize, bool) {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// What is found in a text that arrives in pieces of such a length.
+    /// Returns what is found in a text that arrives in pieces of such a length.
     fn found(text: &str, length: usize) -> Result<Vec<(Found, String)>, NoList> {
         let mut splitter = Splitter::new(1000);
         let mut all = Vec::new();
@@ -331,7 +331,7 @@ mod tests {
         assert!(found(&skipped, 7).is_ok(), "what is not wanted is not held");
     }
 
-    /// Every byte where an element may stand: each is used up, or refused.
+    /// Checks every byte where an element may stand: each is used up, or refused.
     #[test]
     fn reading_goes_on_or_ends_whatever_stands_among_the_items() {
         for byte in 0..=u8::MAX {

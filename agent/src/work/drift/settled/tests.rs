@@ -135,8 +135,8 @@ fn an_empty_object_that_we_set_is_a_value() {
     assert!(settled(&desired, &observed, MANAGER));
 }
 
-/// What the server records when a manager applies this: lists of objects with a `name` are
-/// associative, other lists are atomic.
+/// Returns what the server records as the fields of a manager that applies this value: lists of
+/// objects with a `name` are associative, other lists are atomic.
 fn record(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -260,8 +260,8 @@ fn text() -> impl Strategy<Value = Value> {
     prop::sample::select(TEXTS).prop_map(Value::from)
 }
 
-/// Two versions of a workload, of a list with up to four elements each, and what is desired of
-/// them.
+/// Returns a strategy that makes two versions of a workload, with a list of up to four elements
+/// each, and what is desired of them.
 fn containers() -> impl Strategy<Value = Value> {
     let container = (
         prop::sample::select(&["a", "b", "c"][..]),

@@ -57,7 +57,7 @@ fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_alread
     assert_eq!(left, json!({"spec": {"taints": [no("NoExecute")]}}));
 }
 
-/// An API that has clusters, and all of them as they were after each write.
+/// Returns an API that has clusters, and all of them as they were after each write.
 fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
     let clusters = Arc::new(Mutex::new(clusters.to_vec()));
     let states: Arc<Mutex<Vec<Vec<Cluster>>>> = Arc::default();

@@ -94,7 +94,7 @@ fn first_leave(report: &mut Report) {
     }
 }
 
-/// The cluster that has the taint a condition tells of.
+/// Returns the cluster that has the taint a condition tells of.
 fn cluster_of(message: &str) -> Option<&str> {
     message.split_once(" has ").map(|it| it.0)
 }
@@ -109,14 +109,14 @@ fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
     Some(u64::try_from(left).unwrap_or(0))
 }
 
-/// The end of the toleration that a condition tells of.
+/// Returns the end of the toleration that a condition tells of.
 fn tolerated_until(message: &str) -> Option<Timestamp> {
     let (_, rest) = message.split_once(": it stays until ")?;
     let time = rest.split([';', ' ']).next()?;
     time.parse().ok()
 }
 
-/// Time that this many evictions take; `None` if there is none a second.
+/// Returns the time in seconds that this many evictions take; `None` if there is none a second.
 fn seconds(count: usize, per_second: f64) -> Option<u64> {
     // Exact for any number of workloads that fits into memory; times are told to the second.
     #[expect(

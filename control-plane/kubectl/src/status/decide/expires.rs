@@ -7,7 +7,7 @@ use muster_shared::self_report::{AgentReport, LeaderReport};
 
 use super::{Expiry, Snapshot};
 
-/// What has ended, or ends soon and should have been renewed. The first to end comes first.
+/// Returns what has ended, or ends soon and should have been renewed. The first to end comes first.
 pub(super) fn expires(snapshot: &Snapshot) -> Vec<Expiry> {
     let now = snapshot.now;
     let mut expires = Vec::new();

@@ -46,7 +46,7 @@ pub(in super::super) struct Ordered {
 }
 
 impl Ordered {
-    /// Whether workloads have to leave it.
+    /// Returns whether workloads have to leave the cluster.
     pub fn is_drained(&self) -> bool {
         self.order.starts_with(DRAINED)
     }
@@ -54,7 +54,7 @@ impl Ordered {
 
 const DRAINED: &str = "Drained";
 
-/// The orders of a person that hold for a cluster.
+/// Returns the orders of a person that hold for a cluster.
 pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {
     let taints = &cluster.spec.taints;
     let has = |key: &str| taints.iter().any(|it| it.key == key);
@@ -80,8 +80,8 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     })
 }
 
-/// A cluster that is not ready, that has a taint of no command, that is silent and nobody says so,
-/// or that something else is wrong with.
+/// Returns what is not well with a cluster: it is not ready, it has a taint of no command, it is
+/// silent and nobody says so, or something else is wrong with it.
 pub(super) fn not_well(
     cluster: &Cluster,
     lease: Option<&Lease>,

@@ -42,7 +42,8 @@ fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
     .unwrap()
 }
 
-/// A binding with conditions, each given as type, status and reason, and a cluster that it leaves.
+/// Returns a binding with conditions, each given as type, status and reason, and a cluster that it
+/// leaves.
 fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>) -> AnyBinding {
     let conditions: Vec<Value> = conditions
         .iter()

@@ -20,8 +20,8 @@ const STAYS: [&str; 6] = [
     "Tolerated",
 ];
 
-/// A workload whose state is not known, with the reason why nothing moves it as far as one is told.
-/// `silent` are clusters that are not heard while no leader judges that.
+/// Returns a workload whose state is not known, with the reason why nothing moves it as far as one
+/// is told. `silent` are clusters that are not heard while no leader judges that.
 pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
     let conditions = &binding.status().conditions;
     let applied = conditions::get(conditions, condition::FULLY_APPLIED);

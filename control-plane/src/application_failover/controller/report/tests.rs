@@ -21,7 +21,8 @@ fn key() -> BindingKey {
     }
 }
 
-/// An application of which something is written down, and something may have been told.
+/// Returns the binding of an application for which a history is recorded, and which may have a
+/// condition that tells of it.
 fn binding(told: Option<Condition>) -> Value {
     let history = History {
         since: [("m1".to_owned(), at(10))].into(),
@@ -39,7 +40,8 @@ fn binding(told: Option<Condition>) -> Value {
     })
 }
 
-/// A fleet with such an application and a controller.
+/// Returns a fleet with the binding of an application for which a history is recorded, a
+/// controller, and the binding.
 async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<ResourceBinding>) {
     let mut stand = Stand::new([("resourcebindings", binding(told))]);
     let fleet = &stand.fleet;

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A binding with conditions, each given as type, status and reason.
+/// Returns a binding with conditions, each given as type, status and reason.
 fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> ResourceBinding {
     let conditions: Vec<Value> = told
         .iter()
@@ -51,7 +51,7 @@ fn decide(
     )
 }
 
-/// `Ready` and `Effective` of a status, as status and reason.
+/// Returns the conditions of a status, such as `Ready` and `Effective`, as type, status and reason.
 fn told(status: &PropagationStatus) -> Vec<String> {
     let conditions = status.conditions.iter();
     conditions

@@ -18,7 +18,8 @@ fn drained(name: &str, rate: Option<&str>, more: &Value) -> Arc<Cluster> {
     Arc::new(cluster)
 }
 
-/// Four clusters with sixty workloads each; nothing is wrong, and the gate may be off.
+/// Makes a world of four clusters with sixty workloads each. Nothing is wrong in it, and the gate
+/// may be off.
 fn fleet(failover: bool) -> World {
     let world = World::new(4, 0, 60);
     World::of(world.clusters, world.bindings, failover)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::pause::Pause;
 
-/// Workload `w` on a cluster that failed long ago, beside a healthy cluster.
+/// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
 fn failed(more: &Value) -> World {
     let clusters = vec![cluster("c0", &down(7)), cluster("c1", &json!([]))];
     World::of(clusters, vec![binding("w", &["c0"], more)], true)
@@ -21,7 +21,7 @@ impl World {
         self
     }
 
-    /// The next eviction, which stays under way.
+    /// Begins the next eviction and returns it; it has not come to an end yet.
     fn begin_eviction(&mut self) -> Box<Eviction> {
         match self.evictor.next(self.now()) {
             Step::Evict(eviction) => eviction,

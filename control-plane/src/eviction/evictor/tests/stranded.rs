@@ -19,8 +19,8 @@ fn a_stranded_workload_is_tried_again_only_when_something_changes() {
     assert_eq!(world.evict(10.0), ["w0-0"]);
 }
 
-/// How many of so many workloads that have nowhere to go are tried within some seconds after a
-/// change of room.
+/// Counts the workloads that are tried within some seconds after a change of room, out of
+/// `stranded` ones that have nowhere to go.
 fn tried_after_a_change(
     stranded: usize,
     seconds: f64,

@@ -2,7 +2,8 @@ use muster_shared::events::EventType;
 
 use super::*;
 
-/// What the binding and the cluster are told when a workload comes to that end.
+/// Returns what the binding and the cluster are told when the eviction of a workload comes to that
+/// end.
 fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<&'static str>; 2] {
     let mut world = World::of(
         vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
@@ -173,7 +174,8 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
     }
 }
 
-/// A Job that has this condition in `c0`, according to the report of `reporter`.
+/// Returns the binding of a Job in `c0` that has this condition according to the report of the
+/// cluster `reporter`.
 fn job(reporter: &str, condition: &str) -> Arc<ResourceBinding> {
     let resource = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "sum"});
     let mut job = binding("sum", &["c0"], &json!({"resource": resource}))

@@ -7,7 +7,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_014_400 + second).unwrap()
 }
 
-/// A cluster that became ready at 0 and is recorded as healthy since 100.
+/// Returns a cluster that became ready at 0 and is recorded as healthy since 100.
 fn cluster(change: impl FnOnce(&mut Value)) -> Cluster {
     let mut cluster = json!({
         "metadata": {"name": "home", "annotations": {HEALTHY_SINCE: at(100).to_string()}},
@@ -43,7 +43,7 @@ fn rule(window: &str) -> Rule {
     }
 }
 
-/// Verdict about a workload that left at 50 and runs elsewhere.
+/// Returns the verdict about a workload that left at 50 and runs elsewhere.
 fn verdict(cluster: &Cluster, window: &str, now: Timestamp) -> Verdict {
     let home = Home {
         name: "home",

@@ -51,7 +51,7 @@ impl<K> Default for Choices<K> {
 }
 
 impl<K> Choices<K> {
-    /// The choice of a binding.
+    /// Adds the choice of a binding, and returns its number.
     pub fn insert(&mut self, spec: &ResourceBindingSpec) -> ChoiceId {
         let placement = spec.placement.as_deref();
         let affinities = placement.map(|it| (&it.cluster_affinity, &it.cluster_affinities));
@@ -111,7 +111,7 @@ impl<K> Choices<K> {
         }
     }
 
-    /// The choices that a cluster belongs to, sorted, and how many were tried to find them.
+    /// Returns the choices that a cluster belongs to, sorted, and how many were tried to find them.
     pub fn of(&self, cluster: &Cluster) -> (Vec<ChoiceId>, usize) {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let naming = self.by_name.get(name).into_iter().flatten();
@@ -130,7 +130,8 @@ impl<K> Choices<K> {
     }
 }
 
-/// The names of all clusters that can be chosen, where affinities list them and they are not many.
+/// Returns the names of all clusters that can be chosen, where affinities list them and they are
+/// not many.
 fn names(placement: &Placement) -> Option<Vec<Box<str>>> {
     let mut names = BTreeSet::new();
     let mut is_open = true;

@@ -56,8 +56,9 @@ impl<K> Default for Group<K> {
 }
 
 impl<K: Clone + Ord> Group<K> {
-    /// A binding waits until room for so many replicas has appeared, if room is what it waits for;
-    /// whom anything may help is helped by one. Returns the value that it waits for.
+    /// Makes a binding wait until room for so many replicas has appeared, if room is what it waits
+    /// for; whom anything may help is helped by room for one. Returns the value that the binding
+    /// waits for.
     pub fn join(&mut self, key: K, wish: WaitsFor, lacking: i64) -> i64 {
         let lacking = match wish {
             WaitsFor::Anything => lacking.min(1),
@@ -66,7 +67,7 @@ impl<K: Clone + Ord> Group<K> {
         self.line(wish).map_or(0, |line| line.join(key, lacking))
     }
 
-    /// A binding does not wait any more.
+    /// Removes a binding that does not wait any more.
     pub fn leave(&mut self, key: &K, wish: WaitsFor, due: i64) {
         if let Some(line) = self.line(wish) {
             line.leave(due, key);
@@ -93,18 +94,21 @@ impl<K: Clone + Ord> Group<K> {
         }
     }
 
-    /// A binding that was woken is looked at only after a while, unless admission changes before.
+    /// Records that a binding that was woken is looked at only after a while, unless admission
+    /// changes before.
     pub fn rest(&mut self, key: K) {
         self.resting.insert(key);
     }
 
-    /// A cluster lets in what it did not let in.
+    /// Makes the bindings due that wait for admission or for room, because a cluster lets in what
+    /// it did not let in.
     pub fn admit(&mut self) {
         self.admission.release();
         self.room.release();
     }
 
-    /// A cluster lets in something else than before.
+    /// Makes the bindings due that anything may help, and those that were to be looked at only
+    /// after a while, because a cluster lets in something else than before.
     pub fn touch(&mut self) {
         self.touched = self.anything.release();
         // Who joins from now on waits for more than this.
@@ -112,13 +116,13 @@ impl<K: Clone + Ord> Group<K> {
         self.roused.append(&mut self.resting);
     }
 
-    /// Room for more replicas has appeared.
+    /// Counts the room for more replicas that has appeared.
     pub fn grow(&mut self, replicas: i64) {
         self.room.advance(replicas);
         self.anything.advance(replicas.min(1));
     }
 
-    /// Whether there is a binding to be woken.
+    /// Returns whether there is a binding to be woken.
     pub fn is_due(&self) -> bool {
         self.admission.is_due()
             || self.room.is_due()

@@ -19,29 +19,30 @@ impl<K> Default for Line<K> {
 }
 
 impl<K: Clone + Ord> Line<K> {
-    /// A binding waits until the count has risen by so much. Returns the value that it waits for.
+    /// Makes a binding wait until the count has risen by so much. Returns the value that the
+    /// binding waits for.
     pub fn join(&mut self, key: K, lacking: i64) -> i64 {
         let due = self.count.saturating_add(lacking);
         self.waiting.insert((due, key));
         due
     }
 
-    /// A binding that waited for the value does not wait any more.
+    /// Removes a binding that waited for the value and does not wait any more.
     pub fn leave(&mut self, due: i64, key: &K) {
         self.waiting.remove(&(due, key.clone()));
     }
 
-    /// What is missing until the value is reached; nothing or less once it is.
+    /// Returns what is missing until the value is reached; zero or less once it is.
     pub fn left(&self, due: i64) -> i64 {
         due.saturating_sub(self.count)
     }
 
-    /// The count rises.
+    /// Raises the count.
     pub fn advance(&mut self, by: i64) {
         self.count = self.count.saturating_add(by);
     }
 
-    /// The count rises to what the last of those who wait now waits for. Returns it.
+    /// Raises the count to what the last of those who wait now waits for, and returns the count.
     pub fn release(&mut self) -> i64 {
         if let Some((last, _)) = self.waiting.last() {
             self.count = self.count.max(*last);
@@ -49,7 +50,7 @@ impl<K: Clone + Ord> Line<K> {
         self.count
     }
 
-    /// Whether the value has been reached that somebody waits for.
+    /// Returns whether the value has been reached that somebody waits for.
     pub fn is_due(&self) -> bool {
         self.waiting
             .first()

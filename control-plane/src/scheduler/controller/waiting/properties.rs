@@ -46,8 +46,8 @@ fn state((number, cores, gibibytes, variant): Step) -> Option<Value> {
     Some(cluster)
 }
 
-/// Which clusters it may go to, its replicas, and what each asks for: thousandths of a core and of
-/// a gibibyte.
+/// Returns a strategy for workloads: which clusters each may go to, its replicas, and what each
+/// replica asks for, in thousandths of a core and of a gibibyte.
 fn workload() -> impl Strategy<Value = ResourceBindingSpec> {
     let affinity = prop::sample::select(vec![
         Value::Null,
@@ -79,7 +79,7 @@ fn workload() -> impl Strategy<Value = ResourceBindingSpec> {
     })
 }
 
-/// All that are woken by the news, in turns that are fewer than the bindings.
+/// Returns all that are woken by the news, in turns that are fewer than the bindings.
 fn woken(waiting: &Waiting<usize>, news: &[ClusterChange<'_>], bindings: usize) -> BTreeSet<usize> {
     let mut woken: BTreeSet<usize> = BTreeSet::new();
     woken.extend(
@@ -102,7 +102,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether the news may help it, together with what it heard before.
+    /// Returns whether the news may help the binding, together with what it heard before.
     fn hears(&mut self, news: &ClusterChange<'_>, spec: &ResourceBindingSpec) -> bool {
         let placement = spec.placement.as_ref().unwrap();
         let choice = Choice::of(placement);

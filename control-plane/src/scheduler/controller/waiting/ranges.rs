@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl Ranges {
-    /// Empty ranges of a coarseness. Their numbers are none of those of `former`.
+    /// Returns empty ranges of a coarseness. Their numbers are none of those of `former`.
     pub fn after(former: &Self, coarseness: Coarseness) -> Self {
         Self {
             coarseness,

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::scheduler::tests::fixtures::{aggregated, cluster, decoded, deployment, tainted};
 
-/// Who is woken when the cluster changes so.
+/// Returns who is woken when the cluster changes so.
 fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'static str> {
     let mut helped: Vec<_> = hear(waiting, old, new).into_iter().collect();
     while let woken = waiting.turn()
@@ -16,7 +16,7 @@ fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'st
     helped
 }
 
-/// Who is woken at once.
+/// Returns who is woken at once.
 pub(super) fn hear<K: Clone + Ord + Hash>(
     waiting: &Waiting<K>,
     old: &Value,
@@ -29,7 +29,7 @@ pub(super) fn hear<K: Clone + Ord + Hash>(
     waiting.helped(&news, GradeRule::Minimums)
 }
 
-/// A workload of which each replica asks for so much.
+/// Returns a workload of which each replica asks for so much.
 pub(super) fn asking(cpu: &str) -> ResourceBindingSpec {
     let mut spec = deployment(30, &aggregated());
     spec.replica_requirements =

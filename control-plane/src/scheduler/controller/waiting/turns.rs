@@ -26,7 +26,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A group comes after the others of its priority.
+    /// Adds a group, which comes after the others of its priority.
     pub fn add(&mut self, group: GroupId) {
         let number = self.next;
         self.next += 1;
@@ -38,7 +38,7 @@ impl Turns {
         self.by_age.is_empty()
     }
 
-    /// The group whose turn it is.
+    /// Returns the group whose turn it is.
     pub fn take(&mut self) -> Option<GroupId> {
         self.given = (self.given + 1) % AGED;
         let (number, group) = if self.given == 0 {
@@ -73,7 +73,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A binding that was woken has been looked at.
+    /// Records that a binding that was woken has been looked at.
     pub fn looked(&mut self, in_vain: bool) {
         if in_vain {
             self.in_vain += 1;
@@ -82,7 +82,7 @@ impl Pace {
         }
     }
 
-    /// How many bindings to wake now.
+    /// Returns how many bindings to wake now.
     pub fn step(&mut self) -> usize {
         if self.in_vain > self.helped {
             self.size = FEWEST;

@@ -9,14 +9,15 @@ use muster_shared::quantity::Quantity;
 
 use super::CPU;
 
-/// The amount of a resource, or `None` when it cannot be read.
+/// Returns the amount of a resource, or `None` when it cannot be read.
 pub fn of(name: &str, wire: &Wire) -> Option<i64> {
     Quantity::from_wire(wire)
         .ok()
         .map(|quantity| in_units(name, quantity))
 }
 
-/// What is free of a resource: subtracted exactly, then rounded. What cannot be read is not free.
+/// Returns what is free of a resource: subtracted exactly, then rounded. What cannot be read is not
+/// free.
 pub fn free(summary: &ResourceSummary, name: &str) -> i64 {
     let read = |amounts: &BTreeMap<String, Wire>| match amounts.get(name) {
         Some(wire) => Quantity::from_wire(wire).ok(),

@@ -16,7 +16,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of these requests.
+    /// Returns the demand of these requests.
     pub fn new(requests: &BTreeMap<String, Quantity>) -> Self {
         requests
             .iter()
@@ -29,17 +29,18 @@ impl Demand {
             .collect()
     }
 
-    /// How often the demand fits into these amounts; without requests, without end.
+    /// Returns how often the demand fits into these amounts; a demand without requests fits without
+    /// limit.
     pub(super) fn fit_into(&self, amounts: &Amounts) -> i64 {
         fit(&self.requests, amounts)
     }
 
-    /// How often the demand fits into a node with these amounts.
+    /// Returns how often the demand fits into a node with these amounts.
     pub(super) fn fit_into_node(&self, amounts: &Amounts) -> i64 {
         fit(&self.of_node, amounts)
     }
 
-    /// Whether each request to a node is below the amount of that name.
+    /// Returns whether each request to a node is below the amount of that name.
     pub(super) fn is_below(&self, amounts: &Amounts) -> bool {
         self.of_node
             .iter()
@@ -61,7 +62,7 @@ impl FromIterator<(Box<str>, i64)> for Demand {
     }
 }
 
-/// How often the requests fit into the amounts at once.
+/// Returns how often the requests fit into the amounts at once.
 fn fit(requests: &Amounts, amounts: &Amounts) -> i64 {
     requests
         .iter()
@@ -70,8 +71,8 @@ fn fit(requests: &Amounts, amounts: &Amounts) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-/// Whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and extended
-/// ones, pod slots aside.
+/// Returns whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and
+/// extended ones, pod slots aside.
 fn is_node_resource(name: &str) -> bool {
     matches!(name, CPU | "memory" | "ephemeral-storage")
         || name.starts_with("hugepages-")

@@ -24,7 +24,7 @@ pub struct Estimate<'a> {
 }
 
 impl<'a> Estimate<'a> {
-    /// The estimate for a demand. Without one only pod slots count.
+    /// Returns the estimate for a demand. Without one only pod slots count.
     pub const fn new(demand: Option<&'a Demand>, rule: GradeRule) -> Self {
         Self {
             demand,
@@ -34,7 +34,7 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// How many replicas fit into the cluster, at most [`MAX_REPLICAS`].
+    /// Returns how many replicas fit into the cluster, at most [`MAX_REPLICAS`].
     pub fn replicas(&mut self, capacity: &'a Capacity) -> i64 {
         if capacity.pods <= 0 {
             return 0;
@@ -88,7 +88,7 @@ impl<'a> Estimate<'a> {
 }
 
 impl Ends {
-    /// How often a demand fits into a node of the grade.
+    /// Returns how often a demand fits into a node of the grade.
     pub fn room(&self, demand: &Demand, rule: GradeRule) -> i64 {
         let certain = demand.fit_into_node(&self.min).min(PODS_PER_NODE);
         match rule {
@@ -98,8 +98,8 @@ impl Ends {
     }
 }
 
-/// How often the demand fits when each node has the lower ends of its grade and an equal share of
-/// the rest.
+/// Returns how often the demand fits when each node has the lower ends of its grade and an equal
+/// share of the rest.
 fn averages(demand: &Demand, capacity: &Capacity, grades: &Grades) -> i64 {
     let by_grade = || grades.model.grades.iter().zip(&grades.nodes);
     let all: i64 = grades

@@ -32,7 +32,8 @@ pub(super) struct Ends {
 }
 
 impl Grades {
-    /// The grades that a cluster counts; `None` when it counts none, or counts them wrongly.
+    /// Returns the grades that a cluster counts; `None` when it counts none, or counts them
+    /// wrongly.
     pub fn of(cluster: &Cluster, summary: &ResourceSummary) -> Option<Self> {
         let modelings = &summary.allocatable_modelings;
         let models = &cluster.spec.resource_models;

@@ -49,7 +49,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The capacity that a cluster has reported, or `None` when it has not.
+    /// Returns the capacity that a cluster has reported, or `None` when it has not.
     pub fn of(cluster: &Cluster) -> Option<Self> {
         let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
         // The map is sorted, and so are these.
@@ -88,7 +88,7 @@ impl Capacity {
         }
     }
 
-    /// Whether something may fit that did not fit into `earlier`.
+    /// Returns whether something may fit that did not fit into `earlier`.
     pub fn exceeds(&self, earlier: &Self) -> bool {
         let mut amounts = self.names.iter().zip(&self.free);
         self.grades != earlier.grades
@@ -98,7 +98,8 @@ impl Capacity {
             })
     }
 
-    /// How many replicas fit, at most [`MAX_REPLICAS`]. Without a demand only pod slots count.
+    /// Returns how many replicas fit, at most [`MAX_REPLICAS`]. Without a demand only pod slots
+    /// count.
     pub fn replicas(&self, demand: Option<&Demand>, rule: GradeRule) -> i64 {
         Estimate::new(demand, rule).replicas(self)
     }
@@ -126,7 +127,7 @@ mod tests {
         Demand::new(&serde_json::from_value(json!({ "cpu": cpu, "memory": memory })).unwrap())
     }
 
-    /// The three clusters of "Scheduling based on the general cluster resource model".
+    /// Checks the three clusters of "Scheduling based on the general cluster resource model".
     #[test]
     fn the_sums_of_a_cluster_hold_what_is_neither_used_nor_short_of_pod_slots() {
         let member = |used_cpu: &str, used_pods: &str| {
@@ -146,8 +147,8 @@ mod tests {
         }
     }
 
-    /// The three clusters of "Scheduling based on customized cluster resource models", with the
-    /// default grades.
+    /// Returns the three clusters of "Scheduling based on customized cluster resource models", with
+    /// the default grades.
     fn graded(counts: &[(u64, i64)]) -> Capacity {
         let ranges = [
             ("0", "1", "0", "4Gi"),
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Four nodes of 12 cores and 16 GiB, which memory puts into the grade of 2 to 4 cores.
+    /// Checks four nodes of 12 cores and 16 GiB, which memory puts into the grade of 2 to 4 cores.
     #[test]
     fn averages_give_nodes_back_what_their_weakest_resource_hides() {
         let mut cluster = json!({

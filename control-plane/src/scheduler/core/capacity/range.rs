@@ -30,13 +30,13 @@ impl Coarseness {
     /// Only equal demands are alike.
     pub const EXACT: Self = Self(0);
 
-    /// The next one, in which amounts may differ twice as much; `None` after the one in which all
-    /// demands are alike.
+    /// Returns the next coarseness, in which amounts may differ twice as much; `None` after the one
+    /// in which all demands are alike.
     pub fn coarser(self) -> Option<Self> {
         (self.0 <= LAST_AMOUNTS).then_some(Self(self.0 + 1))
     }
 
-    /// The name that a demand shares with those that are like it.
+    /// Returns the name that a demand shares with those that are like it.
     pub fn likeness(self, demand: Option<&Demand>) -> Likeness {
         if self.0 > LAST_AMOUNTS {
             return Likeness::Any;
@@ -57,8 +57,8 @@ impl Coarseness {
         }
     }
 
-    /// The place of an amount on a scale whose steps grow with the amounts, eight to an octave at
-    /// first.
+    /// Returns the place of an amount on a scale whose steps grow with the amounts, eight to an
+    /// octave at first.
     fn rounded(self, amount: i64) -> i64 {
         let Some(halvings) = self.0.checked_sub(1) else {
             return amount;
@@ -95,7 +95,7 @@ enum Most {
 }
 
 impl Range {
-    /// The range of one demand.
+    /// Returns the range of one demand.
     pub fn of(demand: Option<&Demand>) -> Self {
         Self {
             least: demand.cloned(),
@@ -103,7 +103,7 @@ impl Range {
         }
     }
 
-    /// Whether the range holds one demand only.
+    /// Returns whether the range holds one demand only.
     fn is_single(&self) -> bool {
         matches!(&self.most, Most::Demand(most) if *most == self.least)
     }
@@ -133,8 +133,8 @@ impl Range {
         };
     }
 
-    /// The most replicas of one of the demands that fit `now` and did not fit `before`. Of a single
-    /// demand it is their exact number; of several it is never less than that of each.
+    /// Returns the most replicas of one of the demands that fit `now` and did not fit `before`. Of
+    /// a single demand it is their exact number; of several it is never less than that of each.
     pub fn growth(&self, before: Option<&Capacity>, now: &Capacity, rule: GradeRule) -> i64 {
         let fit_now = now.replicas(self.least.as_ref(), rule);
         if fit_now == 0 {
@@ -153,8 +153,8 @@ impl Range {
         }
     }
 
-    /// A bound of the growth by the room that was gained alone; `None` where the two capacities
-    /// cannot be compared so.
+    /// Returns a bound of the growth by the room that was gained alone; `None` where the two
+    /// capacities cannot be compared so.
     fn gain(&self, before: &Capacity, now: &Capacity, rule: GradeRule) -> Option<i64> {
         let least = self.least.as_ref()?;
         let pods = now.pods.max(0) - before.pods.max(0);
@@ -179,7 +179,8 @@ impl Range {
         Some(gain.max(pods))
     }
 
-    /// The same for sums: of no resource more is gained than rounded up fits into what it grew by.
+    /// Returns the bound of the growth for sums: of no resource more is gained than, rounded up,
+    /// fits into what it grew by.
     fn gain_of_sums(&self, least: &Demand, before: &Capacity, now: &Capacity) -> Option<i64> {
         let Most::Demand(Some(most)) = &self.most else {
             return None;
@@ -201,7 +202,7 @@ impl Range {
 }
 
 impl Demand {
-    /// What both ask for: of each resource the lesser amount.
+    /// Returns what both ask for: of each resource the lesser amount.
     fn in_common(&self, other: &Self) -> Self {
         let both = self.requests.iter().filter_map(|(name, amount)| {
             let least = amount_of(&other.requests, name)?.min(*amount);
@@ -210,7 +211,7 @@ impl Demand {
         both.collect()
     }
 
-    /// What either asks for: of each resource the greater amount.
+    /// Returns what either asks for: of each resource the greater amount.
     fn combined(&self, other: &Self) -> Self {
         let ours = self.requests.iter().map(|(name, amount)| {
             let theirs = amount_of(&other.requests, name).unwrap_or(0);

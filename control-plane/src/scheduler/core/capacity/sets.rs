@@ -12,7 +12,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The part that a component of a binding asks for.
+    /// Returns the part that a component of a binding asks for.
     pub fn of(component: &Component) -> Self {
         Self {
             replicas: i64::from(component.replicas.max(0)),
@@ -26,8 +26,8 @@ impl Part {
 }
 
 impl Capacity {
-    /// How many complete sets fit, at most [`MAX_REPLICAS`]. A set without pods fits once per free
-    /// pod slot.
+    /// Returns how many complete sets fit, at most [`MAX_REPLICAS`]. A set without pods fits once
+    /// per free pod slot.
     pub fn sets(&self, parts: &[Part]) -> i64 {
         if self.pods <= 0 {
             return 0;
@@ -48,7 +48,7 @@ impl Capacity {
     }
 }
 
-/// What one set asks for in all.
+/// Returns what one set asks for in all.
 fn whole_set(parts: &[Part]) -> Demand {
     let mut requests: Amounts = Vec::new();
     for part in parts.iter().filter(|part| part.replicas > 0) {

@@ -47,7 +47,7 @@ pub struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// A cluster that has the workload without any count of replicas.
+    /// Returns the share of a cluster that has the workload without any count of replicas.
     pub const fn uncounted(cluster: &'a str) -> Self {
         Self {
             cluster,
@@ -55,7 +55,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// The share as the binding states it.
+    /// Returns the share as the binding states it.
     pub fn target(&self) -> TargetCluster {
         TargetCluster {
             name: self.cluster.to_owned(),
@@ -107,7 +107,7 @@ pub enum DivideError {
 }
 
 impl DivideError {
-    /// Whether more room would help.
+    /// Returns whether more room would help.
     pub const fn is_shortage(&self) -> bool {
         matches!(
             self,
@@ -293,8 +293,8 @@ fn divide_by_room<'a>(
     Ok(shares)
 }
 
-/// The fewest claims that suffice: the largest first, but growing, those of clusters that hold
-/// replicas before all others. Of equal claims the more preferred candidate comes first, or,
+/// Returns the fewest claims that suffice: the largest first, but growing, those of clusters that
+/// hold replicas before all others. Of equal claims the more preferred candidate comes first, or,
 /// shrinking, the earlier one in the previous result.
 fn fewest<'c, 'a>(
     candidates: &'c [Candidate<'a>],
@@ -323,7 +323,7 @@ fn fewest<'c, 'a>(
     claims
 }
 
-/// The seats by name.
+/// Returns the seats of the claims, by name.
 fn hand_out<'a>(
     claims: &mut [Claim<'_, 'a>],
     replicas: i64,
@@ -348,7 +348,7 @@ fn hand_out<'a>(
         .collect()
 }
 
-/// The previous result, in its order, as far as its clusters are still candidates.
+/// Returns the previous result, in its order, as far as its clusters are still candidates.
 fn as_held<'a>(candidates: &[Candidate<'a>]) -> Vec<Share<'a>> {
     let mut held: Vec<_> = candidates
         .iter()

@@ -57,8 +57,8 @@ impl<'a> Strategy<'a> {
         }
     }
 
-    /// Whether the division looks only at the clusters, not at their order of preference: each gets
-    /// a share by weight.
+    /// Returns whether the division looks only at the clusters, not at their order of preference:
+    /// each gets a share by weight.
     pub fn is_blind_to_rank(placement: &Placement) -> bool {
         let scheduling = placement.replica_scheduling.as_ref();
         scheduling.is_some_and(|scheduling| {
@@ -68,8 +68,8 @@ impl<'a> Strategy<'a> {
         })
     }
 
-    /// Whether it does not look at their room either: each gets all, or a share by a weight that
-    /// the placement gives.
+    /// Returns whether the division does not look at the clusters' room either: each gets all, or a
+    /// share by a weight that the placement gives.
     pub fn is_blind_to_room(placement: &Placement) -> bool {
         let scheduling = placement.replica_scheduling.as_ref();
         let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
@@ -77,8 +77,8 @@ impl<'a> Strategy<'a> {
             || (Self::is_blind_to_rank(placement) && !weights.is_some_and(is_dynamic))
     }
 
-    /// Whether clusters are chosen by the weights alone, so that spread constraints do not apply
-    /// (Karmada behaviour).
+    /// Returns whether clusters are chosen by the weights alone, so that spread constraints do not
+    /// apply (Karmada behaviour).
     pub fn ignores_spread(placement: &Placement) -> bool {
         let Some(scheduling) = &placement.replica_scheduling else {
             return false;
@@ -117,7 +117,7 @@ impl<'a> Weights<'a> {
         Self { named, selecting }
     }
 
-    /// Whether one of these clusters has a weight above zero.
+    /// Returns whether one of these clusters has a weight above zero.
     pub(in crate::scheduler) fn are_about_any(&self, clusters: &Snapshot) -> bool {
         let mut named = self.named.iter();
         named.any(|(name, weight)| *weight > 0 && clusters.position(name).is_some())
@@ -127,8 +127,8 @@ impl<'a> Weights<'a> {
             })
     }
 
-    /// The claims of the candidates, by name: the highest weight that matches. Candidates without a
-    /// weight get nothing, unless none has one: then all weigh the same.
+    /// Returns the claims of the candidates, by name: the highest weight that matches. Candidates
+    /// without a weight get nothing, unless none has one: then all weigh the same.
     pub(super) fn claims<'c, 'k>(
         &self,
         candidates: &'c [Candidate<'k>],

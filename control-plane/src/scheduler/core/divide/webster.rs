@@ -20,7 +20,7 @@ pub enum TieBreak {
 }
 
 impl TieBreak {
-    /// The order for the template with this UID; an unknown template has an empty one.
+    /// Returns the order for the template with this UID; an unknown template has an empty one.
     pub fn for_uid(uid: &str) -> Self {
         if uid.is_empty() || fnv32a(uid).is_multiple_of(2) {
             Self::Ascending
@@ -39,7 +39,7 @@ pub struct Party<'a> {
     pub votes: u64,
 }
 
-/// The seats of each party, in the order of `parties`. All are zero when nobody has votes.
+/// Returns the seats of each party, in the order of `parties`. All are zero when nobody has votes.
 ///
 /// The sequence of grants is a total order over the pairs (party, how many seats it has already):
 /// the larger `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the
@@ -94,7 +94,7 @@ pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u6
     result
 }
 
-/// The exact share of each party, rounded to the next whole seat.
+/// Returns the exact share of each party, rounded to the next whole seat.
 fn rounded_quotas(parties: &[Party<'_>], seats: u64, total: u128) -> Vec<u64> {
     let votes = parties.iter().map(|party| party.votes);
     let largest = total.saturating_mul(2 * u128::from(seats) + 1);
@@ -111,7 +111,7 @@ fn rounded_quotas(parties: &[Party<'_>], seats: u64, total: u128) -> Vec<u64> {
         .collect()
 }
 
-/// The place of each party's name in the order in which ties are broken.
+/// Returns the place of each party's name in the order in which ties are broken.
 fn ranks(parties: &[Party<'_>], tie_break: TieBreak) -> Vec<usize> {
     let place = |rank| match tie_break {
         TieBreak::Ascending => rank,
@@ -212,7 +212,7 @@ mod tests {
         );
     }
 
-    /// The definition, seat by seat.
+    /// Returns the seats by the definition, given out one by one.
     fn one_by_one(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u64> {
         let mut held = vec![0; parties.len()];
         if parties.iter().any(|party| party.votes > 0) {

@@ -6,7 +6,7 @@ use crate::scheduler::tests::fixtures::{
     aggregated, cluster, config_map, deployment, dynamic, placed, snapshot,
 };
 
-/// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
+/// Returns what a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
 /// targets, and the tasks it adds.
 fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
     withdrawn_from(allowed, &snapshot(clusters), tasks)
@@ -256,8 +256,8 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     }
 }
 
-/// The tasks of a pass over a Duplicated workload on `a1` and `a2` of affinity group `a`, after
-/// `a1` has left the fleet: `from=reason`, and the group in use afterwards.
+/// Returns the tasks of a pass over a Duplicated workload on `a1` and `a2` of affinity group `a`,
+/// after `a1` has left the fleet: `from=reason`, and the group in use afterwards.
 fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>) {
     let placement = groups();
     let mut spec = placed(deployment(2, &placement), &[("a1", 2), ("a2", 2)]);
@@ -289,7 +289,7 @@ fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>)
     (told, outcome.report.affinity_name)
 }
 
-/// Two affinity groups of two clusters each, of which a workload needs both.
+/// Returns two affinity groups of two clusters each, of which a workload needs both.
 fn groups() -> Value {
     json!({
         "clusterAffinities": [
@@ -401,7 +401,8 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
     }
 }
 
-/// The targets and the tasks, with their messages, after `m1` has lost its label and its region.
+/// Returns the targets and the tasks, with their messages, after `m1` has lost its label and its
+/// region.
 fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (String, Value) {
     let status = ResourceBindingStatus::default();
     let subject = Subject {

@@ -180,7 +180,7 @@ impl Search {
         self.chosen.len() > before
     }
 
-    /// Whether the candidate can be added without breaking an upper bound.
+    /// Returns whether the candidate can be added without breaking an upper bound.
     fn is_allowed(&self, index: usize) -> bool {
         let mut fields = self.by_field.iter();
         fields.all(|field| field.taken + field.new_groups(index) <= field.limits.max)

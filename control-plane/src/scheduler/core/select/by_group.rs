@@ -54,7 +54,7 @@ pub(super) fn select<'a>(
     ))
 }
 
-/// One cluster of each group, then the best of the rest, up to `max` clusters.
+/// Returns one cluster of each group, then the best of the rest, up to `max` clusters.
 fn pick<'a>(
     candidates: &[Candidate<'a>],
     chosen: &[&Group<'_>],
@@ -94,7 +94,8 @@ fn pick<'a>(
         .collect()
 }
 
-/// The groups with their scores, in the order in which sets of them are tried: small groups first.
+/// Returns the groups with their scores, in the order in which sets of them are tried: small groups
+/// first.
 fn group<'a>(
     candidates: &[Candidate<'a>],
     axis: Axis<'_>,
@@ -129,7 +130,7 @@ fn group<'a>(
     found
 }
 
-/// The higher score first, then the name.
+/// Returns the order of two groups: the higher score first, then the name.
 fn preference(a: &Group<'_>, b: &Group<'_>) -> Ordering {
     b.score.cmp(&a.score).then_with(|| a.name.cmp(b.name))
 }
@@ -180,8 +181,8 @@ fn divided_score<'a: 'c, 'c>(
     REPLICA_WEIGHT * available.min(share) + score / count
 }
 
-/// The best set of groups in the order of preference, cut to its shortest beginning that a search
-/// would have found.
+/// Returns the best set of groups in the order of preference, cut to its shortest beginning that a
+/// search would have found.
 fn best<'g, 'a>(
     groups: &'g [Group<'a>],
     limits: Groups,

@@ -82,7 +82,7 @@ struct Axis<'s> {
 }
 
 impl Axis<'_> {
-    /// The groups that the cluster belongs to.
+    /// Returns the groups that the cluster belongs to.
     fn groups<'a>(self, candidate: &Candidate<'a>) -> &'a [String] {
         let cluster = candidate.cluster;
         match self.field {
@@ -160,7 +160,7 @@ impl<'s> Spread<'s> {
         spread
     }
 
-    /// The constraints that there are, the one that leads the choice first.
+    /// Returns the constraints that there are, the one that leads the choice first.
     fn constraints(&self) -> Vec<(Axis<'s>, Groups)> {
         let (label, labels) = self.label.unzip();
         let label = label.unwrap_or_default();
@@ -192,8 +192,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether what these hold is a placement that needs no more room: copies of the whole, or all
-    /// replicas.
+    /// Returns whether what these candidates hold is a placement that needs no more room: copies of
+    /// the whole, or all replicas.
     fn is_held_by<'c, 'a: 'c>(self, holders: impl Iterator<Item = &'c Candidate<'a>>) -> bool {
         let (mut copies, mut replicas) = (0, 0);
         for holder in holders {
@@ -286,7 +286,7 @@ pub fn select<'a>(
     }
 }
 
-/// The positions of the candidates that hold the workload.
+/// Returns the positions of the candidates that hold the workload.
 fn holding(candidates: &[Candidate<'_>]) -> Vec<usize> {
     let all = candidates.iter().enumerate();
     all.filter(|(_, candidate)| candidate.held.is_some())
@@ -294,7 +294,7 @@ fn holding(candidates: &[Candidate<'_>]) -> Vec<usize> {
         .collect()
 }
 
-/// The chosen clusters, if they keep all constraints.
+/// Returns the chosen clusters, if they keep all constraints.
 fn check<'a>(
     chosen: Vec<Candidate<'a>>,
     constraints: &[(Axis<'_>, Groups)],

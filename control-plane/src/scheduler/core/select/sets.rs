@@ -50,9 +50,9 @@ impl<'g> Sets<'g> {
         }
     }
 
-    /// The positions of the best complete set. Where an exact search would take too long, the set
-    /// has as few groups as possible, and of those the preferred ones as far as the number of
-    /// clusters allows.
+    /// Returns the positions of the best complete set. Where an exact search would take too long,
+    /// the set has as few groups as possible, and of those the preferred ones as far as the number
+    /// of clusters allows.
     pub fn best(&self, preference: impl Fn(&usize, &usize) -> Ordering) -> Option<Vec<usize>> {
         let largest = self.groups.iter().rev().take(self.limits.max);
         let most: usize = largest.map(|group| group.clusters).sum();
@@ -72,7 +72,7 @@ impl<'g> Sets<'g> {
         }
     }
 
-    /// The most groups that a set takes to be complete.
+    /// Returns the largest number of groups that a set takes to be complete.
     fn longest(&self) -> usize {
         let mut clusters = 0;
         let short = self.groups.iter().take_while(|group| {
@@ -83,8 +83,9 @@ impl<'g> Sets<'g> {
         enough.min(self.limits.max).min(self.groups.len())
     }
 
-    /// From the last group back, the worth of the best completion of each state: so many groups
-    /// taken of those before, with so many clusters (more than enough are enough).
+    /// Finds the best complete set by an exact search: it computes, from the last group back, the
+    /// worth of the best completion of each state, which is so many groups taken of those before,
+    /// with so many clusters (more than enough are enough).
     fn exact(&self, longest: usize, width: usize) -> Option<Vec<usize>> {
         let mut worth = vec![NONE; longest * width];
         let mut is_taken = vec![false; self.groups.len() * longest * width];
@@ -128,8 +129,8 @@ impl<'g> Sets<'g> {
         None
     }
 
-    /// As few groups as possible; each preferred one that leaves enough clusters to the largest of
-    /// the others.
+    /// Finds a complete set of as few groups as possible; it takes each preferred group that leaves
+    /// enough clusters to the largest of the others.
     fn fewest(&self, preference: impl Fn(&usize, &usize) -> Ordering) -> Option<Vec<usize>> {
         let all = || (0..self.groups.len()).rev();
         let mut count = 0;
@@ -186,8 +187,8 @@ impl<'g> Sets<'g> {
         self.limits.min <= length && length <= self.limits.max && clusters >= self.min_clusters
     }
 
-    /// Whether a search that stops at complete sets would have recorded exactly this one: it is
-    /// complete, and was not before its last group.
+    /// Returns whether a search that stops at complete sets would have recorded exactly this one:
+    /// it is complete, and was not before its last group.
     pub fn is_found(&self, set: &[usize]) -> bool {
         let clusters: usize = set.iter().map(|&it| self.groups[it].clusters).sum();
         let last = set.iter().max().map_or(0, |&it| self.groups[it].clusters);
@@ -210,7 +211,7 @@ mod tests {
         sizes
     }
 
-    /// The best set by looking at all of them, in the order of a depth-first search.
+    /// Returns the best set by looking at all of them, in the order of a depth-first search.
     fn by_trying_all(sets: &Sets<'_>) -> Option<Vec<usize>> {
         fn extend(sets: &Sets<'_>, path: &mut Vec<usize>, best: &mut Option<(Worth, Vec<usize>)>) {
             let start = path.last().map_or(0, |last| last + 1);
@@ -235,7 +236,7 @@ mod tests {
         best.map(|(_, set)| set)
     }
 
-    /// By score, then by position.
+    /// Returns the order of groups by score, then by position.
     fn by_score(groups: &[Size]) -> impl Fn(&usize, &usize) -> Ordering {
         move |a, b| groups[*b].score.cmp(&groups[*a].score).then(a.cmp(b))
     }
@@ -281,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The states that a search looks at.
+    /// Returns the number of states that a search looks at.
     fn steps(groups: &[(i64, usize)], min: usize, max: usize, min_clusters: usize) -> usize {
         let groups = sizes(groups);
         let sets = Sets::new(&groups, Groups { min, max }, min_clusters);

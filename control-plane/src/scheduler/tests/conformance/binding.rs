@@ -169,7 +169,7 @@ impl World {
         })
     }
 
-    /// What others do before the pass.
+    /// Makes the changes that others make before the pass.
     fn change(&mut self, step: &Value, now: Timestamp) {
         if !step["setClusterObjects"].is_null() {
             self.snapshot = clusters(&step["setClusterObjects"]);

@@ -46,7 +46,7 @@ fn by_name(list: &mut Value) {
     }
 }
 
-/// A part of an input, decoded; absent is the zero value.
+/// Decodes a part of an input; one that is absent is the zero value.
 fn decode<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
     if value.is_null() {
         T::default()
@@ -55,7 +55,7 @@ fn decode<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
     }
 }
 
-/// The cluster of a flat description {name, labels, provider, region, zone, zones}.
+/// Returns the cluster of a flat description {name, labels, provider, region, zone, zones}.
 fn flat_cluster(flat: &Value) -> Arc<Cluster> {
     Arc::new(decode(&json!({
         "metadata": { "name": flat["name"], "labels": flat["labels"] },
@@ -66,7 +66,7 @@ fn flat_cluster(flat: &Value) -> Arc<Cluster> {
     })))
 }
 
-/// The binding spec of an input, in which the template's UID stands beside the rest.
+/// Returns the binding spec of an input, in which the template's UID stands beside the rest.
 fn binding_spec(spec: &Value) -> ResourceBindingSpec {
     let mut spec = spec.clone();
     if let Some(uid) = spec.as_object_mut().and_then(|spec| spec.remove("uid")) {

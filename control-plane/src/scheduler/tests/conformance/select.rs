@@ -92,7 +92,7 @@ fn evaluate(input: &Value) -> Value {
     }
 }
 
-/// The label that the vectors give to an error.
+/// Returns the label that the vectors give to an error.
 pub(super) fn kind(error: SelectError) -> &'static str {
     match error {
         SelectError::TooFewClusters => "ClustersBelowMinGroups",

@@ -11,7 +11,7 @@ use crate::scheduler::tests::fixtures::{
     cluster, config_map, decide, deployment, dynamic, leaving,
 };
 
-/// The group of a cluster by a field.
+/// Returns the group of a cluster by a field.
 fn group_of(cluster: &Value, field: &str) -> String {
     match field {
         "cluster" => cluster["metadata"]["name"].to_string(),
@@ -20,7 +20,7 @@ fn group_of(cluster: &Value, field: &str) -> String {
     }
 }
 
-/// Whether a choice of clusters keeps the constraints.
+/// Returns whether a choice of clusters keeps the constraints.
 fn keeps_all(constraints: &[(&str, usize, usize)], chosen: &[&Value]) -> bool {
     constraints.iter().all(|(field, min, max)| {
         let groups: BTreeSet<String> = chosen.iter().map(|it| group_of(it, field)).collect();

@@ -75,7 +75,7 @@ fn with_constraints(mut placement: Value, list: &[(&str, usize, usize)]) -> Valu
     placement
 }
 
-/// The binding after the decision was written, and its status.
+/// Returns the binding after the decision was written, and its status.
 fn written(
     mut spec: ResourceBindingSpec,
     decision: Decision,

@@ -14,7 +14,7 @@ use crate::scheduler::core::{ClusterInfo, Options, Snapshot, schedule};
 use crate::scheduler::tests::fixtures::{cluster, decide, decoded, deployment, snapshot};
 use crate::settings::grade_rule::GradeRule;
 
-/// The cluster with so many nodes of each default grade.
+/// Returns the cluster with so many nodes of each default grade.
 fn graded(mut cluster: Value, counts: &[i64]) -> Value {
     let models = default_models();
     let counts = models.iter().zip(counts);

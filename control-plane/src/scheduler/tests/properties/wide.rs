@@ -16,7 +16,7 @@ use crate::scheduler::tests::fixtures::{cluster, config_map, decide, deployment,
 /// machine, and none for another 2^40.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Up to 120 clusters in up to 40 regions, some of them with a taint.
+/// Returns a strategy for up to 120 clusters in up to 40 regions, some of them with a taint.
 fn clusters() -> impl Strategy<Value = Vec<Value>> {
     let one = (0u8..40, 0i64..12, prop::bool::weighted(0.1));
     prop::collection::vec(one, 20..120).prop_map(|fleet| {
@@ -35,7 +35,7 @@ fn clusters() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// How many clusters admit work, by region, the largest first.
+/// Returns how many clusters admit work, by region, the largest first.
 fn regions(fleet: &[Value]) -> Vec<usize> {
     let mut regions: BTreeMap<&str, usize> = BTreeMap::new();
     for cluster in fleet.iter().filter(|it| it["spec"]["taints"].is_null()) {

@@ -6,7 +6,8 @@ fn count(object: &Value, path: &str) -> i64 {
     object.pointer(path).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Argo CD's health of a Deployment: generation, then the updated, all and available replicas.
+/// Returns Argo CD's health of a Deployment: generation, then the updated, all and available
+/// replicas.
 fn argo_deployment(it: &Value) -> &'static str {
     let wanted = it.pointer("/spec/replicas").and_then(Value::as_i64);
     let updated = count(it, "/status/updatedReplicas");
@@ -27,7 +28,8 @@ fn argo_deployment(it: &Value) -> &'static str {
     }
 }
 
-/// The counters that Flux (kstatus) wants of a Deployment before it looks at its conditions.
+/// Returns the counters that Flux (kstatus) wants of a Deployment before it looks at its
+/// conditions.
 fn flux_counts_are_current(it: &Value) -> bool {
     let wanted = it.pointer("/spec/replicas").and_then(Value::as_i64);
     let wanted = wanted.unwrap_or(1);
@@ -40,7 +42,7 @@ fn flux_counts_are_current(it: &Value) -> bool {
         && of("readyReplicas") >= wanted
 }
 
-/// Argo CD's health of a ResourceBinding: every cluster reports, none `Unhealthy`, and none
+/// Returns Argo CD's health of a ResourceBinding: every cluster reports, none `Unhealthy`, and none
 /// `Unknown` without having applied.
 fn argo_binding(targets: usize, items: &[AggregatedStatusItem]) -> &'static str {
     if targets == 0 || targets != items.len() {

@@ -74,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// The URL as messages show it.
+    /// Returns the URL as messages show it.
     pub fn url(&self, seconds: u64) -> String {
         format!("{}?timeout={seconds}s", self.url)
     }
@@ -140,7 +140,7 @@ async fn connect(host: &str, port: u16, address: Option<SocketAddr>) -> Result<T
     Err(last)
 }
 
-/// The review in an answer.
+/// Returns the review in an answer.
 fn answer(status: StatusCode, body: &[u8]) -> Result<Value, String> {
     if !(200..=206).contains(&status.as_u16()) {
         let said = String::from_utf8_lossy(body);
@@ -159,7 +159,7 @@ fn answer(status: StatusCode, body: &[u8]) -> Result<Value, String> {
     Ok(read.tree)
 }
 
-/// TLS that trusts a bundle and nothing else.
+/// Returns a TLS configuration that trusts a bundle and nothing else.
 fn trusting(bundle: &[u8]) -> rustls::ClientConfig {
     let mut roots = RootCertStore::empty();
     let mut pinned = Vec::new();

@@ -69,8 +69,8 @@ impl Hook {
     }
 }
 
-/// All webhooks of a kind of configuration, in the order of the configurations' names and then of
-/// their lists.
+/// Returns all webhooks of a kind of configuration, in the order of the configurations' names and
+/// then of their lists.
 pub fn read(configurations: &Collection) -> Arc<[Hook]> {
     // The present is never compacted.
     let present = configurations.scan(Scan::default(), |_| true);

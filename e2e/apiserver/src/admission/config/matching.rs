@@ -59,7 +59,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule covers what is asked.
+    /// Returns whether the rule covers what is asked.
     pub fn covers(&self, asked: Asked<'_>) -> bool {
         self.in_scope(asked)
             && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
@@ -85,7 +85,7 @@ impl Rule {
     }
 }
 
-/// Whether the resource is that of namespaces themselves.
+/// Returns whether the resource is that of namespaces themselves.
 pub fn is_namespaces(resource: &Resource) -> bool {
     resource.group.is_empty() && resource.plural == "namespaces"
 }
@@ -130,18 +130,18 @@ impl Selector {
         Self(requirements)
     }
 
-    /// Whether everything is selected, whatever its labels.
+    /// Returns whether everything is selected, whatever its labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether these labels are selected.
+    /// Returns whether these labels are selected.
     pub fn selects(&self, labels: &Map<String, Value>) -> bool {
         let label = |key: &str| labels.get(key).and_then(Value::as_str);
         self.0.iter().all(|r| r.holds_for(label(&r.key)))
     }
 
-    /// Whether one of the objects is selected: the new or the old one.
+    /// Returns whether one of the objects is selected: the new or the old one.
     pub fn selects_any(&self, objects: [Option<&Value>; 2]) -> bool {
         let none = Map::new();
         self.is_empty()
@@ -201,8 +201,8 @@ impl Condition {
     }
 }
 
-/// Whether all conditions are met. One that is false decides; otherwise those that went wrong are
-/// told.
+/// Returns whether all conditions are met. One that is false decides; otherwise the error tells
+/// those that went wrong.
 pub fn met(conditions: &[Condition], scope: &Scope<'_>) -> Result<bool, String> {
     let mut errors = Vec::new();
     for condition in conditions {

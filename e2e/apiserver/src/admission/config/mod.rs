@@ -41,8 +41,8 @@ impl Configurations {
         }
     }
 
-    /// The webhooks as of now. Where there never was a configuration, that is all there is to find
-    /// out.
+    /// Returns the webhooks as of now. Where there never was a configuration, it returns `None` and
+    /// looks no further.
     pub fn hooks(&self) -> Option<Arc<[Hook]>> {
         let latest = self.collection.latest_version();
         if latest == 0 {
@@ -80,7 +80,7 @@ impl Admission {
             .insert(service, address);
     }
 
-    /// The address at which a service was said to be.
+    /// Returns the address at which a service was said to be.
     pub fn address(&self, service: &str) -> Option<SocketAddr> {
         let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         services.get(service).copied()

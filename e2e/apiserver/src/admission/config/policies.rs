@@ -66,7 +66,7 @@ struct Validation {
 pub type Denial = (String, String);
 
 impl Policies {
-    /// Those in the store.
+    /// Returns the policies in the store.
     pub fn new(store: &Store) -> Self {
         let collection =
             |plural: &str| store.collection(&format!("admissionregistration.k8s.io/{plural}"));
@@ -77,7 +77,7 @@ impl Policies {
         }
     }
 
-    /// All bindings with their policies, as of now; `None` where there are none.
+    /// Returns all bindings with their policies, as of now; `None` where there are none.
     pub fn bound(&self) -> Option<Arc<[Bound]>> {
         let latest = (
             self.definitions.latest_version(),
@@ -129,7 +129,7 @@ impl Policies {
         bound.collect()
     }
 
-    /// Whether no policy counts.
+    /// Returns whether no policy counts.
     pub fn is_empty(&self) -> bool {
         self.bound().is_none()
     }
@@ -169,7 +169,7 @@ impl Policy {
         })
     }
 
-    /// Why a request is denied, if it is.
+    /// Returns why a request is denied, if it is.
     pub fn denial(&self, attributes: &Attributes<'_>, invocation: &Invocation) -> Option<Denial> {
         let mut request = review::request(attributes, invocation, "");
         // The objects are variables of their own.

@@ -56,7 +56,7 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
-/// `userInfo`, as reviews show people.
+/// Returns the `userInfo` of a user, as reviews show people.
 pub fn user_info(user: &User) -> Value {
     let mut info = Map::new();
     if !user.name.is_empty() {
@@ -74,7 +74,7 @@ pub fn user_info(user: &User) -> Value {
     Value::Object(info)
 }
 
-/// The `request` of a review.
+/// Returns the `request` of a review.
 pub fn request(attributes: &Attributes<'_>, invocation: &Invocation, uid: &str) -> Value {
     let kind = |(version, kind): &(String, String)| {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
@@ -116,7 +116,7 @@ pub fn request(attributes: &Attributes<'_>, invocation: &Invocation, uid: &str) 
     request
 }
 
-/// What an answer means, or why it means nothing; the words follow
+/// Returns what an answer means, or why it means nothing; the words follow
 /// `received invalid webhook response: `.
 pub fn verdict(
     answer: &Value,
@@ -186,7 +186,7 @@ pub fn verdict(
     })
 }
 
-/// The refusal that a webhook's `status` makes.
+/// Returns the refusal that a webhook's `status` makes.
 fn denied(hook: &str, status: &Value) -> StatusError {
     let said = ["message", "reason"]
         .into_iter()

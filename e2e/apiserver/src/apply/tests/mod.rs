@@ -93,7 +93,7 @@ impl Story {
         self.object.as_ref().expect("an object")
     }
 
-    /// The fields of one manager; null where it owns nothing.
+    /// Returns the fields of one manager; null where it owns nothing.
     fn fields(&self, manager: &str, operation: &str) -> Value {
         let entries = self.object()["metadata"]["managedFields"]
             .as_array()

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::GROUP;
 
-/// The objects, with their plurals. The rules of `admin`, `edit` and `view` are written out instead
-/// of aggregated.
+/// Returns the objects, with their plurals. The rules of `admin`, `edit` and `view` are written out
+/// instead of aggregated.
 pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let meta = |name: &str| json!({ "name": name, "labels": { "kubernetes.io/bootstrapping": "rbac-defaults" } });
     let role = |name: &str, rules: Value| {
@@ -109,7 +109,7 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
 
-/// Reading whatever is no secret.
+/// Returns the rules for reading whatever is no secret.
 fn view() -> Value {
     let mut rules: Vec<Value> = WORKLOADS
         .iter()
@@ -140,7 +140,7 @@ fn view() -> Value {
     rules.into()
 }
 
-/// Writing workloads and their secrets, and acting as their accounts.
+/// Returns the rules for writing workloads and their secrets, and for acting as their accounts.
 fn edit() -> Value {
     let Value::Array(mut rules) = view() else {
         return Value::Null;
@@ -173,7 +173,7 @@ fn edit() -> Value {
     rules.into()
 }
 
-/// Editing, and saying who else may, within a namespace.
+/// Returns the rules for editing, and for saying who else may, within a namespace.
 fn admin() -> Value {
     let Value::Array(mut rules) = edit() else {
         return Value::Null;

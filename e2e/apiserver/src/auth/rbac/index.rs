@@ -47,7 +47,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What is granted.
+    /// Returns the rules that are granted.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -124,14 +124,14 @@ pub struct Index {
 }
 
 impl Index {
-    /// What is granted to a user in a namespace, or cluster-wide if it is empty.
+    /// Returns what is granted to a user in a namespace, or cluster-wide if it is empty.
     pub fn of<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = &'a Grant> {
         let local = self.namespaces.get(namespace).into_iter();
         let local = local.flat_map(|table| table.of(user));
         self.cluster.of(user).chain(local)
     }
 
-    /// The rules of a role that a binding in `namespace` refers to.
+    /// Returns the rules of a role that a binding in `namespace` refers to.
     pub fn role(&self, kind: &str, namespace: &str, name: &str) -> Option<&[Rule]> {
         let key = if kind == "Role" {
             format!("{namespace}/{name}")
@@ -164,7 +164,7 @@ pub struct Rbac {
 }
 
 impl Rbac {
-    /// An index of what is in the store.
+    /// Returns an index of what is in the store.
     pub fn new(store: &Store) -> Self {
         Self {
             collections: PLURALS.map(|plural| store.collection(&format!("{GROUP}/{plural}"))),
@@ -172,7 +172,7 @@ impl Rbac {
         }
     }
 
-    /// The index as of now.
+    /// Returns the index as of now.
     pub fn index(&self) -> Arc<Index> {
         let versions = [0, 1, 2, 3].map(|i: usize| self.collections[i].latest_version());
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,7 @@ pub use rule::{Rule, any, missing, quoted};
 /// The group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Why the user may do it, if a binding says so.
+/// Returns the grant by which the user may do it, if a binding says so.
 pub fn grant(roles: &Rbac, user: &User, attributes: &Attributes) -> Option<Grant> {
     let index = roles.index();
     let mut grants = index.of(user, &attributes.namespace);
@@ -26,7 +26,7 @@ pub fn grant(roles: &Rbac, user: &User, attributes: &Attributes) -> Option<Grant
         .cloned()
 }
 
-/// The `status` of a SelfSubjectRulesReview.
+/// Returns the `status` of a SelfSubjectRulesReview.
 pub fn rules(roles: &Rbac, user: &User, namespace: &str) -> Value {
     let index = roles.index();
     let all = index.of(user, namespace).flat_map(Grant::rules);

@@ -21,7 +21,7 @@ fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|i| i == wanted)
 }
 
-/// Whether a list of a rule names something, or everything by `*`.
+/// Returns whether a list of a rule names something, or everything by `*`.
 pub fn any(list: &[String], wanted: &str) -> bool {
     list.iter().any(|i| i == "*" || i == wanted)
 }
@@ -39,12 +39,12 @@ impl Rule {
         }
     }
 
-    /// Whether it is about paths.
+    /// Returns whether the rule is about paths.
     pub fn is_about_paths(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// The rule as reviews show it.
+    /// Returns the rule as reviews show it.
     pub fn tree(&self) -> Value {
         let mut tree = Map::new();
         for (field, list) in [
@@ -61,7 +61,7 @@ impl Rule {
         Value::Object(tree)
     }
 
-    /// Whether the rule allows what is wanted.
+    /// Returns whether the rule allows what is wanted.
     pub fn allows(&self, wanted: &Attributes) -> bool {
         if !any(&self.verbs, &wanted.verb) {
             return false;
@@ -80,7 +80,7 @@ impl Rule {
             && (self.names.is_empty() || !wanted.name.is_empty() && has(&self.names, &wanted.name))
     }
 
-    /// The rule in pieces: one verb on one resource or path each.
+    /// Returns the rule in pieces: one verb on one resource or path each.
     pub fn pieces(&self) -> Vec<Self> {
         let one = |text: &String| vec![text.clone()];
         let mut pieces = Vec::new();
@@ -113,7 +113,7 @@ impl Rule {
         pieces
     }
 
-    /// Whether everything that a piece allows is allowed by this rule.
+    /// Returns whether everything that a piece allows is allowed by this rule.
     fn covers(&self, piece: &Self) -> bool {
         let all =
             |own: &[String], theirs: &[String]| has(own, "*") || theirs.iter().all(|t| has(own, t));
@@ -139,7 +139,7 @@ impl Rule {
     }
 }
 
-/// Whether a pattern of a rule names the resource or subresource.
+/// Returns whether a pattern of a rule names the resource or subresource.
 fn names_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
     if pattern == "*" {
         return true;
@@ -151,8 +151,8 @@ fn names_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-/// What of the wanted rules is not covered by the owned ones, in the form and order in which the
-/// server tells it.
+/// Returns what of the wanted rules is not covered by the owned ones, in the form and order in
+/// which the server tells it.
 pub fn missing(owned: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let mut missing: Vec<Rule> = Vec::new();
     for piece in wanted.iter().flat_map(Rule::pieces) {
@@ -195,7 +195,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A list as Go's `%q` prints it.
+/// Returns a list as Go's `%q` prints it.
 pub fn quoted(list: &[String]) -> String {
     let list: Vec<String> = list.iter().map(|i| format!("{i:?}")).collect();
     format!("[{}]", list.join(" "))

@@ -50,7 +50,7 @@ pub fn parse(source: &str) -> Result<Expr, String> {
     read.map_err(|errors| errors.to_string())
 }
 
-/// Whether the rule compares with the value before; such rules are silent on creation.
+/// Returns whether the rule compares with the value before; such rules are silent on creation.
 pub fn is_transition(rule: &Expr) -> bool {
     rule.references().has_variable("oldSelf")
 }
@@ -59,7 +59,7 @@ pub fn is_transition(rule: &Expr) -> bool {
 pub struct Scope<'v>(Context<'v, 'v>);
 
 impl<'v> Scope<'v> {
-    /// A scope of these variables.
+    /// Returns a scope with these variables.
     pub fn new(variables: impl IntoIterator<Item = (&'static str, &'v Value)>) -> Self {
         let mut context = Context::with_env(Arc::clone(&LANGUAGE));
         for (name, value) in variables {
@@ -68,14 +68,14 @@ impl<'v> Scope<'v> {
         Self(context)
     }
 
-    /// Whether the expression is true.
+    /// Returns whether the expression is true.
     pub fn holds(&self, expression: &Expr) -> Result<bool, Failure> {
         let answer = self.resolve(expression)?;
         let truth = answer.downcast_ref::<CelBool>().map(|truth| *truth.inner());
         truth.ok_or_else(|| Failure::Wrong("the expression must evaluate to a bool".to_owned()))
     }
 
-    /// The text that the expression stands for, if it does for one.
+    /// Returns the text that the expression stands for, if it does for one.
     pub fn text(&self, expression: &Expr) -> Option<String> {
         let answer = self.resolve(expression).ok()?;
         let text = answer.downcast_ref::<CelString>()?;
@@ -95,8 +95,8 @@ impl<'v> Scope<'v> {
     }
 }
 
-/// The value as the language sees it; texts are borrowed. Whole numbers are `int`, all others
-/// `double`.
+/// Returns the value as the language sees it; texts are borrowed. Whole numbers are `int`, all
+/// others `double`.
 fn converted(value: &Value) -> Box<dyn Val + '_> {
     match value {
         Value::Null => Box::new(CelNull),

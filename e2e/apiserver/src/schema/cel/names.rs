@@ -130,8 +130,8 @@ impl Names {
     }
 }
 
-/// Whether a function of that name takes so many arguments. Operators are calls whose names are no
-/// identifiers (`_&&_`).
+/// Checks that a function of that name takes so many arguments. Operators are calls whose names are
+/// no identifiers (`_&&_`).
 fn check_call(name: &str, has_target: bool, arguments: usize) -> Result<(), String> {
     let is_operator = name.contains(|c: char| !c.is_alphanumeric() && c != '_');
     let counts: Option<&[usize]> = if has_target {

@@ -102,7 +102,7 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// The name of a host, and its port where there is a colon after the name.
+/// Returns the name of a host, and its port where there is a colon after the name.
 fn name_and_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, Some(port)),
@@ -110,7 +110,7 @@ fn name_and_port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The place of the first of these characters, or the end.
+/// Returns the place of the first of these characters, or the end.
 fn end(text: &str, ends: &[char]) -> usize {
     text.find(ends).unwrap_or(text.len())
 }

@@ -11,7 +11,7 @@ use crate::wire::signing_request;
 const MAX_SIZE: usize = 1024 * 1024;
 const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// Config maps.
+/// Checks config maps.
 pub fn config_map(check: &mut Check<'_>) {
     keys(check, "data");
     keys(check, "binaryData");
@@ -96,7 +96,7 @@ fn size(check: &mut Check<'_>, paths: &[&str], field: &str) {
     }
 }
 
-/// What was made immutable stays so, and stays as it is.
+/// Checks that what was made immutable stays so, and stays as it is.
 fn frozen(check: &mut Check<'_>, paths: &[&str]) {
     if check
         .was("immutable")
@@ -153,7 +153,7 @@ pub fn claim(check: &mut Check<'_>) {
     }
 }
 
-/// Storage classes.
+/// Checks storage classes.
 pub fn storage_class(check: &mut Check<'_>) {
     check.required("provisioner", check.at("provisioner"));
     check.one_of(
@@ -172,7 +172,7 @@ pub fn storage_class(check: &mut Check<'_>) {
     check.immutable("volumeBindingMode");
 }
 
-/// Priority classes.
+/// Checks priority classes.
 pub fn priority_class(check: &mut Check<'_>) {
     let (name, value) = (&check.at("metadata")["name"], check.at("value"));
     let system = name
@@ -264,7 +264,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// Signing requests carry a request, a signer and what the certificate is for.
+/// Checks that signing requests carry a request, a signer and what the certificate is for.
 pub fn signing_request(check: &mut Check<'_>) {
     if check.old.is_some() {
         certificate(check);
@@ -294,7 +294,7 @@ pub fn signing_request(check: &mut Check<'_>) {
     }
 }
 
-/// `example.com/name`
+/// Checks that the name of a signer has the form `example.com/name`.
 fn signer(check: &mut Check<'_>, name: &str) {
     let path = "spec.signerName";
     if name == "kubernetes.io/legacy-unknown" {
@@ -327,7 +327,7 @@ fn signer(check: &mut Check<'_>, name: &str) {
     }
 }
 
-/// What a signer writes is a certificate.
+/// Checks that what a signer writes is a certificate.
 fn certificate(check: &mut Check<'_>) {
     use base64::Engine as _;
     let written = check.at("status.certificate");

@@ -19,7 +19,8 @@ use super::crd;
 use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;
 
-/// What is wrong with an object of a built-in kind, as create (`old` is `None`) or as update.
+/// Returns what is wrong with an object of a built-in kind, as create (`old` is `None`) or as
+/// update.
 pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut check = Check {
         new,
@@ -76,17 +77,17 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// The value at a path of names (`spec.template`), null where there is none.
+    /// Returns the value at a path of names (`spec.template`), null where there is none.
     fn at(&self, path: &str) -> &'a Value {
         get(self.new, path)
     }
 
-    /// The same, of the object as it was.
+    /// Returns the value at a path of names in the object as it was; `None` on creation.
     fn was(&self, path: &str) -> Option<&'a Value> {
         self.old.map(|old| get(old, path))
     }
 
-    /// The elements at a path of names, with their paths.
+    /// Returns the elements at a path of names, with their paths.
     fn each(&self, path: &str) -> Vec<(String, &'a Value)> {
         each(self.at(path), path)
     }

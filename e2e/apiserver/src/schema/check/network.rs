@@ -97,7 +97,7 @@ pub fn ingress(check: &mut Check<'_>) {
     }
 }
 
-/// Of several ports each has a name.
+/// Checks endpoints: of several ports each has a name.
 pub fn endpoints(check: &mut Check<'_>) {
     for (path, subset) in check.each("subsets") {
         let ports = each(&subset["ports"], &format!("{path}.ports"));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Check;
 use crate::wire::field_error::FieldError;
 
-/// A node. The real server reports taints below `metadata`, and so do we.
+/// Checks a node. The real server reports taints below `metadata`, and so do we.
 pub fn node(check: &mut Check<'_>) {
     let mut seen: Vec<(&Value, &Value)> = Vec::new();
     for (index, (_, taint)) in check.each("spec.taints").into_iter().enumerate() {

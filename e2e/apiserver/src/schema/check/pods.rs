@@ -17,7 +17,7 @@ pub enum Restarts {
     NotAlways,
 }
 
-/// A pod.
+/// Checks a pod.
 pub fn pod(check: &mut Check<'_>) {
     if check.old.is_none() {
         spec(check, "spec", Restarts::Any);
@@ -26,7 +26,7 @@ pub fn pod(check: &mut Check<'_>) {
     }
 }
 
-/// Of a running pod little can be changed.
+/// Checks an update of a pod: of a running pod little can be changed.
 fn update(check: &mut Check<'_>) {
     let Some(old) = check.was("spec") else {
         return;
@@ -73,7 +73,7 @@ fn keeps_tolerations(old: &Value, new: &Value) -> bool {
         .all(|kept| new.iter().any(|toleration| same(toleration, kept)))
 }
 
-/// The spec with what may change taken from `like`.
+/// Returns the spec with what may change taken from `like`.
 fn fixed_part(spec: &Value, like: &Value) -> Value {
     let mut fixed = spec.clone();
     for field in ["activeDeadlineSeconds", "tolerations"] {
@@ -119,7 +119,7 @@ fn fixed_part(spec: &Value, like: &Value) -> Value {
     fixed
 }
 
-/// The pod spec at `path` (`spec.template.spec`).
+/// Checks the pod spec at `path` (`spec.template.spec`).
 pub fn spec(check: &mut Check<'_>, path: &str, restarts: Restarts) {
     let spec = check.at(path);
     let volumes = volumes(check, path);
@@ -174,8 +174,9 @@ fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
     }
 }
 
-/// The names by which volumes can be mounted, their faults reported. Those of the claims of a
-/// StatefulSet are among them: each of its pods gets a volume for each claim.
+/// Returns the names by which volumes can be mounted, and reports the faults of the volumes. The
+/// names of the claims of a StatefulSet are among them: each of its pods gets a volume for each
+/// claim.
 fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
     let mut names: Vec<&Value> = Vec::new();
     for (path, volume) in check.each(&format!("{path}.volumes")) {
@@ -295,7 +296,7 @@ fn container(
     resources(check, path, &container["resources"]);
 }
 
-/// No amount is negative, and no request is above its limit.
+/// Checks that no amount is negative, and that no request is above its limit.
 fn resources(check: &mut Check<'_>, path: &str, resources: &Value) {
     let amount = |value: &Value| {
         value

@@ -7,8 +7,8 @@ use super::{Check, webhooks};
 use crate::schema::cel::Names;
 use crate::wire::field_error::FieldError;
 
-/// A policy. What is not implemented (parameters, the authorizer) is refused, so that no policy
-/// passes for one that it is not.
+/// Checks a policy. What is not implemented (parameters, the authorizer) is refused, so that no
+/// policy passes for one that it is not.
 pub fn policy(check: &mut Check<'_>) {
     let spec = check.at("spec");
     if !spec["paramKind"].is_null() {
@@ -80,7 +80,7 @@ pub fn policy(check: &mut Check<'_>) {
     }
 }
 
-/// A binding.
+/// Checks a binding.
 pub fn binding(check: &mut Check<'_>) {
     let spec = check.at("spec");
     check.required("spec.policyName", &spec["policyName"]);

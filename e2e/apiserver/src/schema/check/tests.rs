@@ -16,7 +16,7 @@ fn admitted(mut object: Value) -> (Schema, Value) {
     (schema, object)
 }
 
-/// The object with `change` merged in.
+/// Returns the object with `change` merged in.
 fn changed(object: &Value, change: &Value) -> Value {
     crate::patch::merge(object, change)
 }

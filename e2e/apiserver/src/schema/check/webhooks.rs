@@ -10,7 +10,7 @@ use crate::wire::names::{self, NameRule};
 const MAX_CONDITIONS: usize = 64;
 const URL_FORM: &str = "; desired format: https://host[/path]";
 
-/// Mutating and validating configurations.
+/// Checks mutating and validating configurations.
 pub fn configuration(check: &mut Check<'_>) {
     let mut seen: Vec<&Value> = Vec::new();
     for (path, webhook) in check.each("webhooks") {
@@ -119,7 +119,7 @@ pub fn rule(check: &mut Check<'_>, path: &str, rule: &Value) {
     check.one_of(&scope, &rule["scope"], &["*", "Cluster", "Namespaced"]);
 }
 
-/// Nothing may be named that a wildcard of the list covers already.
+/// Checks that nothing is named that a wildcard of the list covers already.
 fn resources(check: &mut Check<'_>, path: &str, list: &Value) {
     let items = texts(list);
     if items.is_empty() {

@@ -66,7 +66,8 @@ pub fn apps(check: &mut Check<'_>, kind: &Kind) {
     }
 }
 
-/// Every pod that the template makes must be selected, or the workload would make pods for ever.
+/// Checks that every pod that the template makes is selected; otherwise the workload would make
+/// pods for ever.
 fn selector(check: &mut Check<'_>, kind: &str) {
     let selector = check.at("spec.selector");
     let empty = |name: &str| {
@@ -98,7 +99,7 @@ fn mismatch(labels: &Value) -> FieldError {
     FieldError::invalid("spec.template.metadata.labels", labels, detail)
 }
 
-/// The expressions of a label selector make sense.
+/// Checks that the expressions of a label selector make sense.
 fn expressions(check: &mut Check<'_>, path: &str) {
     for (path, expression) in check.each(&format!("{path}.matchExpressions")) {
         let values = expression["values"].as_array().map_or(0, Vec::len);
@@ -310,7 +311,7 @@ pub fn autoscaler(check: &mut Check<'_>) {
     }
 }
 
-/// A budget is told from one side only.
+/// Checks that a disruption budget sets only one of `minAvailable` and `maxUnavailable`.
 pub fn disruption_budget(check: &mut Check<'_>) {
     let spec = check.at("spec");
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {

@@ -10,8 +10,8 @@ use super::rules::Rules;
 use super::walk::join;
 use crate::wire::field_error::FieldError;
 
-/// What is wrong with `new`. Where `old` has the same value, nothing is said: objects that were
-/// accepted once may be kept ("ratcheting").
+/// Returns what is wrong with `new`. Where `old` has the same value, nothing is said: objects that
+/// were accepted once may be kept ("ratcheting").
 pub fn validate(at: At<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     value(at, new, old, "", &mut errors);
@@ -119,7 +119,7 @@ fn wrong_type(node: &Node, value: &Value, path: &str) -> FieldError {
     FieldError::type_invalid(root(path), &Value::from(found), detail)
 }
 
-/// How the validator of the real server names a place.
+/// Returns how the validator of the real server names a place.
 fn in_body(path: &str) -> String {
     if path.is_empty() {
         "in body".to_owned()
@@ -128,7 +128,7 @@ fn in_body(path: &str) -> String {
     }
 }
 
-/// The path of the whole object is shown as `<nil>`.
+/// Returns a path as it is shown: that of the whole object is `<nil>`.
 fn root(path: &str) -> &str {
     if path.is_empty() { "<nil>" } else { path }
 }
@@ -250,7 +250,7 @@ fn too_many(found: usize, most: Option<u64>, path: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// `allOf`, `anyOf`, `oneOf` and `not`.
+/// Checks `allOf`, `anyOf`, `oneOf` and `not`.
 fn junctors(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let against = |id: &usize| {
         let mut found = Vec::new();
@@ -322,7 +322,7 @@ fn duplicates(at: At<'_>, list: &[Value], path: &str, errors: &mut Vec<FieldErro
     }
 }
 
-/// The element of the old list that `item` is the new form of; only keyed lists tell.
+/// Returns the element of the old list that `item` is the new form of; only keyed lists tell.
 pub fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
     let Some(ListKind::Map(keys)) = at.list() else {
         return None;
@@ -332,7 +332,7 @@ pub fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Opti
         .find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
 }
 
-/// Whole objects inside objects name their type.
+/// Checks that whole objects inside objects name their type.
 fn embedded(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let path = join(path, name);

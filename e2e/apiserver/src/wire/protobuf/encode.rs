@@ -22,7 +22,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The form of a kind, if it has one.
+    /// Returns the protobuf form of a kind, if it has one.
     pub fn of(version: &str, kind: &str) -> Option<Self> {
         Some(Self {
             message: FACTS.named(&message_name(version, kind))?,
@@ -67,7 +67,8 @@ pub struct List {
 }
 
 impl List {
-    /// A list of a kind: every kind of list has its metadata in field 1 and its items in field 2.
+    /// Returns the protobuf form of a list of a kind: every kind of list has its metadata in field
+    /// 1 and its items in field 2.
     pub fn new(version: &str, list_kind: &str, metadata: &Value) -> Self {
         let mut list = Self {
             metadata: Vec::new(),
@@ -83,7 +84,7 @@ impl List {
         list
     }
 
-    /// What stands before items of so many bytes.
+    /// Returns the bytes that stand before items of so many bytes.
     pub fn head(mut self, items: usize) -> Vec<u8> {
         varint(2 << 3 | 2, &mut self.head);
         varint((self.metadata.len() + items) as u64, &mut self.head);
@@ -96,7 +97,7 @@ impl List {
 /// and always empty.
 pub const TAIL: [u8; 4] = [3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
-/// What stands before an object in its envelope.
+/// Returns the bytes that stand before an object in its envelope.
 fn head(version: &str, kind: &str) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     nested(1, &mut out, |out| {
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
     use crate::wire::protobuf::decode;
 
-    /// An object as it comes back from a frame.
+    /// Returns an object as it comes back from a frame.
     fn read_back(object: &Value) -> Value {
         let name = |member: &str| object[member].as_str().unwrap_or_default().to_owned();
         let kind = Kind::of(&name("apiVersion"), &name("kind")).expect("a kind with a wire form");

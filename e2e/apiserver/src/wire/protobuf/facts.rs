@@ -72,8 +72,8 @@ pub struct Member {
 }
 
 impl Message {
-    /// The field that JSON has under a name. `from` is where it is sought first and becomes where
-    /// the next one is likely: names come sorted, too.
+    /// Returns the field that JSON has under a name. `from` is where it is sought first and becomes
+    /// where the next one is likely: names come sorted, too.
     pub fn member(&self, name: &[u8], from: &mut usize) -> Option<&Member> {
         let is = |m: &Member| m.field.name.as_bytes() == name;
         let (before, after) = self.members.split_at(*from);
@@ -95,12 +95,12 @@ pub struct Facts {
 pub static FACTS: LazyLock<Facts> = LazyLock::new(|| Facts::read(include_str!("wire.facts")));
 
 impl Facts {
-    /// The message of a full name such as `core.v1.Pod`.
+    /// Returns the message of a full name such as `core.v1.Pod`.
     pub fn named(&self, name: &str) -> Option<&Message> {
         self.names.get(name).map(|&at| &self.messages[at])
     }
 
-    /// The message that a field holds.
+    /// Returns the message that a field holds.
     pub fn message(&self, at: Option<usize>) -> Option<&Message> {
         at.map(|at| &self.messages[at])
     }

@@ -9,12 +9,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The start of a text.
+    /// Returns a reader at the start of a text.
     pub fn new(json: &'a [u8]) -> Self {
         Self { rest: json }
     }
 
-    /// The next byte, which tells what kind of value follows.
+    /// Returns the next byte, which tells what kind of value follows.
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The length of the string, quotes included, that a text starts with.
+/// Returns the length of the string, quotes included, that a text starts with.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = text.get(at) {
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// The value that is read, piece by piece.
+    /// Rebuilds the value that is read, piece by piece.
     fn rebuilt(json: &mut Reader<'_>) -> Value {
         match json.peek() {
             Some(b'{') => {

@@ -51,7 +51,7 @@ pub enum Malformed {
     Content(&'static str),
 }
 
-/// An object in JSON, from its protobuf form.
+/// Decodes an object from its protobuf form into JSON.
 pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
     let envelope = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -81,7 +81,7 @@ pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
     Ok(Value::Object(object))
 }
 
-/// The name of a kind's message in the facts: `core.v1.Pod`.
+/// Returns the name of a kind's message in the facts: `core.v1.Pod`.
 fn message_name(version: &str, kind: &str) -> String {
     // Every group has its DeleteOptions, and they are all the same; `Status` is said to be of the
     // core group and defined elsewhere.
@@ -101,7 +101,7 @@ enum Wire<'a> {
     Other,
 }
 
-/// The fields of a message with their numbers.
+/// Returns the fields of a message with their numbers.
 fn parts(mut rest: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), Malformed>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -195,7 +195,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, V
     Ok(object)
 }
 
-/// An entry of a map: key 1, value 2.
+/// Decodes an entry of a map: key 1, value 2.
 fn entry(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<(String, Value), Malformed> {
     let Wire::Bytes(bytes) = wire else {
         return Err(Malformed::WireType(0));
@@ -273,7 +273,7 @@ fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malforme
 /// What a small message holds: its integers by number, and its text.
 type Small = (Vec<(u64, i64)>, Option<String>);
 
-/// The integers of a small message by number, and its text.
+/// Returns the integers of a small message by number, and its text.
 fn numbers_and_text(bytes: &[u8]) -> Result<Small, Malformed> {
     let (mut numbers, mut text) = (Vec::new(), None);
     for part in parts(bytes) {
@@ -286,7 +286,7 @@ fn numbers_and_text(bytes: &[u8]) -> Result<Small, Malformed> {
     Ok((numbers, text))
 }
 
-/// A point in time; an empty message is the absence of one.
+/// Decodes a point in time; an empty message is the absence of one.
 fn time(bytes: &[u8], micro: bool) -> Result<Value, Malformed> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -312,7 +312,7 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, Malformed> {
 mod tests {
     use super::*;
 
-    /// A field of bytes or text.
+    /// Encodes a field of bytes or text.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let length = u8::try_from(content.len()).expect("short");
         [&[number << 3 | 2, length], content].concat()

@@ -51,7 +51,7 @@ fn named(name: &str) -> CertificateParams {
 }
 
 impl Authority {
-    /// A new root.
+    /// Returns a new root.
     pub fn new() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = named("muster-envtest");
@@ -100,8 +100,8 @@ impl Authority {
         Ok(())
     }
 
-    /// A kubeconfig with a client certificate: the name is the user, the organizations are the
-    /// groups.
+    /// Returns a kubeconfig with a client certificate: the name is the user, the organizations are
+    /// the groups.
     pub fn kubeconfig(
         &self,
         address: &str,

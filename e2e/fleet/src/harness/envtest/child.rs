@@ -48,7 +48,7 @@ impl Child {
         Ok(Self { shell, input })
     }
 
-    /// How it ended, if it did.
+    /// Returns how the child ended, if it did.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.shell.try_wait().context("asking after a child")
     }

@@ -58,8 +58,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The binaries that [`ASSETS`] names, or `None` if it names none. A folder that lacks them is
-    /// an error: whoever set the variable expects a real server.
+    /// Returns the binaries that [`ASSETS`] names, or `None` if it names none. A folder that lacks
+    /// them is an error: whoever set the variable expects a real server.
     pub fn from_environment() -> anyhow::Result<Option<Self>> {
         let Some(assets) = std::env::var_os(ASSETS).filter(|value| !value.is_empty()) else {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// The binaries of a folder, with everything that is there.
+    /// Returns the binaries of a folder, with everything that is there.
     pub fn new(assets: PathBuf) -> Self {
         Self {
             assets,
@@ -84,7 +84,7 @@ impl Options {
         }
     }
 
-    /// Whether kube-controller-manager will run.
+    /// Returns whether kube-controller-manager will run.
     pub fn has_manager(&self) -> bool {
         self.manager && self.assets.join("kube-controller-manager").is_file()
     }
@@ -185,31 +185,31 @@ impl Envtest {
         self.become_ready().await
     }
 
-    /// Access for the administrator.
+    /// Returns access for the administrator.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         self.identity("admin", &["system:masters"])
     }
 
-    /// Access for a user by client certificate.
+    /// Returns access for a user by client certificate.
     pub fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
         self.authority
             .kubeconfig(&self.address, user, groups)
             .with_context(|| format!("making a kubeconfig for {user}"))
     }
 
-    /// The administrator's access as configuration of a client.
+    /// Returns the administrator's access as configuration of a client.
     pub async fn config(&self) -> anyhow::Result<kube::Config> {
         let options = KubeConfigOptions::default();
         Ok(kube::Config::from_custom_kubeconfig(self.kubeconfig()?, &options).await?)
     }
 
-    /// Whether kube-controller-manager runs: garbage is collected, namespaces are emptied,
+    /// Returns whether kube-controller-manager runs: garbage is collected, namespaces are emptied,
     /// certificates signed.
     pub fn has_manager(&self) -> bool {
         self.manager.is_some()
     }
 
-    /// Where data, certificates and logs are.
+    /// Returns where data, certificates and logs are.
     pub fn directory(&self) -> &Path {
         &self.directory.path
     }
@@ -254,7 +254,7 @@ impl Envtest {
         Child::start(&binary, &arguments, &[], &self.directory.path)
     }
 
-    /// The last lines of the logs, for a report.
+    /// Returns the last lines of the logs, for a report.
     fn report(&self) -> String {
         let lines = |name: &str| {
             last_lines(&self.directory.path.join(format!("{name}.log")), 5).join("\n  ")

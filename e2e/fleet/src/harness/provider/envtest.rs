@@ -19,7 +19,7 @@ pub struct Released {
 }
 
 impl Released {
-    /// The binaries that the environment names.
+    /// Returns a provider with the binaries that the environment names.
     pub fn from_environment() -> anyhow::Result<Self> {
         let options = Options::from_environment()?;
         let options = options.with_context(|| {
@@ -77,7 +77,8 @@ impl Cluster for Started {
         Ok(self.administrator.clone())
     }
 
-    /// The history of watches is in the memory of kube-apiserver: it is always lost.
+    /// Restarts the API; the history of watches is in the memory of kube-apiserver, so that it is
+    /// always lost.
     fn restart(&self, _forget: Forget, down: Duration) -> BoxFuture<'_, anyhow::Result<()>> {
         Box::pin(async move { self.api.lock().await.restart(down).await })
     }

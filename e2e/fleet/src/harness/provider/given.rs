@@ -28,7 +28,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// The clusters with these names and kubeconfigs.
+    /// Returns a provider of the clusters with these names and kubeconfigs.
     pub fn of<const N: usize>(
         kubeconfigs: [(&str, &str); N],
         name: &'static str,
@@ -42,7 +42,7 @@ impl Given {
         }
     }
 
-    /// The clusters that the environment names.
+    /// Returns a provider of the clusters that the environment names.
     pub fn from_environment() -> anyhow::Result<Self> {
         let text = std::env::var(KUBECONFIGS)
             .with_context(|| format!("the provider given needs {KUBECONFIGS}=fleet=PATH,..."))?;
@@ -61,7 +61,7 @@ impl Given {
         })
     }
 
-    /// The clusters that `e2e/kind/up` made.
+    /// Returns a provider of the clusters that `e2e/kind/up` made.
     pub fn kind() -> anyhow::Result<Self> {
         let folder = std::env::var(KIND).with_context(|| {
             format!("the provider kind needs {KIND}, the folder of e2e/kind/up")

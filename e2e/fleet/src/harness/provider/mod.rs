@@ -46,7 +46,7 @@ pub enum Ability {
 }
 
 impl Ability {
-    /// What the clusters would have to do, for reports.
+    /// Returns what the clusters would have to do, for reports.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::RunPods => "run pods",
@@ -59,20 +59,20 @@ impl Ability {
 
 /// Makes Kubernetes APIs.
 pub trait Provider: Send + Sync {
-    /// Name for reports.
+    /// Returns the name for reports.
     fn name(&self) -> &'static str;
-    /// What its clusters can do.
+    /// Returns what the provider's clusters can do.
     fn abilities(&self) -> BTreeSet<Ability>;
-    /// How many members a fleet may have.
+    /// Returns how many members a fleet may have.
     fn most_members(&self) -> usize {
         usize::MAX
     }
-    /// How many times as long as on the embedded API things may take.
+    /// Returns how many times as long as on the embedded API things may take.
     fn patience(&self) -> u32 {
         1
     }
-    /// Whether its clusters were there before and stay: what a fleet leaves in them would be in the
-    /// way of the next.
+    /// Returns whether the provider's clusters were there before and stay: what a fleet leaves in
+    /// them would be in the way of the next.
     fn is_shared(&self) -> bool {
         false
     }
@@ -86,7 +86,7 @@ pub trait Provider: Send + Sync {
 
 /// One running Kubernetes API.
 pub trait Cluster: Send + Sync {
-    /// Access for somebody who may do everything.
+    /// Returns access for somebody who may do everything.
     fn administrator(&self) -> anyhow::Result<Kubeconfig>;
     /// Ends every connection and starts the API again after `down`, on the same address and with
     /// the same objects. For providers with [`Ability::Restart`]; without [`Ability::KeepHistory`]
@@ -96,7 +96,7 @@ pub trait Cluster: Send + Sync {
     }
 }
 
-/// The provider that the environment asks for.
+/// Returns the provider that the environment asks for.
 pub fn chosen() -> anyhow::Result<Box<dyn Provider>> {
     let asked = std::env::var(CHOICE).unwrap_or_default();
     Ok(match asked.as_str() {
@@ -108,7 +108,7 @@ pub fn chosen() -> anyhow::Result<Box<dyn Provider>> {
     })
 }
 
-/// Why a provider cannot serve a scenario; `None`: it can.
+/// Returns why a provider cannot serve a scenario; `None` if it can.
 pub fn lacking(provider: &dyn Provider, members: usize, needs: &[Ability]) -> Option<String> {
     let (name, abilities) = (provider.name(), provider.abilities());
     if let Some(need) = needs.iter().find(|need| !abilities.contains(need)) {

@@ -101,17 +101,17 @@ impl HttpFaultProxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What goes wrong with requests.
+    /// Returns the faults that requests meet.
     pub fn faults(&self) -> &Faults {
         &self.passage.faults
     }
 
-    /// How wrong the clock of whoever asks is.
+    /// Returns by how much the clock of whoever asks is wrong.
     pub fn clock(&self) -> SignedDuration {
         *self.passage.lock()
     }
@@ -124,8 +124,8 @@ impl HttpFaultProxy {
         self.passage.faults.cut_connections();
     }
 
-    /// The same identity, at the proxy instead of at the API; `address` is the proxy's own or one
-    /// that leads to it.
+    /// Returns the same identity, at the proxy instead of at the API; `address` is the proxy's own
+    /// or one that leads to it.
     pub fn admit(&self, mut identity: Kubeconfig, address: SocketAddr) -> Kubeconfig {
         let root = base64::engine::general_purpose::STANDARD.encode(&self.root);
         for cluster in identity
@@ -341,7 +341,7 @@ fn rewritten(bytes: Bytes, wrong_by: SignedDuration) -> Bytes {
     }
 }
 
-/// What a server that is unwell answers, as kube-apiserver words it.
+/// Returns the answer of a server that is in trouble, as kube-apiserver words it.
 fn answer(code: StatusCode) -> Response<Body> {
     let reason = match code {
         StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",

@@ -52,7 +52,8 @@ impl Route {
         })
     }
 
-    /// The same identity, by this way. It must show a token: certificates end at the proxy.
+    /// Returns a kubeconfig with the same identity that leads this way. The identity must show a
+    /// token: certificates end at the proxy.
     pub fn kubeconfig(&self, identity: Kubeconfig) -> Kubeconfig {
         self.proxy.admit(identity, self.path.address())
     }
@@ -63,12 +64,12 @@ impl Route {
         self.path.set(condition);
     }
 
-    /// The state of the network.
+    /// Returns the state of the network.
     pub fn condition(&self) -> Condition {
         self.path.condition()
     }
 
-    /// The network comes and goes, beginning with its loss, until it is set or healed.
+    /// Makes the network come and go, beginning with its loss, until it is set or healed.
     pub fn flap(&self, down: Duration, up: Duration) {
         let ended = CancellationToken::new();
         let path = self.path.handle();
@@ -114,7 +115,7 @@ impl Route {
         self.proxy.faults().heal();
     }
 
-    /// What is wrong on this way, for reports; `None`: nothing.
+    /// Returns what is wrong on this way, for reports; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
         let (network, faults) = (self.condition(), self.proxy.faults().effects(None, None));
         let clock = self.proxy.clock();

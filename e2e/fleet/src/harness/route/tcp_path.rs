@@ -56,7 +56,7 @@ impl TcpPath {
         Ok(path)
     }
 
-    /// Where to connect instead of the target.
+    /// Returns where to connect instead of the target.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -66,12 +66,12 @@ impl TcpPath {
         self.condition.send_replace(condition);
     }
 
-    /// The switch alone, for whoever changes the state from another task.
+    /// Returns the switch alone, for whoever changes the state from another task.
     pub fn handle(&self) -> Handle {
         Handle(self.condition.clone())
     }
 
-    /// The state of the path.
+    /// Returns the state of the path.
     pub fn condition(&self) -> Condition {
         *self.condition.borrow()
     }
@@ -182,7 +182,7 @@ async fn passable(condition: &mut watch::Receiver<Condition>) -> Condition {
 mod tests {
     use super::*;
 
-    /// A server that sends back what it gets.
+    /// Starts a server that sends back what it gets, and returns its address.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -254,7 +254,7 @@ impl Owner {
     }
 }
 
-/// The controller of an object, if it is of that kind.
+/// Returns the controller of an object, if it is of that kind.
 fn controller<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)
@@ -283,7 +283,8 @@ fn follow<K: Followed>(informer: &Informer<K>, shutdown: &CancellationToken) {
     tokio::spawn(informer.clone().run(shutdown.clone()));
 }
 
-/// A short name for the content of a template: stable, and without vowels, as pod names have it.
+/// Returns a short name for the content of a template: stable, and without vowels, as pod names
+/// have it.
 fn fingerprint(content: &impl serde::Serialize) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     // FNV-1a, 64 bits: anything that differs for different templates serves.

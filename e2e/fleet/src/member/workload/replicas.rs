@@ -90,7 +90,7 @@ pub(super) fn min_ready(seconds: Option<i32>) -> Duration {
     )
 }
 
-/// A wanted number of replicas; absent means one, as the API server would have written.
+/// Returns a wanted number of replicas; absent means one, as the API server would have written.
 pub(super) fn wanted(replicas: Option<i32>) -> usize {
     usize::try_from(replicas.unwrap_or(1)).unwrap_or(0)
 }

@@ -33,8 +33,8 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    /// The strategy of a Deployment: percentages round up for the surge and down for the missing,
-    /// and both cannot be nothing (Kubernetes' `ResolveFenceposts`).
+    /// Returns the strategy of a Deployment: percentages round up for the surge and down for the
+    /// missing, and both cannot be nothing (Kubernetes' `ResolveFenceposts`).
     pub(super) fn of(spec: &DeploymentSpec, replicas: usize) -> Self {
         let strategy = spec.strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate") {
@@ -75,8 +75,8 @@ fn scaled(value: &IntOrString, of: usize, up: bool) -> usize {
     }
 }
 
-/// The sets whose number of pods is to change now, with the new number. The present set is among
-/// `sets`.
+/// Returns the sets whose number of pods is to change now, with the new number. The present set is
+/// among `sets`.
 pub(super) fn scale(
     replicas: usize,
     strategy: Strategy,

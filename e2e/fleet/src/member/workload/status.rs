@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Failed;
 
-/// A number of a status that is left out when it is zero, as `omitempty` does.
+/// Returns a number of a status that is left out when it is zero, as `omitempty` does.
 pub(super) fn count(number: usize) -> Value {
     if number == 0 {
         Value::Null
@@ -20,7 +20,7 @@ pub(super) fn count(number: usize) -> Value {
     }
 }
 
-/// A condition, with the times of `current` where its status is the same.
+/// Returns a condition, with the times of `current` where its status is the same.
 pub(super) fn condition(
     current: &Value,
     kind: &str,
@@ -51,7 +51,8 @@ pub(super) fn condition(
     })
 }
 
-/// The members of `wanted` that `current` lacks or has differently; `null` and absent are the same.
+/// Returns the members of `wanted` that `current` lacks or has differently; `null` and absent are
+/// the same.
 fn difference(current: &Value, wanted: &Value) -> Map<String, Value> {
     let members = wanted.as_object().into_iter().flatten();
     let differing = members.filter(|(name, value)| current[name.as_str()] != **value);
@@ -85,7 +86,7 @@ where
     }
 }
 
-/// A status as JSON; no status is an empty one.
+/// Returns a status as JSON; no status is an empty one.
 pub(super) fn current(status: Option<&impl Serialize>) -> Value {
     status
         .and_then(|status| serde_json::to_value(status).ok())

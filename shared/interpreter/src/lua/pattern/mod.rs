@@ -98,7 +98,7 @@ impl Matcher<'_> {
         Ok(())
     }
 
-    /// End of the match of the pattern from `p` with the text from `s`.
+    /// Returns the end of the match of the pattern from `p` with the text from `s`.
     fn run(&mut self, s: usize, p: usize) -> Found<usize> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -285,7 +285,7 @@ impl Matcher<'_> {
         Ok(self.text[s..].starts_with(said).then_some(s + length))
     }
 
-    /// Position after the class that begins at `p`.
+    /// Returns the position after the class that begins at `p`.
     fn class_end(&self, p: usize) -> Result<usize, LuaError> {
         match self.pattern[p] {
             ESCAPE if p + 1 >= self.pattern.len() => malformed("malformed pattern (ends with '%')"),
@@ -311,7 +311,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the byte at `s` is in the class from `p` up to `end`.
+    /// Returns whether the byte at `s` is in the class from `p` up to `end`.
     fn single(&self, s: usize, p: usize, end: usize) -> bool {
         let Some(&byte) = self.text.get(s) else {
             return false;
@@ -324,7 +324,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether a byte is in the set from the `[` at `p` up to the `]` at `last`.
+    /// Returns whether a byte is in the set from the `[` at `p` up to the `]` at `last`.
     fn in_set(&self, byte: u8, p: usize, last: usize) -> bool {
         let mut at = p + 1;
         let mut wanted = true;
@@ -364,7 +364,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Whether a byte is in a class such as `%d`; an upper case letter is the complement.
+/// Returns whether a byte is in a class such as `%d`; an upper case letter is the complement.
 fn in_class(byte: u8, class: u8) -> bool {
     let is = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

@@ -74,7 +74,8 @@ fn a_pattern_that_backtracks_for_ever_ends_with_the_budget() {
     assert!(budget.limit().is_some());
 }
 
-/// What Lua's own `string.find` answers: positions and captures, as texts; `None` is an error.
+/// Returns what Lua's own `string.find` answers: positions and captures, as texts; `None` is an
+/// error.
 fn of_lua(lua: &Lua, text: &[u8], pattern: &[u8]) -> Option<Vec<String>> {
     let find: mlua::Function = lua.load("string.find").eval().unwrap();
     let text = lua.create_string(text).unwrap();

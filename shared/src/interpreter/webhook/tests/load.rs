@@ -46,7 +46,7 @@ fn widget(name: &str, version: usize) -> Value {
         "spec": { "version": version } })
 }
 
-/// The object that a question is about.
+/// Returns the object that a question is about.
 fn object(request: &Request) -> Value {
     Objects::of(&request.body).unwrap().object
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A cluster that is drained, with a rate of its own.
+/// Returns a cluster that is drained, with a rate of its own.
 fn drained(name: &str, rate: &str) -> Cluster {
     let mut cluster = cluster(name, "True", &[]);
     cluster.spec.taints = serde_json::from_value(json!([

@@ -9,12 +9,13 @@ fn asking(requests: &[(&str, i64)]) -> Demand {
         .collect()
 }
 
-/// A cluster with so many cores and pod slots free.
+/// Returns a cluster with so many cores and pod slots free.
 fn sums(cores: i64, pods: i64) -> Capacity {
     reported(&json!({}), cores, pods, &json!([]))
 }
 
-/// The same with nodes of which each has at least `least` of the cores.
+/// Returns a cluster with so many cores free, and with nodes of which each has at least `least` of
+/// the cores.
 fn nodes(least: i64, count: i64, cores: i64) -> Capacity {
     let range = json!([{ "name": "cpu", "min": least.to_string(), "max": "64" }]);
     let models = json!({ "resourceModels": [{ "grade": 0, "ranges": range }] });
