@@ -195,7 +195,11 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
         taints.any(|it| it["key"] == DRAIN && it["effect"] == "NoExecute")
     });
     let found = scene.clusters().find(|(name, cluster)| {
-        let has_it = binding.clusters().contains_key(name) && !is_divided;
+        let is_whole = !is_divided
+            || binding.0["spec"]["replicas"]
+                .as_i64()
+                .is_none_or(|it| it == 0);
+        let has_it = binding.clusters().contains_key(name) && is_whole;
         let holds_it = has_it && is_emptied;
         *name != but
             && (holds_it || !has_it)
@@ -337,6 +341,20 @@ mod tests {
             story.write(person(), &cluster_key("m1"), tainted);
             let told = story.wait(600).end();
             assert_eq!(told.is_empty(), is_kept, "{key}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_counted_is_not_divided() {
+        for (replicas, is_kept) in [(Value::Null, true), (json!(2), false)] {
+            let well = |since: &str| serving("True", &[], since);
+            let mut placed = binding(&["m1", "m2"]);
+            placed["spec"]["replicas"] = replicas.clone();
+            let divided = json!({"replicaSchedulingType": "Divided"});
+            placed["spec"]["placement"]["replicaScheduling"] = divided;
+            let mut story = story(well, placed);
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{replicas}: {told:?}");
         }
     }
 
