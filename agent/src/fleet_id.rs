@@ -160,15 +160,15 @@ impl Finder {
         metrics::gauge!("muster_fleet_identified").set(if known { 1.0 } else { 0.0 });
         tracing::info!("the id of the fleet is {now}");
         let (kind, reason, note) = match now {
-            FleetId::Known { id, .. } if before.is_some() => (
+            // An id that is known from the start, or that was published since, needs no event.
+            FleetId::Known { .. } if before.is_none_or(|it| it.mark() == now.mark()) => return,
+            FleetId::Known { id, .. } => (
                 EventType::Normal,
                 "FleetIdentified",
                 format!(
                     "What the agent makes in the member is marked with the id of the fleet, {id:?}."
                 ),
             ),
-            // An id that is known from the start needs no event.
-            FleetId::Known { .. } => return,
             FleetId::Unknown(why) => (
                 EventType::Warning,
                 "FleetUnidentified",
