@@ -78,6 +78,9 @@ def schema_and_values(path):
 
     def keys(schema, prefix=""):
         for name, each in schema.get("properties", {}).items():
+            # Values that were taken away stay in the schema, for upgrades that reuse them.
+            if each.get("description", "").startswith("Has no effect."):
+                continue
             yield prefix + name
             yield from keys(each, f"{prefix}{name}.")
 
