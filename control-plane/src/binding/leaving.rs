@@ -1,6 +1,7 @@
 //! Tests of what a binding does with the Works in clusters that it has left.
 
 use http::Method;
+use muster_shared::clock;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
@@ -341,7 +342,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
             async { Ok::<_, std::convert::Infallible>(Next::Done) }
         }
     };
-    let run = tokio::spawn(queue.clone().run(4, over.clone(), look));
+    let run = clock::spawn(queue.clone().run(4, over.clone(), look));
     pass(1).await;
     // An evicted cluster is left in the order of names.
     for it in 0..WORKLOADS {

@@ -40,7 +40,12 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 fn tasks_of_the_product_inherit_the_calendar_of_their_program() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
-    for part in ["agent/src", "control-plane/src", "shared/src"] {
+    for part in [
+        "agent/src",
+        "control-plane/src",
+        "control-plane/kubectl/src",
+        "shared/src",
+    ] {
         sources(&top.join(part), &mut files);
     }
     assert!(files.len() > 100, "{}", files.len());

@@ -1,6 +1,6 @@
 //! Places a workload around clusters in which the order for it could not be carried out.
 
-use super::Snapshot;
+use super::{ClusterInfo, Snapshot};
 
 /// Placements of one workload after which all clusters are asked for obstacles, in place of those
 /// that were chosen.
@@ -33,7 +33,7 @@ pub fn place_around<P, E, O>(
     loop {
         if rounds == ROUNDS {
             // Most clusters seem to be obstructed: the others are found at once.
-            let names = snapshot.iter().map(|it| it.name());
+            let names = snapshot.iter().map(ClusterInfo::name);
             let shut = names.filter(|name| obstacle(name).is_some());
             open = shut.fold(open, |open, name| open.closing(name));
         }
