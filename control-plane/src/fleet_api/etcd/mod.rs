@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 use futures::future::join_all;
+use muster_shared::clock;
 use muster_shared::serve::listen;
 
 use self::judge::{Joining, Verdict};
@@ -110,7 +111,7 @@ async fn run(options: &Options) -> anyhow::Result<String> {
     let identity = Identity::read(&options.tls_directory)?;
     let listener = listen(options.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", options.listen))?;
-    let answering = tokio::spawn(peers::answer(listener, identity.acceptor()));
+    let answering = clock::spawn(peers::answer(listener, identity.acceptor()));
     let mut said = String::new();
     let verdict = loop {
         let answers = join_all(peers.iter().map(|it| it.ask(&identity))).await;

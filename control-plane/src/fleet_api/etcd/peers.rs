@@ -11,6 +11,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use muster_shared::clock::inherited;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -156,7 +157,8 @@ pub(super) async fn answer(listener: TcpListener, tls: TlsAcceptor) {
         tokio::select! {
             accepted = listener.accept() => {
                 if let Ok((stream, _)) = accepted {
-                    conversations.spawn(timeout(DEADLINE, converse(stream, tls.clone())));
+                    let conversation = timeout(DEADLINE, converse(stream, tls.clone()));
+                    conversations.spawn(inherited(conversation));
                 }
             }
             Some(_) = conversations.join_next() => {}
