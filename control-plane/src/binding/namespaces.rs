@@ -8,7 +8,7 @@
 //! in it: whoever deletes the namespace in the fleet would delete that, too. What has been kept may
 //! be there although its binding is gone, so that the Work says so for as long as it exists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -166,6 +166,13 @@ fn preserved_in(binding: &ResourceBinding) -> impl Iterator<Item = &str> + Clone
     clusters.map(|target| target.name.as_str())
 }
 
+/// Returns the clusters in which something that lies in a namespace stays when it is deleted.
+fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
+    let inside = fleet.bindings.list_in(namespace);
+    let clusters = inside.iter().flat_map(|binding| preserved_in(binding));
+    clusters.map(str::to_owned).collect()
+}
+
 /// What the workers share.
 struct Shared {
     scope: Arc<Scope>,
@@ -180,14 +187,15 @@ async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next,
         shared.waits.over(&place);
         return Ok(Next::Done);
     };
+    let preserved = preserved_of(fleet, &place.namespace);
     if let Some(cluster) = &place.cluster {
-        if ensure(fleet, &namespace, cluster).await? {
+        if ensure(fleet, &namespace, cluster, &preserved).await? {
             shared.waits.over(&place);
             return Ok(Next::Done);
         }
         return Ok(Next::After(shared.waits.next(&place).time));
     }
-    let again = spread(fleet, &namespace).await?;
+    let again = spread(fleet, &namespace, &preserved).await?;
     for place in again.into_iter().map(|cluster| Place {
         cluster: Some(cluster),
         ..place.clone()
@@ -211,12 +219,16 @@ fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
 }
 
 /// Brings a namespace into all clusters, and names those that have to be looked at again.
-async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Vec<String>, Error> {
+async fn spread(
+    fleet: &Fleet,
+    namespace: &Namespace,
+    preserved: &HashSet<String>,
+) -> Result<Vec<String>, Error> {
     let clusters = fleet.clusters.list();
     let names: Vec<String> = clusters.iter().map(|cluster| cluster.name_any()).collect();
     let writes = names
         .iter()
-        .map(|cluster| ensure(fleet, namespace, cluster));
+        .map(|cluster| ensure(fleet, namespace, cluster, preserved));
     let outcomes = join_all(writes)
         .await
         .into_iter()
@@ -231,8 +243,13 @@ async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Vec<String>, Err
 /// just joining has no execution namespace yet, or somebody else wrote at the same time.
 ///
 /// A Work of this name that names a binding is that binding's: the namespace goes there by a policy
-/// as well.
-async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<bool, Error> {
+/// as well. `preserved` names the clusters in which something in the namespace is to stay.
+async fn ensure(
+    fleet: &Fleet,
+    namespace: &Namespace,
+    cluster: &str,
+    preserved: &HashSet<String>,
+) -> Result<bool, Error> {
     let joined = fleet.clusters.get(None, cluster);
     if joined.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         return Ok(true);
@@ -244,10 +261,8 @@ async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<b
     let mut rendered = render(namespace, cluster).map_err(compose)?;
     let held = fleet.works.get(Some(&rendered.namespace), &rendered.name);
     let is_kept = |held: &Arc<CachedWork>| held.preserve_resources_on_deletion == Some(true);
-    rendered.preserve_resources_on_deletion = held.as_ref().is_some_and(is_kept) || {
-        let mut inside = fleet.bindings.list_in(&namespace.name_any()).into_iter();
-        inside.any(|binding| preserved_in(&binding).any(|it| it == cluster))
-    };
+    rendered.preserve_resources_on_deletion =
+        held.as_ref().is_some_and(is_kept) || preserved.contains(cluster);
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
     let outcome = match held {
         None => {
