@@ -272,7 +272,10 @@ impl Departure<'_> {
         };
         let place = |snapshot: &Snapshot| schedule(after, self.status, snapshot, &options);
         let obstacle = |name: &str| (self.obstacle)(name).filter(|_| is_new(name));
-        place_around(snapshot, place, new, obstacle).map_err(|Obstructed { failure, obstacles }| {
+        place_around(snapshot, place, new, obstacle).map_err(|obstructed| {
+            let Obstructed {
+                failure, obstacles, ..
+            } = obstructed;
             if obstacles.is_empty() {
                 return failure.into();
             }

@@ -3,7 +3,7 @@
 use super::movement::losers_of;
 use crate::fleet::copy::Obstacle;
 use crate::scheduler::core::Snapshot;
-use crate::scheduler::core::around::{Obstructed, place_around};
+use crate::scheduler::core::around::place_around;
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
@@ -19,34 +19,33 @@ pub(super) fn pass_around(
     pass: impl Fn(&Snapshot) -> Outcome,
     obstacle: impl Fn(&str) -> Option<Obstacle>,
 ) -> (Outcome, Option<String>) {
-    let first = pass(snapshot);
     let is_new = |name: &str| subject.spec.target(name).is_none();
     let new = |outcome: &Outcome| new_targets(subject, outcome, snapshot);
     let obstacle = |name: &str| obstacle(name).filter(|_| is_new(name));
-    if new(&first).iter().all(|name| obstacle(name).is_none()) {
-        return (first, None);
-    }
     let place = |snapshot: &Snapshot| {
-        let next = pass(snapshot);
-        if next.failure.is_none() {
-            Ok(next)
+        let outcome = pass(snapshot);
+        if outcome.failure.is_none() {
+            Ok(outcome)
         } else {
-            Err(())
+            Err(Box::new(outcome))
         }
     };
+    let obstructed = match place_around(snapshot, place, new, obstacle) {
+        Ok(outcome) => return (outcome, None),
+        Err(obstructed) => obstructed,
+    };
+    let Some(first) = obstructed.first else {
+        return (*obstructed.failure, None);
+    };
     let is_edit = first.need == Some(Need::PlacementChanged);
-    match place_around(snapshot, place, new, obstacle) {
-        Ok(next) => (next, None),
-        Err(Obstructed { obstacles, .. }) => {
-            let waits_for = obstacles
-                .iter()
-                .filter(|(_, why)| !(is_edit && matches!(why, Obstacle::Override(_))))
-                .map(|(name, why)| format!("{name} {why}"));
-            let reasons: Vec<String> = waits_for.collect();
-            let waits = (!reasons.is_empty()).then(|| reasons.join(", "));
-            (first, waits)
-        }
-    }
+    let waits_for = obstructed
+        .obstacles
+        .iter()
+        .filter(|(_, why)| !(is_edit && matches!(why, Obstacle::Override(_))))
+        .map(|(name, why)| format!("{name} {why}"));
+    let reasons: Vec<String> = waits_for.collect();
+    let waits = (!reasons.is_empty()).then(|| reasons.join(", "));
+    (first, waits)
 }
 
 /// Returns the clusters that a move gives the workload to.
@@ -89,7 +88,7 @@ mod tests {
         );
         let edited = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
         let (same, on_m1) = (&placement, &[("m1", 2)][..]);
-        // What is in the way in how many clusters beside m1.
+        // Each case: the obstacle, and the number of clusters beside m1 that have it.
         for (what, before, targets, (shut, by), expected, waits_for) in [
             ("nothing is", same, on_m1, (0, &leaves), "m2", 0),
             ("in the first", same, on_m1, (1, &leaves), "m3", 0),

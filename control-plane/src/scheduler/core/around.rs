@@ -6,9 +6,11 @@ use super::{ClusterInfo, Snapshot};
 /// that were chosen.
 const ROUNDS: usize = 3;
 
-/// Why no placement is free of obstacles.
+/// Reason why no placement is free of obstacles.
 #[derive(Debug)]
-pub struct Obstructed<E, O> {
+pub struct Obstructed<P, E, O> {
+    /// The placement that would be the best without obstacles; `None` if there is none either.
+    pub first: Option<P>,
     /// Why there is none besides the clusters that are obstructed.
     pub failure: E,
     /// The clusters that were chosen although something is in the way there, and what is.
@@ -26,9 +28,9 @@ pub fn place_around<P, E, O>(
     place: impl Fn(&Snapshot) -> Result<P, E>,
     new: impl Fn(&P) -> Vec<String>,
     obstacle: impl Fn(&str) -> Option<O>,
-) -> Result<P, Obstructed<E, O>> {
+) -> Result<P, Obstructed<P, E, O>> {
     let (mut open, mut obstacles) = (snapshot.clone(), Vec::new());
-    let mut rounds = 0;
+    let (mut first, mut rounds) = (None, 0);
     // Each round closes one cluster more at least.
     loop {
         if rounds == ROUNDS {
@@ -39,7 +41,13 @@ pub fn place_around<P, E, O>(
         }
         let placed = match place(&open) {
             Ok(placed) => placed,
-            Err(failure) => return Err(Obstructed { failure, obstacles }),
+            Err(failure) => {
+                return Err(Obstructed {
+                    first,
+                    failure,
+                    obstacles,
+                });
+            }
         };
         let before = obstacles.len();
         for name in new(&placed) {
@@ -51,6 +59,7 @@ pub fn place_around<P, E, O>(
         if obstacles.len() == before {
             return Ok(placed);
         }
+        first.get_or_insert(placed);
         rounds += 1;
     }
 }
