@@ -212,6 +212,11 @@ impl Assessment {
 }
 
 impl Scene<'_> {
+    /// Returns whether no cluster was chosen because the template asks for no replicas.
+    fn is_unwanted(&self) -> bool {
+        self.clusters.is_empty() && self.asks_for_none && self.scheduled
+    }
+
     /// Returns the state of the copy in a chosen cluster, as if it had been given so many replicas.
     fn copy(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> Copy {
         let is_healthy = report.is_some_and(|report| {
@@ -246,7 +251,7 @@ pub struct Situation<'a> {
     available: bool,
     /// Each chosen cluster reports a healthy copy and is heard of.
     healthy: bool,
-    /// The same whatever number of replicas runs there.
+    /// Each chosen cluster reports a healthy copy and is heard of, whatever replicas it runs.
     responsive: bool,
 }
 
@@ -351,10 +356,10 @@ impl<'a> Situation<'a> {
             Some(false) => return Some(Done::Released),
             None => {}
         }
+        if scene.is_unwanted() {
+            return Some(Done::Unwanted);
+        }
         if scene.clusters.is_empty() {
-            if scene.asks_for_none && scene.scheduled {
-                return Some(Done::Unwanted);
-            }
             let restores = scene.restores && standing == Standing::Sound;
             return restores.then_some(Done::Recovered);
         }

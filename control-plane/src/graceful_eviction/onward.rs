@@ -169,7 +169,7 @@ pub(super) async fn move_on<B: BindingKind>(
     if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
         return Some(until_paid(when));
     }
-    // What refuses it may end while it is made elsewhere.
+    // The refusal may end while the workload is made elsewhere, and two copies would run.
     let purge_mode = match purge_mode(spec) {
         None => PurgeMode::Directly,
         Some(_) => PurgeMode::Gracefully,

@@ -67,7 +67,7 @@ pub(super) async fn request<B: BindingKind>(
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(match () {
             () if is_seen && is_answered(spec, status) => Requested::Answered,
-            // It keeps no others from being asked for: nobody knows for how long.
+            // Nobody knows for how long it waits, so it keeps no others from being asked for.
             () if waits_for_others(status) => Requested::Held,
             () => Requested::Asked(asked),
         });

@@ -19,7 +19,7 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
         Some(false) => return Vec::new(),
         None => {}
     }
-    if scene.clusters.is_empty() && scene.asks_for_none && scene.scheduled {
+    if scene.is_unwanted() {
         return Vec::new();
     }
     if scene.clusters.is_empty() {

@@ -31,7 +31,7 @@ use crate::scheduler::core::report::{Report, Verdict};
 const PAUSED: &str = "Paused";
 const WAITING_FOR_RATE: &str = "WaitingForRate";
 const STOPPED_BY_THRESHOLD: &str = "StoppedByThreshold";
-/// Reason of that of a binding whose move waits until its order can be carried out.
+/// Reason of the condition of a binding whose move waits until its order can be carried out.
 const OBSTRUCTED: &str = "TargetObstructed";
 
 /// Returns whether a binding says that its move waits for something that need not come.
