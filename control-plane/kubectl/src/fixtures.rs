@@ -1,4 +1,4 @@
-//! Clusters for the tests of commands that ask the scheduler.
+//! Clusters and eviction tasks for the tests of commands.
 
 use std::sync::Arc;
 
@@ -27,4 +27,15 @@ pub(crate) fn cluster(name: &str, cores: &str) -> Value {
 pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
     let decoded = |it: &Value| Arc::new(serde_json::from_value(it.clone()).unwrap());
     Snapshot::new(clusters.iter().map(decoded))
+}
+
+/// Makes the eviction tasks of a workload that leaves a cluster, or leaves none.
+pub(crate) fn tasks(leaving: Option<&str>) -> Vec<Value> {
+    let task = leaving.map(|from| {
+        json!({
+            "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
+            "creationTimestamp": "2026-01-01T00:09:00Z",
+        })
+    });
+    task.into_iter().collect()
 }

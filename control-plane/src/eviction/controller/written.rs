@@ -20,6 +20,23 @@ fn binding(name: &str) -> Value {
     })
 }
 
+/// Returns settings by which taints evict.
+fn evicting() -> Settings {
+    Settings {
+        feature_gates: "Failover=true".parse().unwrap(),
+        ..Settings::default()
+    }
+}
+
+/// Returns cluster `m1` with a taint that evicts.
+fn failed() -> Value {
+    let mut failed = testing::cluster("m1");
+    failed["spec"]["taints"] = json!([{
+        "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
+    }]);
+    failed
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() {
     let cluster = json!({
@@ -61,14 +78,7 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let settings = Settings {
-        feature_gates: "Failover=true".parse().unwrap(),
-        ..Settings::default()
-    };
-    let mut failed = testing::cluster("m1");
-    failed["spec"]["taints"] = json!([{
-        "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
-    }]);
+    let (settings, failed) = (evicting(), failed());
     let mut stand = Stand::with(
         settings,
         [
@@ -134,17 +144,9 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
         "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}},
     });
     for (says, expected) in [(never, Some(json!("Never"))), (suspended, None)] {
-        let settings = Settings {
-            feature_gates: "Failover=true".parse().unwrap(),
-            ..Settings::default()
-        };
-        let mut failed = testing::cluster("m1");
-        failed["spec"]["taints"] = json!([{
-            "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
-        }]);
-        let clusters = [("clusters", failed), ("clusters", testing::cluster("m2"))];
+        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
         let objects = clusters.into_iter().chain(edited(&says));
-        let mut stand = Stand::with(settings, objects);
+        let mut stand = Stand::with(evicting(), objects);
         let pace = Pace::of(&stand.fleet.settings);
         start(&stand.fleet, &pace, &mut stand.tasks);
         stand.follow().await;
@@ -161,14 +163,7 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
 async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_it_would_go() {
     use muster_shared::names;
 
-    let settings = Settings {
-        feature_gates: "Failover=true".parse().unwrap(),
-        ..Settings::default()
-    };
-    let mut failed = testing::cluster("m1");
-    failed["spec"]["taints"] = json!([{
-        "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
-    }]);
+    let (settings, failed) = (evicting(), failed());
     let (lies_in, name) = (
         names::execution_namespace("m2"),
         names::work("Namespace", "shop", ""),

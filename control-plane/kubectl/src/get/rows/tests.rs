@@ -4,20 +4,13 @@ use muster_shared::api::binding::ResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::tasks;
 use crate::old_copies::tests::work;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
 fn binding(conditions: &Value, leaving: Option<&str>) -> AnyBinding {
-    let tasks: Vec<Value> = leaving
-        .iter()
-        .map(|from| {
-            json!({
-                "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
-                "creationTimestamp": "2026-01-01T00:09:00Z",
-            })
-        })
-        .collect();
+    let tasks = tasks(leaving);
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": {"name": "web-deployment", "namespace": "shop"},
         "spec": {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::print;
 use super::*;
+use crate::fixtures::tasks;
 use crate::old_copies::tests::work;
 
 mod orders;
@@ -54,15 +55,7 @@ fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>)
             })
         })
         .collect();
-    let tasks: Vec<Value> = leaving
-        .iter()
-        .map(|from| {
-            json!({
-                "fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager",
-                "creationTimestamp": "2026-01-01T00:09:00Z",
-            })
-        })
-        .collect();
+    let tasks = tasks(leaving);
     let binding: ResourceBinding = serde_json::from_value(json!({
         "metadata": { "name": name, "namespace": "default" },
         "spec": {
