@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use muster_control_plane::fleet::intern::BindingInterner;
 use muster_control_plane::fleet::template::Template;
 use muster_control_plane::fleet::works::{CachedWork, WorkIndex};
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
 use muster_shared::watch::{Followed, Informer, Selection};
 use serde_json::{Value, json};
@@ -37,7 +37,10 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
     // One for all, as in the fleet.
     let common = Arc::new(BindingInterner::default());
     let bindings = |client| {
-        Informer::<ResourceBinding>::keeping(Api::all(client), everything(), common.form())
+        let common = Arc::clone(&common);
+        let form = move |binding: &mut AnyBinding| common.share(binding);
+        let api = Api::all_with(client, &BindingKind::Namespaced);
+        Informer::keeping(api, everything(), form)
     };
     let works = |client| {
         let works = Informer::<CachedWork>::new(Api::all(client), everything());

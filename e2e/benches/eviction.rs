@@ -16,13 +16,13 @@ use anyhow::Context;
 use clap::Parser;
 use common::scrape::{METRICS, free_port, scrape, sum};
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::evictor::{Evictor, Now, Step};
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::process::last_lines;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -279,7 +279,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     for n in 0..CLUSTERS {
         evictor.cluster(&member(n, false)?, Now::by(&clock));
     }
-    let bindings: Result<Vec<AnyBinding>, serde_json::Error> =
+    let bindings: Result<Vec<Arc<AnyBinding>>, serde_json::Error> =
         (0..evictions).map(binding).collect();
     let bindings = bindings?;
     let own = std::process::id();
@@ -354,7 +354,6 @@ fn member(number: usize, failed: bool) -> anyhow::Result<Arc<Cluster>> {
     Ok(Arc::new(serde_json::from_value(cluster)?))
 }
 
-fn binding(number: usize) -> Result<AnyBinding, serde_json::Error> {
-    let binding: ResourceBinding = serde_json::from_value(object(number))?;
-    Ok(Arc::new(binding).into())
+fn binding(number: usize) -> Result<Arc<AnyBinding>, serde_json::Error> {
+    Ok(Arc::new(serde_json::from_value(object(number))?))
 }

@@ -15,7 +15,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::observer::View;
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};

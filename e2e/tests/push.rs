@@ -14,7 +14,7 @@ use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, gone, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;

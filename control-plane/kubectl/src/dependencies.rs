@@ -8,9 +8,9 @@ use kube::api::{Api, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;
 use muster_control_plane::binding::references::{Missing, missing, placed};
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::template::{Kind, TemplateKey};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::interpreter::{Dependency, Interpreters, Operation};
 use muster_shared::k8s::Client;
@@ -50,20 +50,20 @@ pub(super) struct Partings {
 /// Returns whether a rule tells what the resource of a binding refers to. Only kinds of Kubernetes
 /// and rules that are shipped count: customizations of users are not asked.
 fn has_rule(rules: &Interpreters, binding: &AnyBinding) -> bool {
-    let resource = &binding.spec().resource;
+    let resource = &binding.spec.resource;
     let operation = Operation::InterpretDependency;
     rules.has(&resource.api_version, &resource.kind, operation)
 }
 
 /// Reads the templates of the workloads that take nothing along, a list for each kind, if the fleet
 /// propagates anything that they may refer to.
-pub(super) async fn read(client: &Client, bindings: &[AnyBinding]) -> Needs {
+pub(super) async fn read(client: &Client, bindings: &[Arc<AnyBinding>]) -> Needs {
     let rules = Interpreters::of(&[]);
     let (referrers, others): (Vec<_>, Vec<_>) =
         bindings.iter().partition(|it| has_rule(&rules, it));
-    let alone = referrers.into_iter().filter(|it| !it.spec().propagate_deps);
+    let alone = referrers.into_iter().filter(|it| !it.spec.propagate_deps);
     let alone: HashMap<TemplateKey, BindingKey> = alone
-        .map(|it| (TemplateKey::of(&it.spec().resource), it.key()))
+        .map(|it| (TemplateKey::of(&it.spec.resource), BindingKey::of(&it)))
         .collect();
     let mut needs = HashMap::new();
     if others.is_empty() {
@@ -108,7 +108,7 @@ async fn templates(client: &Client, api_version: &str, kind: &str) -> Result<Vec
 }
 
 /// Finds the workloads that lack more after a plan than before it.
-pub(super) fn parted(bindings: &[AnyBinding], needs: &Needs, after: &After) -> Partings {
+pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After) -> Partings {
     let needs = match needs {
         Ok(needs) => needs,
         Err(error) => {
@@ -118,27 +118,29 @@ pub(super) fn parted(bindings: &[AnyBinding], needs: &Needs, after: &After) -> P
             };
         }
     };
-    let known: HashMap<BindingKey, &AnyBinding> =
-        bindings.iter().map(|it| (it.key(), it)).collect();
+    let known: HashMap<BindingKey, &Arc<AnyBinding>> = bindings
+        .iter()
+        .map(|it| (BindingKey::of(&it), it))
+        .collect();
     let before = After::new();
     let lacks = |binding: &AnyBinding, needs: &[Dependency], after: &After| {
-        let own = after.get(&binding.key()).cloned();
+        let own = after.get(&BindingKey::of(&binding)).cloned();
         let own = own.unwrap_or_else(|| {
-            let clusters = binding.spec().clusters.iter();
+            let clusters = binding.spec.clusters.iter();
             clusters.map(|it| it.name.clone()).collect()
         });
         missing(needs, own.iter().map(String::as_str), |template| {
             let key = BindingKey::for_template(template);
-            let had = placed(known.get(&key)?.spec(), template)?;
+            let had = placed(&known.get(&key)?.spec, template)?;
             Some(after.get(&key).cloned().unwrap_or(had))
         })
     };
     let parted = bindings.iter().filter_map(|binding| {
-        let needs = needs.get(&binding.key())?;
+        let needs = needs.get(&BindingKey::of(&binding))?;
         let lacked = lacks(binding, needs, &before);
         let mut missing = lacks(binding, needs, after);
         missing.retain(|it| !lacked.contains(it));
-        let resource = &binding.spec().resource;
+        let resource = &binding.spec.resource;
         (!missing.is_empty()).then(|| Parted {
             namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
             kind: resource.kind.clone(),
@@ -189,7 +191,6 @@ impl Partings {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use muster_shared::api::binding::ResourceBinding;
 
     use super::*;
 
@@ -201,10 +202,10 @@ pub(super) mod tests {
         .unwrap()
     }
 
-    fn binding(kind: (&str, &str), name: &str, on: &[&str]) -> AnyBinding {
+    fn binding(kind: (&str, &str), name: &str, on: &[&str]) -> Arc<AnyBinding> {
         let (version, kind) = kind;
         let clusters: Vec<Value> = on.iter().map(|it| json!({"name": it})).collect();
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": format!("{name}-{}", kind.to_lowercase())},
             "spec": {
                 "resource": {"apiVersion": version, "kind": kind, "namespace": "shop", "name": name},
@@ -212,14 +213,17 @@ pub(super) mod tests {
             },
         }))
         .unwrap();
-        Arc::new(binding).into()
+        Arc::new(binding)
     }
 
     #[test]
     fn a_plan_parts_a_workload_from_what_does_not_go_where_it_goes() {
         let web = binding(("apps/v1", "Deployment"), "web", &["m1", "m2"]);
         let settings = binding(("v1", "ConfigMap"), "settings", &["m1", "m2"]);
-        let needs: Needs = Ok(HashMap::from([(web.key(), vec![need("settings")])]));
+        let needs: Needs = Ok(HashMap::from([(
+            BindingKey::of(&web),
+            vec![need("settings")],
+        )]));
         let to = |clusters: &[&str]| -> BTreeSet<String> {
             clusters.iter().map(|it| (*it).to_owned()).collect()
         };
@@ -244,7 +248,10 @@ pub(super) mod tests {
                 "  Deployment shop/web: ConfigMap settings is not placed in m1\n",
             ),
         ] {
-            let plan = plan.into_iter().map(|(it, to)| (it.key(), to)).collect();
+            let plan = plan
+                .into_iter()
+                .map(|(it, to)| (BindingKey::of(&it), to))
+                .collect();
             let text = parted(&bindings, &needs, &plan).warning();
             let lines = text.split_once('\n').map_or("", |it| it.1);
             assert_eq!(lines, expected, "{what}");
@@ -255,7 +262,10 @@ pub(super) mod tests {
     fn what_a_workload_lacks_already_is_not_laid_to_the_plan_and_what_is_not_known_is_told() {
         let web = binding(("apps/v1", "Deployment"), "web", &["m1"]);
         let settings = binding(("v1", "ConfigMap"), "settings", &["m2"]);
-        let needs: Needs = Ok(HashMap::from([(web.key(), vec![need("settings")])]));
+        let needs: Needs = Ok(HashMap::from([(
+            BindingKey::of(&web),
+            vec![need("settings")],
+        )]));
         let found = parted(&[web, settings], &needs, &After::new());
         assert_eq!(found, Partings::default());
         let unknown = parted(&[], &Err("no".to_owned()), &After::new());

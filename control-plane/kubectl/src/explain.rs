@@ -15,7 +15,7 @@ use kube::api::{Api, ListParams};
 use muster_control_plane::eviction::explain::CONDITION;
 use muster_control_plane::eviction::judge::{Switches, placement};
 use muster_control_plane::fleet::availability::{Workload, can_hold};
-use muster_control_plane::fleet::binding::{BindingKey, BindingKind};
+use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::copy::Order;
 use muster_control_plane::fleet::standing::Standing;
 use muster_control_plane::graceful_eviction::assess::{
@@ -29,7 +29,8 @@ use muster_control_plane::scheduler::core::{self, ClusterInfo, Snapshot};
 use muster_control_plane::settings::Settings;
 use muster_control_plane::settings::evict_plugin::EvictPlugins;
 use muster_control_plane::settings::grade_rule::GradeRule;
-use muster_shared::api::binding::{Binding, TargetCluster};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::clock::calendar;
@@ -44,7 +45,7 @@ use serde::Serialize;
 
 use super::output::Format;
 use super::running::Running;
-use super::subject::{self, Found, Subject};
+use super::subject::{self, Subject};
 use super::{list, old_copies, view};
 
 #[derive(Debug, Args)]
@@ -93,16 +94,14 @@ pub(super) async fn carry_out(
     let mut settings = Running::read(&client, &[]).await?.settings;
     options.change(&mut settings)?;
     let rules = core::Options::of(&settings);
-    let answer = match subject::find(&client, namespace, &subject).await? {
-        Found::Namespaced(binding) => asked(client, &binding, &settings, &rules).await,
-        Found::ClusterWide(binding) => asked(client, &binding, &settings, &rules).await,
-    };
-    answer?.print(options.output)
+    let binding = subject::find(&client, namespace, &subject).await?;
+    let answer = asked(client, &binding, &settings, &rules).await?;
+    answer.print(options.output)
 }
 
-async fn asked<B: BindingKind>(
+async fn asked(
     client: Client,
-    binding: &B,
+    binding: &AnyBinding,
     settings: &Settings,
     rules: &core::Options,
 ) -> anyhow::Result<Answer> {
@@ -111,7 +110,7 @@ async fn asked<B: BindingKind>(
     // Whoever may not read it is told of all else.
     let record = view::pause(&client).await.ok().flatten();
     let now = calendar();
-    let on = |cluster: &&Cluster| binding.spec().target(&cluster.name_any()).is_some();
+    let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
         .next()
         .map(|pause| pause.to_string());
@@ -129,20 +128,20 @@ async fn asked<B: BindingKind>(
 }
 
 /// Reads the Works of a binding; there are none if they may not be read.
-async fn works<B: BindingKind>(client: &Client, binding: &B) -> Vec<ObjectMeta> {
+async fn works(client: &Client, binding: &AnyBinding) -> Vec<ObjectMeta> {
     let Some(id) = binding.permanent_id() else {
         return Vec::new();
     };
     let works: Api<Work> = Api::all(client.clone());
-    let own = ListParams::default().labels(&format!("{}={id}", B::ID_LABEL));
+    let own = ListParams::default().labels(&format!("{}={id}", binding.binding_kind().id_label()));
     let works = works.list_metadata(&own).await;
     let works = works.map(|it| it.items).unwrap_or_default();
     works.into_iter().map(|it| it.metadata).collect()
 }
 
 /// Returns the sentences about where old copies of a workload may still run.
-fn old_copies<B: Binding>(works: &[ObjectMeta], binding: &B, snapshot: &Snapshot) -> Vec<String> {
-    let clusters = old_copies::of_one(works, &BindingKey::of(binding), binding.spec());
+fn old_copies(works: &[ObjectMeta], binding: &AnyBinding, snapshot: &Snapshot) -> Vec<String> {
+    let clusters = old_copies::of_one(works, &BindingKey::of(binding), &binding.spec);
     let told = clusters.into_iter().map(|name| {
         let cluster = snapshot.get(name).map(ClusterInfo::cluster);
         let state = old_copies::state_of(cluster).unwrap_or("being removed");
@@ -224,8 +223,8 @@ struct Leaving {
 }
 
 impl Answer {
-    fn about<B: Binding>(binding: &B, snapshot: &Snapshot, rules: &core::Options) -> Self {
-        let (spec, status) = (binding.spec(), binding.status());
+    fn about(binding: &AnyBinding, snapshot: &Snapshot, rules: &core::Options) -> Self {
+        let (spec, status) = (&binding.spec, binding.status());
         let annotations = binding.annotations();
         let applied = annotations.get(APPLIED_PLACEMENT).map(String::as_str);
         let leaving = spec.graceful_eviction_tasks.iter().map(|task| Leaving {
@@ -248,7 +247,7 @@ impl Answer {
         let attempts = explain(spec, status, snapshot, rules);
         let placed_by = story::placed_by(binding);
         Self {
-            kind: B::kind(&()).into_owned(),
+            kind: binding.binding_kind().name().to_owned(),
             namespace: binding.namespace(),
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
@@ -273,14 +272,14 @@ impl Answer {
     }
 
     /// Adds to the answer what each graceful task waits for.
-    fn waiting<B: Binding>(
+    fn waiting(
         mut self,
-        binding: &B,
+        binding: &AnyBinding,
         snapshot: &Snapshot,
         settings: &Settings,
         now: Timestamp,
     ) -> Self {
-        let (spec, status) = (binding.spec(), binding.status());
+        let (spec, status) = (&binding.spec, binding.status());
         let applied = binding.annotations().get(APPLIED_PLACEMENT);
         let placement = placement(spec, applied.map(String::as_str));
         let switches = Switches::of(settings);
@@ -317,7 +316,7 @@ impl Answer {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
             order: &order,
-            scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+            scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
             members_scale: &|| false,
@@ -360,10 +359,10 @@ fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
 
 /// Returns why our scheduler leaves a binding alone. The name of our scheduler is a flag of the
 /// control plane, so that a name other than the usual one is told and not judged.
-fn held_back<B: Binding>(binding: &B) -> Option<String> {
-    let spec = binding.spec();
+fn held_back(binding: &AnyBinding) -> Option<String> {
+    let spec = &binding.spec;
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
-    if binding.meta().deletion_timestamp.is_some() {
+    if binding.metadata.deletion_timestamp.is_some() {
         Some("it is being deleted".to_owned())
     } else if spec.scheduling_suspended() {
         Some("spec.suspension.scheduling is true".to_owned())

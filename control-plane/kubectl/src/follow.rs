@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use kube::Config;
-use muster_control_plane::eviction::any_binding::AnyBinding;
-use muster_control_plane::fleet::binding::BindingKey;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_control_plane::fleet::binding::{BindingKey, Bindings};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, Resource};
 use muster_shared::watch::{Followed, Informer, Selection};
@@ -73,7 +72,7 @@ pub(super) struct Snapshot<'a, K> {
     /// The objects by which the command goes.
     pub objects: &'a Informer<K>,
     /// All bindings of both scopes.
-    pub bindings: Vec<AnyBinding>,
+    pub bindings: Vec<Arc<AnyBinding>>,
     /// Which bindings have been deleted. One that is neither listed nor deleted may be there.
     pub deleted: Deleted<'a>,
     /// Time since the fleet was listed.
@@ -117,19 +116,24 @@ where
     let _guard = stop.clone().drop_guard();
     let changed = Arc::new(Notify::new());
     let objects: Informer<K> = watch(Api::all(client.clone()), &changed, &stop);
-    let bindings: Informer<ResourceBinding> = watch(Api::all(client.clone()), &changed, &stop);
-    let others: Informer<ClusterResourceBinding> = watch(Api::all(client), &changed, &stop);
+    let bindings = Bindings::new(&client);
+    for (_, informer) in bindings.informers() {
+        start(informer, &changed, &stop);
+    }
     let standing = client::connect(config, Profile::Write)?;
     let asking = standing.clone();
     let mut standing = Standing::follow(standing, &changed, &stop);
     let listed = async {
         objects.synced().await;
-        bindings.synced().await;
-        others.synced().await;
+        for (_, informer) in bindings.informers() {
+            informer.synced().await;
+        }
     };
     if timeout(LISTED, listed).await.is_err() {
-        let why = [objects.trouble(), bindings.trouble(), others.trouble()];
-        let why = why.into_iter().flatten().next();
+        let bindings = bindings.informers().map(|(_, it)| it.trouble());
+        let why = objects
+            .trouble()
+            .or_else(|| bindings.into_iter().flatten().next());
         bail!(
             "the fleet cannot be listed: {}",
             why.unwrap_or_else(|| "no answer".to_owned())
@@ -138,17 +142,12 @@ where
     // The first look.
     let _ = standing.changed().await;
     let missing = Missing::default();
-    let deleted = |key: &BindingKey| match &key.namespace {
-        Some(namespace) => missing.is_deleted(key, &bindings.presence(Some(namespace), &key.name)),
-        None => missing.is_deleted(key, &others.presence(None, &key.name)),
-    };
+    let deleted = |key: &BindingKey| missing.is_deleted(key, &bindings.presence(key));
     let begun = Instant::now();
     let deadline = patience.map(|patience| begun + patience);
     let mut shown = Shown::new(is_terminal);
     let interrupted = interruption();
     loop {
-        let namespaced = bindings.list().into_iter().map(AnyBinding::from);
-        let others = others.list().into_iter().map(AnyBinding::from);
         let Look {
             progress,
             line,
@@ -156,7 +155,7 @@ where
             end,
         } = look(Snapshot {
             objects: &objects,
-            bindings: namespaced.chain(others).collect(),
+            bindings: bindings.list(),
             deleted: &deleted,
             waited: begun.elapsed(),
             standing: &standing.borrow(),
@@ -216,10 +215,15 @@ fn interruption() -> Arc<Notify> {
 /// Follows the objects of an API until the token is cancelled, and notifies of each change.
 fn watch<K: Followed>(api: Api<K>, changed: &Arc<Notify>, stop: &CancellationToken) -> Informer<K> {
     let informer = Informer::new(api, Selection::everything());
+    start(&informer, changed, stop);
+    informer
+}
+
+/// Starts an informer, which notifies of each change.
+fn start<K: Followed>(informer: &Informer<K>, changed: &Arc<Notify>, stop: &CancellationToken) {
     let changed = Arc::clone(changed);
     informer.on_change(move |_| changed.notify_one());
     muster_shared::clock::spawn(informer.clone().run(stop.clone()));
-    informer
 }
 
 /// What was shown of a progress.

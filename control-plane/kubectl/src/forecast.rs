@@ -12,15 +12,16 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::has_completed;
 use muster_control_plane::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::eviction::reason::EvictionReason;
+use muster_control_plane::eviction::wish;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -37,7 +38,7 @@ pub struct Fleet {
     /// All clusters.
     pub clusters: Vec<Cluster>,
     /// All bindings of both kinds.
-    pub bindings: Vec<AnyBinding>,
+    pub bindings: Vec<Arc<AnyBinding>>,
     /// All taint policies.
     pub policies: Vec<ClusterTaintPolicy>,
     /// What workloads refer to that do not take it along.
@@ -194,16 +195,16 @@ impl Course<'_> {
     /// Moves what has to leave; returns where that is afterwards.
     fn run(
         &mut self,
-        bindings: &[AnyBinding],
+        bindings: &[Arc<AnyBinding>],
         struck: &BTreeMap<String, Struck>,
         disaster: &Disaster,
     ) -> After {
         let mut leavers = Vec::new();
         for binding in bindings {
-            if binding.meta().deletion_timestamp.is_some() {
+            if binding.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            for target in &binding.spec().clusters {
+            for target in &binding.spec.clusters {
                 if let Some(struck) = struck.get(&target.name) {
                     let by_hand = disaster.drained.contains(&target.name);
                     leavers.extend(self.judge(binding, target, struck, by_hand));
@@ -211,7 +212,7 @@ impl Course<'_> {
             }
         }
         leavers.sort_by(|a, b| {
-            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(it.binding.priority()));
+            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(wish::priority(it.binding)));
             (rank(a), &a.key, &a.cluster).cmp(&(rank(b), &b.key, &b.cluster))
         });
         // A workload that leaves two clusters is planned the second time as it is after the first.
@@ -219,7 +220,7 @@ impl Course<'_> {
         for leaver in leavers {
             let spec = changed
                 .remove(&leaver.key)
-                .unwrap_or_else(|| leaver.binding.spec().clone());
+                .unwrap_or_else(|| leaver.binding.spec.clone());
             let spec = self.move_away(&leaver, spec);
             changed.insert(leaver.key, spec);
         }
@@ -237,7 +238,7 @@ impl Course<'_> {
         struck: &Struck,
         by_hand: bool,
     ) -> Option<Leaver<'b>> {
-        let spec = binding.spec();
+        let spec = &binding.spec;
         let mut switches = Switches::of(self.settings);
         if by_hand {
             // A drain is an order, whatever the gate says.
@@ -252,7 +253,7 @@ impl Course<'_> {
             self.stays.push(stay(Stay::Completed.to_string()));
             return None;
         }
-        let placement = binding.placement();
+        let placement = wish::placement(&binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return None;
@@ -277,7 +278,7 @@ impl Course<'_> {
             return None;
         };
         Some(Leaver {
-            key: binding.key(),
+            key: BindingKey::of(&binding),
             binding,
             cluster: target.name.clone(),
             due,

@@ -8,17 +8,16 @@ use clap::{Args, Subcommand};
 use futures::join;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::pause::Pause;
 use muster_control_plane::settings::Settings;
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 
 use self::rows::{ClusterRow, Left, WorkloadRow};
 use super::leader::Leader;
-use super::list::{all, bindings, works};
+use super::list::{bindings, bindings_of, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
 use super::request::{find_cluster, require_namespace};
 use super::rows::{Format, print};
@@ -106,11 +105,12 @@ pub(super) async fn carry_out(
             let bindings = if *all_namespaces {
                 bindings(client).await
             } else {
-                let api: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
-                let own = all(api).await;
-                own.map(|it| it.into_iter().map(|it| Arc::new(it).into()).collect())
+                let kind = BindingKind::Namespaced;
+                let api = Api::namespaced_with(client.clone(), namespace, &kind);
+                let own = bindings_of(api, kind).await;
+                own.map(|it| it.into_iter().map(Arc::new).collect())
             };
-            let bindings: Vec<AnyBinding> = bindings.map_err(said)?;
+            let bindings: Vec<Arc<AnyBinding>> = bindings.map_err(said)?;
             if bindings.is_empty() && !*all_namespaces {
                 require_namespace(client, namespace).await?;
             }
@@ -129,7 +129,7 @@ pub(super) async fn carry_out(
 
 /// Returns what is left of workloads in clusters where they are not placed any more, as far as it
 /// may be read.
-async fn left(client: &Client, bindings: &[AnyBinding], now: Timestamp) -> Left {
+async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> Left {
     let own = Settings::default();
     let (view, works) = join!(View::read(client, &own), works(Api::all(client.clone())));
     let leader = Leader::of(&view.leader, now);

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use futures::future::join;
 use kube::api::{ListParams, Request};
 use kube::core::{ObjectList, PartialObjectMeta};
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::registration::token::{self, Entry};
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::work::Work;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ObjectMeta, Resource, Secret};
@@ -27,7 +26,15 @@ pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    Ok(told(readable(api, Part::Whole).await?))
+    Ok(told(readable(api, &(), Part::Whole).await?))
+}
+
+/// Returns the bindings of a kind, in a namespace or in all, as [`all`] does.
+pub(super) async fn bindings_of(
+    api: Api<AnyBinding>,
+    kind: BindingKind,
+) -> Result<Vec<AnyBinding>, String> {
+    Ok(told(readable(api, &kind, Part::Whole).await?))
 }
 
 /// Returns the objects that can be read, and warns people of the others.
@@ -48,24 +55,29 @@ enum Part {
 /// Returns the metadata of the Works in a namespace, or of all of them: what they carry is most of
 /// what a fleet API stores.
 pub(super) async fn works(api: Api<PartialObjectMeta<Work>>) -> Result<Vec<ObjectMeta>, String> {
-    let works = told(readable(api, Part::Metadata).await?);
+    let works = told(readable(api, &(), Part::Metadata).await?);
     Ok(works.into_iter().map(|it| it.metadata).collect())
 }
 
 /// Returns every object of an API that can be read, and a sentence about each of the others. A
 /// member writes some objects itself, and what it writes must not keep the state of the fleet from
 /// people.
-async fn readable<K>(api: Api<K>, part: Part) -> Result<(Vec<K>, Vec<String>), String>
+async fn readable<K>(
+    api: Api<K>,
+    kind: &K::DynamicType,
+    part: Part,
+) -> Result<(Vec<K>, Vec<String>), String>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let failed = |error: kube::Error| format!("list {}: {}", K::plural(&()), client::brief(&error));
+    let failed =
+        |error: kube::Error| format!("list {}: {}", K::plural(kind), client::brief(&error));
     let objects = pages(&api, part).await.map_err(failed)?;
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for object in objects {
         match K::deserialize(&object) {
             Ok(object) => found.push(object),
-            Err(error) => unreadable.push(left_out(&K::kind(&()), &object, &error)),
+            Err(error) => unreadable.push(left_out(&K::kind(kind), &object, &error)),
         }
     }
     Ok((found, unreadable))
@@ -116,19 +128,13 @@ fn left_out(kind: &str, object: &Value, error: &serde_json::Error) -> String {
 }
 
 /// Returns the binding of every workload.
-pub(super) async fn bindings(client: &Client) -> Result<Vec<AnyBinding>, String> {
-    let (namespaced, cluster_wide) = join(
-        all::<ResourceBinding>(Api::all(client.clone())),
-        all::<ClusterResourceBinding>(Api::all(client.clone())),
-    )
-    .await;
-    let namespaced = namespaced?
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
-    let cluster_wide = cluster_wide?
-        .into_iter()
-        .map(|it| AnyBinding::from(Arc::new(it)));
-    Ok(namespaced.chain(cluster_wide).collect())
+pub(super) async fn bindings(client: &Client) -> Result<Vec<Arc<AnyBinding>>, String> {
+    let of = |kind| bindings_of(Api::all_with(client.clone(), &kind), kind);
+    let (namespaced, cluster_wide) =
+        join(of(BindingKind::Namespaced), of(BindingKind::Cluster)).await;
+    let mut bindings = namespaced?;
+    bindings.extend(cluster_wide?);
+    Ok(bindings.into_iter().map(Arc::new).collect())
 }
 
 /// Reads the bootstrap tokens.

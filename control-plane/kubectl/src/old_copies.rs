@@ -4,12 +4,13 @@
 //! cluster that is silent, the copy may run beside the new one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use muster_control_plane::binding::companions::runs_nothing;
 use muster_control_plane::binding::render::expects;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::works::binding_named;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
@@ -28,15 +29,17 @@ pub(super) type OldCopies = BTreeMap<BindingKey, BTreeSet<String>>;
 /// is healthy is none of them.
 pub(super) fn old_copies<'a>(
     works: impl IntoIterator<Item = &'a ObjectMeta>,
-    bindings: &[AnyBinding],
+    bindings: &[Arc<AnyBinding>],
 ) -> OldCopies {
-    let known: HashMap<BindingKey, &AnyBinding> =
-        bindings.iter().map(|it| (it.key(), it)).collect();
+    let known: HashMap<BindingKey, &Arc<AnyBinding>> = bindings
+        .iter()
+        .map(|it| (BindingKey::of(&it), it))
+        .collect();
     let mut old = OldCopies::new();
     for (key, cluster) in works.into_iter().filter_map(place) {
         let binding = known.get(&key);
         // What runs nothing may stay on purpose, beside a workload that is still there.
-        let is_none = |it: &&AnyBinding| expects(it.spec(), cluster) || runs_nothing(it.spec());
+        let is_none = |it: &&Arc<AnyBinding>| expects(&it.spec, cluster) || runs_nothing(&it.spec);
         if !binding.is_some_and(is_none) {
             old.entry(key).or_default().insert(cluster.to_owned());
         }
@@ -129,10 +132,8 @@ pub(super) fn told(all: &[InCluster]) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -148,17 +149,17 @@ pub(super) mod tests {
         .unwrap()
     }
 
-    fn binding(name: &str, spec: &Value) -> AnyBinding {
+    fn binding(name: &str, spec: &Value) -> Arc<AnyBinding> {
         let mut whole = json!({
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
         });
         let fields = whole.as_object_mut().unwrap();
         fields.extend(spec.as_object().unwrap().clone());
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "default"}, "spec": whole,
         }))
         .unwrap();
-        AnyBinding::from(Arc::new(binding))
+        Arc::new(binding)
     }
 
     fn cluster(name: &str, ready: &str) -> Cluster {

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail, ensure};
 use kube::ResourceExt as _;
-use kube::api::Api;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
-};
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::client;
 use muster_shared::k8s::Client;
 
-use super::list::all;
+use super::list::bindings_of;
 use super::request::instead;
 
 /// Short names of kinds, as kubectl has them.
@@ -72,12 +71,6 @@ impl Subject {
     }
 }
 
-/// A binding of either scope.
-pub(super) enum Found {
-    Namespaced(ResourceBinding),
-    ClusterWide(ClusterResourceBinding),
-}
-
 /// Reads the binding of what is asked about.
 ///
 /// # Errors
@@ -86,24 +79,25 @@ pub(super) async fn find(
     client: &Client,
     namespace: &str,
     subject: &Subject,
-) -> anyhow::Result<Found> {
-    let namespaced: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
-    let cluster_wide: Api<ClusterResourceBinding> = Api::all(client.clone());
+) -> anyhow::Result<AnyBinding> {
+    let keys = |name: &str| {
+        [Some(namespace.to_owned()), None].map(|namespace| BindingKey {
+            namespace,
+            name: name.to_owned(),
+        })
+    };
     match subject {
-        Subject::Binding(name) => Ok(Found::Namespaced(get(&namespaced, name).await?)),
-        Subject::ClusterBinding(name) => Ok(Found::ClusterWide(get(&cluster_wide, name).await?)),
+        Subject::Binding(name) => get(client, &keys(name)[0]).await,
+        Subject::ClusterBinding(name) => get(client, &keys(name)[1]).await,
         Subject::Template { kind, name } => {
-            let bindings = list(&namespaced).await?;
-            let mut names = named(&bindings, kind);
-            let mut kinds = kinds(&bindings);
-            if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
-                return Ok(Found::Namespaced(binding));
-            }
-            let bindings = list(&cluster_wide).await?;
-            names.extend(named(&bindings, kind));
-            kinds.extend(self::kinds(&bindings));
-            if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
-                return Ok(Found::ClusterWide(binding));
+            let (mut names, mut kinds) = (Vec::new(), BTreeSet::new());
+            for key in keys(name) {
+                let bindings = near_to(client, &key).await?;
+                names.extend(named(&bindings, kind));
+                kinds.extend(self::kinds(&bindings));
+                if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
+                    return Ok(binding);
+                }
             }
             let hint = if names.is_empty() {
                 let kinds: Vec<String> = kinds.into_iter().collect();
@@ -120,32 +114,30 @@ pub(super) async fn find(
     }
 }
 
-async fn get<B: Binding>(api: &Api<B>, name: &str) -> anyhow::Result<B> {
+async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
     let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
-    let context = || format!("cannot read {} {name}", B::kind(&()));
-    if let Some(binding) = api
-        .get_opt(name)
-        .await
-        .map_err(said)
-        .with_context(context)?
-    {
+    let (kind, name) = (key.kind().name(), &key.name);
+    let found = key.api(client).get_opt(name).await.map_err(said);
+    if let Some(binding) = found.with_context(|| format!("cannot read {kind} {name}"))? {
         return Ok(binding);
     }
-    let names: Vec<String> = list(api).await?.iter().map(B::name_any).collect();
+    let near = near_to(client, key).await?;
+    let names: Vec<String> = near.iter().map(AnyBinding::name_any).collect();
     bail!(
-        "there is no {} {name}{}; a template can be named as well: deployment/web",
-        B::kind(&()),
+        "there is no {kind} {name}{}; a template can be named as well: deployment/web",
         instead(name, &names)
     )
 }
 
-async fn list<B: Binding>(api: &Api<B>) -> anyhow::Result<Vec<B>> {
-    all(api.clone()).await.map_err(anyhow::Error::msg)
+/// Returns the bindings of the kind and namespace of a key.
+async fn near_to(client: &Client, key: &BindingKey) -> anyhow::Result<Vec<AnyBinding>> {
+    let bindings = bindings_of(key.api(client), key.kind()).await;
+    bindings.map_err(anyhow::Error::msg)
 }
 
 /// Names of the templates of a kind.
-fn named<B: Binding>(bindings: &[B], kind: &str) -> Vec<String> {
-    let resources = bindings.iter().map(|it| &it.spec().resource);
+fn named(bindings: &[AnyBinding], kind: &str) -> Vec<String> {
+    let resources = bindings.iter().map(|it| &it.spec.resource);
     resources
         .filter(|it| is_kind(it, kind))
         .map(|it| it.name.clone())
@@ -153,10 +145,10 @@ fn named<B: Binding>(bindings: &[B], kind: &str) -> Vec<String> {
 }
 
 /// Kinds of the templates, as a command line names them.
-fn kinds<B: Binding>(bindings: &[B]) -> BTreeSet<String> {
+fn kinds(bindings: &[AnyBinding]) -> BTreeSet<String> {
     let kinds = bindings
         .iter()
-        .map(|it| it.spec().resource.kind.to_lowercase());
+        .map(|it| it.spec.resource.kind.to_lowercase());
     kinds.collect()
 }
 
@@ -166,8 +158,8 @@ fn near(kind: &str, kinds: &[String]) -> Option<String> {
     hint.contains("is it").then_some(hint)
 }
 
-fn is_meant<B: Binding>(binding: &B, kind: &str, name: &str) -> bool {
-    let resource = &binding.spec().resource;
+fn is_meant(binding: &AnyBinding, kind: &str, name: &str) -> bool {
+    let resource = &binding.spec.resource;
     resource.name == name && is_kind(resource, kind)
 }
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::any_binding::BindingKind;
 use muster_shared::api::binding::{
-    AggregatedStatusItem, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+    AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus,
 };
 use muster_shared::names::label;
 use muster_vectors::{Case, Difference, replay, same};
@@ -89,7 +90,7 @@ fn pass(
                 &behavior,
                 (cluster, now),
                 &mode,
-                producer::<ResourceBinding>(),
+                producer(BindingKind::Namespaced),
                 switches,
             );
             departure.leave(now).ok().map(|(after, _)| (cluster, after))

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
-};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use tokio::time::Instant;
+
+use muster_shared::queue::until;
 
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
@@ -33,9 +34,8 @@ use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::settings::PROPAGATE_DEPS;
-use muster_shared::queue::until;
 
 mod report;
 
@@ -62,9 +62,9 @@ struct Controller {
 }
 
 /// A look at one application.
-struct Case<'a, B> {
+struct Case<'a> {
     key: &'a BindingKey,
-    binding: &'a B,
+    binding: &'a AnyBinding,
     /// What its annotation says.
     written: History,
     now: Timestamp,
@@ -94,7 +94,7 @@ struct Known {
 }
 
 /// Returns whether a binding says that no other cluster takes the workload of a cluster.
-fn is_stranded<B: Binding>(binding: &B, cluster: &str) -> bool {
+fn is_stranded(binding: &AnyBinding, cluster: &str) -> bool {
     let told = conditions::get(&binding.status().conditions, CONDITION);
     told.is_some_and(|told| {
         told.status == conditions::TRUE
@@ -135,7 +135,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         }
     });
     follow(&controller, &fleet.bindings, &queue);
-    follow(&controller, &fleet.cluster_bindings, &queue);
     fleet.follow_interpreters(&queue);
     let opened = controller.openings.clone();
     tasks.spawn("application failover openings", {
@@ -154,13 +153,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         workers,
         move |_, key: BindingKey| {
             let controller = Arc::clone(&controller);
-            async move {
-                if key.namespace.is_some() {
-                    controller.reconcile::<ResourceBinding>(key).await
-                } else {
-                    controller.reconcile::<ClusterResourceBinding>(key).await
-                }
-            }
+            async move { controller.reconcile(key).await }
         },
     );
 }
@@ -171,11 +164,7 @@ fn count(result: &'static str) {
     metrics::counter!(METRIC, "result" => result).increment(1);
 }
 
-fn follow<B: BindingKind>(
-    controller: &Arc<Controller>,
-    bindings: &Informer<B>,
-    queue: &Queue<BindingKey>,
-) {
+fn follow(controller: &Arc<Controller>, bindings: &Bindings, queue: &Queue<BindingKey>) {
     let (controller, queue) = (Arc::clone(controller), queue.clone());
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
@@ -196,8 +185,8 @@ fn follow<B: BindingKind>(
 
 /// Returns whether a policy asks for the failover of an application, or the binding records
 /// something about one.
-fn concerns_us<B: Binding>(binding: &B) -> bool {
-    application(binding.spec()).is_some() || binding.annotations().contains_key(history::ANNOTATION)
+fn concerns_us(binding: &AnyBinding) -> bool {
+    application(&binding.spec).is_some() || binding.annotations().contains_key(history::ANNOTATION)
 }
 
 impl Known {
@@ -219,10 +208,10 @@ impl Controller {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn reconcile<B: BindingKind>(&self, key: BindingKey) -> Result<Next, ApiError> {
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, ApiError> {
         // Unless it is used, the payment for it is taken back.
         let paid = self.turns.take(&key);
-        let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
+        let Some(binding) = self.fleet.bindings.get(&key) else {
             self.turns.leave(&key);
             self.known().remove(&key);
             return Ok(Next::Done);
@@ -249,12 +238,8 @@ impl Controller {
     }
 
     /// Brings what is known of an application up to date with what its clusters report.
-    fn learn<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        behavior: &ApplicationFailoverBehavior,
-    ) -> (Known, Verdict) {
-        let uid = case.binding.meta().uid.clone();
+    fn learn(&self, case: &Case<'_>, behavior: &ApplicationFailoverBehavior) -> (Known, Verdict) {
+        let uid = case.binding.metadata.uid.clone();
         let mut all = self.known();
         let before = all.get(case.key).filter(|known| known.uid == uid).cloned();
         let mut known = before.unwrap_or_else(|| Known {
@@ -269,7 +254,7 @@ impl Controller {
         let counted = known.history.heard_since(heard, case.now);
         let verdict = decide(
             toleration(behavior),
-            case.binding.spec(),
+            &case.binding.spec,
             &case.binding.status().aggregated_status,
             &counted.since,
             case.now,
@@ -282,9 +267,9 @@ impl Controller {
         (known, verdict)
     }
 
-    async fn follow<B: BindingKind>(
+    async fn follow(
         &self,
-        case: &Case<'_, B>,
+        case: &Case<'_>,
         behavior: &ApplicationFailoverBehavior,
         paid: Option<Paid>,
     ) -> Result<Next, ApiError> {
@@ -295,7 +280,7 @@ impl Controller {
             .and_then(|until| tolerated_turn(&history, until, now));
         let wait = verdict.next.map(|next| after(next, now));
         let (ready, held) = self.ready(
-            (case.binding.spec(), behavior),
+            (&case.binding.spec, behavior),
             &history,
             &verdict.leave,
             now,
@@ -322,9 +307,9 @@ impl Controller {
 
     /// Moves an application whose turn it is; where the binding is another one now, says when to
     /// look at that.
-    async fn leave<B: BindingKind>(
+    async fn leave(
         &self,
-        case: &Case<'_, B>,
+        case: &Case<'_>,
         mut known: Known,
         cluster: String,
         paid: Paid,
@@ -374,14 +359,8 @@ impl Controller {
     }
 
     /// Puts an application in line.
-    fn line_up<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        known: &Known,
-        cluster: String,
-        progress: &mut Progress,
-    ) {
-        let priority = case.binding.spec().schedule_priority.as_ref();
+    fn line_up(&self, case: &Case<'_>, known: &Known, cluster: String, progress: &mut Progress) {
+        let priority = case.binding.spec.schedule_priority.as_ref();
         let priority = priority.map_or(0, |priority| priority.priority);
         let since = known.history.since.get(&cluster).copied();
         let rank = backlog::Rank::new(priority, since.unwrap_or(case.now));

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
 use muster_shared::client;
 use serde_json::json;
+
+use muster_shared::queue::until;
 
 use super::explain::Obstacle;
 use super::hearing::Heard;
@@ -17,14 +20,12 @@ use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::{EvictionReason, application};
 use crate::fencing;
-use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
-use crate::fleet::copy;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::protection::protected;
+use crate::fleet::{Fleet, copy};
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
-use muster_shared::queue::until;
 
 /// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's
 /// admission writes this number).
@@ -123,11 +124,11 @@ pub fn pause(attempts: u32) -> Duration {
 }
 
 /// An application that is to leave.
-pub struct Leaver<'a, B> {
+pub struct Leaver<'a> {
     /// What names its binding.
     pub key: &'a BindingKey,
     /// Its binding.
-    pub binding: &'a B,
+    pub binding: &'a AnyBinding,
     /// What is known of it.
     pub history: &'a History,
     /// How often it found no place.
@@ -135,11 +136,11 @@ pub struct Leaver<'a, B> {
 }
 
 /// Result of an eviction.
-pub enum Outcome<B> {
+pub enum Outcome {
     /// The application was evicted.
     Left {
         /// Binding after the write.
-        binding: Box<B>,
+        binding: Box<AnyBinding>,
         /// Recorded state after the write.
         history: History,
         /// Eviction to report.
@@ -175,13 +176,13 @@ impl Exit {
 
     /// Moves an application out of a cluster, where there is a place for it: eviction and new
     /// placement are one write. The payment is kept unless it is known that nothing was moved.
-    pub async fn leave<B: BindingKind>(
+    pub async fn leave(
         &self,
-        leaver: &Leaver<'_, B>,
+        leaver: &Leaver<'_>,
         cluster: &str,
         paid: Paid,
         now: Timestamp,
-    ) -> Outcome<B> {
+    ) -> Outcome {
         let Leaver {
             key,
             binding,
@@ -205,7 +206,7 @@ impl Exit {
                 behavior,
                 (cluster, since),
                 &mode,
-                producer::<B>(),
+                producer(key.kind()),
                 Switches::of(&fleet.settings),
             )
         };
@@ -234,7 +235,14 @@ impl Exit {
             ..history.clone().after_move(cluster, now)
         };
         plan.patch["metadata"]["annotations"][history::ANNOTATION] = json!(then.write());
-        match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
+        match carry_out(
+            fleet,
+            key,
+            binding.metadata.resource_version.as_deref(),
+            plan,
+        )
+        .await
+        {
             Ok(binding) => {
                 paid.keep();
                 Outcome::Left {
@@ -284,11 +292,10 @@ fn leaves_state(behavior: &ApplicationFailoverBehavior, switches: Switches) -> b
 }
 
 /// Returns the name of the controller that moves applications, as eviction tasks have it.
-pub fn producer<B: BindingKind>() -> &'static str {
-    if B::NAMESPACED {
-        "resource-binding-application-failover-controller"
-    } else {
-        "cluster-resource-binding-application-failover-controller"
+pub const fn producer(kind: BindingKind) -> &'static str {
+    match kind {
+        BindingKind::Namespaced => "resource-binding-application-failover-controller",
+        BindingKind::Cluster => "cluster-resource-binding-application-failover-controller",
     }
 }
 

@@ -177,7 +177,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
+    use muster_shared::api::any_binding::AnyBinding;
     use muster_shared::conditions;
 
     use super::*;
@@ -310,7 +310,7 @@ mod tests {
             .after_move("m2", at(1));
         assert_eq!(History::read(history.write().as_deref()), history);
         assert_eq!(History::default().write(), None);
-        let binding: ResourceBinding = serde_json::from_value(serde_json::json!({
+        let binding: AnyBinding = serde_json::from_value(serde_json::json!({
             "metadata": {"annotations": {ANNOTATION: history.write()}},
             "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}},
         }))

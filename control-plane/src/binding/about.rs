@@ -6,7 +6,8 @@
 //! twice.
 
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::{Binding, ObjectReference};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
 
 use crate::fleet::binding::controller_of;
 use crate::fleet::template::Kind;
@@ -26,13 +27,13 @@ pub enum About {
 impl About {
     /// Tells which object a binding is about, compared with the template of that name; without uids
     /// the name decides.
-    pub fn of(binding: &impl Binding, template: &ObjectMeta) -> Self {
-        let resource = &binding.spec().resource;
+    pub fn of(binding: &AnyBinding, template: &ObjectMeta) -> Self {
+        let resource = &binding.spec.resource;
         let Some(present) = given(template.uid.as_deref()) else {
             return Self::Template;
         };
         let recorded = given(resource.uid.as_deref());
-        match owner(binding.meta(), resource, recorded) {
+        match owner(&binding.metadata, resource, recorded) {
             Some(owner) if owner != present => Self::Former,
             _ if recorded.is_some_and(|recorded| recorded != present) => Self::Recorded,
             _ => Self::Template,
@@ -64,7 +65,6 @@ fn given(uid: Option<&str>) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
@@ -150,7 +150,7 @@ mod tests {
                 About::Template,
             ),
         ] {
-            let held: ResourceBinding = serde_json::from_value(json!({
+            let held: AnyBinding = serde_json::from_value(json!({
                 "metadata": { "name": "sum-job", "ownerReferences": owners },
                 "spec": { "resource": { "apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": recorded } },
             }))

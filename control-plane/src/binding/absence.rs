@@ -9,8 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::Api;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::says_absent;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
@@ -92,45 +90,20 @@ pub async fn sweep(
 }
 
 fn was_seen_leaving(fleet: &Fleet, key: &BindingKey) -> bool {
-    match &key.namespace {
-        Some(namespace) => matches!(
-            fleet.bindings.presence(Some(namespace), &key.name),
-            Presence::Gone
-        ),
-        None => matches!(
-            fleet.cluster_bindings.presence(None, &key.name),
-            Presence::Gone
-        ),
-    }
+    matches!(fleet.bindings.presence(key), Presence::Gone)
 }
 
 /// Tells whether a binding exists, by the cache if it knows and by the API if it does not.
 pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
-    fn known<T>(presence: &Presence<T>) -> Option<Existence> {
-        match presence {
-            Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {
-                Some(Existence::There)
-            }
-            Presence::Gone => Some(Existence::Absent),
-            Presence::Unknown(_) => None,
+    match fleet.bindings.presence(key) {
+        Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {
+            return Ok(Existence::There);
         }
+        Presence::Gone => return Ok(Existence::Absent),
+        Presence::Unknown(_) => {}
     }
-    let answer = if let Some(namespace) = &key.namespace {
-        let presence = fleet.bindings.presence(Some(namespace), &key.name);
-        if let Some(known) = known(&presence) {
-            return Ok(known);
-        }
-        let api: Api<ResourceBinding> = Api::namespaced(fleet.client.clone(), namespace);
-        api.get_metadata(&key.name).await.map(drop)
-    } else {
-        let presence = fleet.cluster_bindings.presence(None, &key.name);
-        if let Some(known) = known(&presence) {
-            return Ok(known);
-        }
-        let api: Api<ClusterResourceBinding> = Api::all(fleet.client.clone());
-        api.get_metadata(&key.name).await.map(drop)
-    };
-    read(answer, key)
+    let answer = key.api(&fleet.client).get_metadata(&key.name).await;
+    read(answer.map(drop), key)
 }
 
 fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, Error> {

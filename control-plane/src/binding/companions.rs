@@ -11,15 +11,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt;
-use muster_shared::api::binding::{Binding, ResourceBindingSpec};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 
 use super::controller::cluster_of;
 use crate::fencing;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, spec_of};
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::works::{CachedWork, binding_of};
 
 /// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
@@ -77,7 +78,6 @@ impl Companions {
     pub fn follow(fleet: &Fleet, queue: &Queue<BindingKey>) -> Self {
         let companions = Self::default();
         companions.follow_bindings(&fleet.bindings, queue);
-        companions.follow_bindings(&fleet.cluster_bindings, queue);
         let (followed, queue) = (companions.clone(), queue.clone());
         fleet.works.on_change(move |change| {
             if let Change::Deleted { old } = change
@@ -89,14 +89,11 @@ impl Companions {
         companions
     }
 
-    fn follow_bindings<B: Binding>(&self, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+    fn follow_bindings(&self, bindings: &Bindings, queue: &Queue<BindingKey>) {
         let (companions, queue, cache) = (self.clone(), queue.clone(), bindings.clone());
         bindings.on_change(move |change| {
             let key = BindingKey::of(change.object().as_ref());
-            let is_gone = || {
-                let namespace = key.namespace.as_deref();
-                cache.presence(namespace, &key.name).is_gone()
-            };
+            let is_gone = || cache.presence(&key).is_gone();
             // A list may have lacked it.
             if matches!(change, Change::Deleted { .. }) && !is_gone() {
                 return;
@@ -105,7 +102,13 @@ impl Companions {
                 Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
                 Change::Deleted { old } => (Some(old.as_ref()), None),
             };
-            let place = |it: &B| (it.meta().generation, policy_id(it), runs_nothing(it.spec()));
+            let place = |it: &AnyBinding| {
+                (
+                    it.metadata.generation,
+                    policy_id(it),
+                    runs_nothing(&it.spec),
+                )
+            };
             let (was, is) = (old.map(place), new.map(place));
             if was == is {
                 return;
@@ -159,15 +162,15 @@ impl Companions {
 
     /// Returns the clusters in which Works of a binding stay because a workload that it serves may
     /// be there; the binding is looked at again when that workload changes.
-    pub fn kept<'a, B: Binding>(
+    pub fn kept<'a>(
         &self,
         fleet: &Fleet,
         key: &BindingKey,
-        binding: &B,
+        binding: &AnyBinding,
         leaving: impl Iterator<Item = &'a Arc<CachedWork>>,
     ) -> BTreeSet<String> {
         let mut leaving = leaving.filter_map(|work| cluster_of(work)).peekable();
-        if leaving.peek().is_none() || !runs_nothing(binding.spec()) {
+        if leaving.peek().is_none() || !runs_nothing(&binding.spec) {
             return BTreeSet::new();
         }
         let served = self.served(key, binding);
@@ -204,7 +207,7 @@ impl Companions {
 
     /// Returns the workloads that a binding serves: those of its policy, in its namespace where it
     /// has one, and those that depend on it.
-    fn served<B: Binding>(&self, key: &BindingKey, binding: &B) -> Vec<BindingKey> {
+    fn served(&self, key: &BindingKey, binding: &AnyBinding) -> Vec<BindingKey> {
         let state = self.lock();
         let id = policy_id(binding).or_else(|| state.former.get(key).cloned());
         let policy = id.and_then(|id| state.workloads.get(&id));
@@ -212,7 +215,7 @@ impl Companions {
             .into_iter()
             .flatten()
             .filter(|(namespace, _)| key.namespace.is_none() || **namespace == key.namespace);
-        let referrers = binding.spec().required_by.iter().map(|it| BindingKey {
+        let referrers = binding.spec.required_by.iter().map(|it| BindingKey {
             namespace: it.namespace.clone().filter(|it| !it.is_empty()),
             name: it.name.clone(),
         });
@@ -228,15 +231,14 @@ impl Companions {
 
 /// Returns whether a workload is to be in a cluster, is leaving it, or has a Work there.
 fn may_be_in(fleet: &Fleet, workload: &BindingKey, cluster: &str) -> bool {
-    let is_named = |spec: &ResourceBindingSpec| {
-        spec.target(cluster).is_some() || spec.eviction_task(cluster).is_some()
-    };
-    let is_named = spec_of(workload, &fleet.bindings, &fleet.cluster_bindings, is_named);
+    let is_named = fleet.bindings.get(workload).is_some_and(|it| {
+        it.spec.target(cluster).is_some() || it.spec.eviction_task(cluster).is_some()
+    });
     let has_work = || {
         let works = fleet.work_index.of(workload);
         works.iter().any(|work| cluster_of(work) == Some(cluster))
     };
-    is_named == Some(true) || has_work()
+    is_named || has_work()
 }
 
 /// Returns the permanent id of the policy that claims a binding.

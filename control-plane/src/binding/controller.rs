@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -29,7 +29,7 @@ use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, Bindings, patch_params};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
@@ -48,7 +48,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let parked = Parked::new(&fleet.templates, &queue);
     let keeping = Arc::new(Keeping::default());
     follow(&fleet.bindings, &queue, &keeping);
-    follow(&fleet.cluster_bindings, &queue, &keeping);
     overriding::follow(fleet, &queue);
     fleet.follow_interpreters(&queue);
     let claimed = queue.clone();
@@ -62,7 +61,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     let works = queue.clone();
     // `fleet` is not captured: it would keep itself alive.
-    let expected = expectation(fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    let expected = expectation(fleet.bindings.clone());
     fleet.works.on_change(move |change| {
         let concerns_us = match change {
             // Somebody changed the spec, or gave the permanent id that the manifest carries too.
@@ -109,11 +108,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             let (memory, settled) = (Arc::clone(&memory), Arc::clone(&settled));
             async move {
                 settled.get_or_init(|| overriding::settle(&fleet)).await;
-                if key.namespace.is_some() {
-                    sync::<ResourceBinding>(&fleet, &memory, &key).await
-                } else {
-                    sync::<ClusterResourceBinding>(&fleet, &memory, &key).await
-                }
+                sync(&fleet, &memory, &key).await
             }
         },
     );
@@ -138,23 +133,14 @@ pub(super) struct Memory {
 
 /// Tells whether a Work is where its binding wants one. False too where the binding is not known:
 /// its Works are looked at.
-fn expectation(
-    bindings: Informer<ResourceBinding>,
-    cluster_bindings: Informer<ClusterResourceBinding>,
-) -> impl Fn(&CachedWork) -> bool {
-    fn wants<B: Binding>(binding: Option<Arc<B>>, cluster: &str) -> bool {
-        binding.is_some_and(|binding| {
-            binding.meta().deletion_timestamp.is_none() && expects(binding.spec(), cluster)
-        })
-    }
+fn expectation(bindings: Bindings) -> impl Fn(&CachedWork) -> bool {
     move |work| {
         let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
             return true;
         };
-        match &key.namespace {
-            Some(namespace) => wants(bindings.get(Some(namespace), &key.name), cluster),
-            None => wants(cluster_bindings.get(None, &key.name), cluster),
-        }
+        bindings.get(&key).is_some_and(|binding| {
+            binding.metadata.deletion_timestamp.is_none() && expects(&binding.spec, cluster)
+        })
     }
 }
 
@@ -162,21 +148,21 @@ fn expectation(
 /// except where replicas are kept until others are reported, and where a condition of this
 /// controller changed: while the cache showed an older state, a condition that differs now may have
 /// seemed to be written already.
-fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
+fn follow(bindings: &Bindings, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
     let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
-            let same = |old: &Arc<B>| {
-                let (old, new) = (old.meta(), new.meta());
+            let same = |old: &Arc<AnyBinding>| {
+                let (old, new) = (&old.metadata, &new.metadata);
                 old.generation == new.generation
                     && old.labels == new.labels
                     && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
             };
-            let told = |it: &B| {
+            let told = |it: &AnyBinding| {
                 let conditions = &it.status().conditions;
                 OURS.map(|ours| conditions::get(conditions, ours).cloned())
             };
-            let same = |old: &Arc<B>| same(old) && told(old) == told(new);
+            let same = |old: &Arc<AnyBinding>| same(old) && told(old) == told(new);
             let key = BindingKey::of(new.as_ref());
             if !old.as_ref().is_some_and(same) || keeping.has(&key) {
                 queue.add(key);
@@ -187,13 +173,9 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>, keeping
     });
 }
 
-async fn sync<B: BindingKind>(
-    fleet: &Fleet,
-    memory: &Memory,
-    key: &BindingKey,
-) -> Result<Next, Error> {
+async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.work_writer.turn().await;
-    let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+    let Some(binding) = fleet.bindings.get(&key) else {
         memory.waits.over(key);
         memory.unremoved.over(key);
         memory.outdated.over(key);
@@ -202,7 +184,7 @@ async fn sync<B: BindingKind>(
         return absence::sweep(fleet, &client, &memory.missing, key).await;
     };
     memory.missing.forget(key);
-    if binding.meta().deletion_timestamp.is_some() {
+    if binding.metadata.deletion_timestamp.is_some() {
         memory.keeping.end(key);
         return finish(fleet, memory, &client, key, binding.as_ref()).await;
     }
@@ -279,11 +261,11 @@ async fn sync<B: BindingKind>(
 /// Publishes an event that the API does not delete Works which are not wanted any more: at once
 /// where it refuses, and after several attempts where it gives no answer. Conflicts and answers of
 /// a busy server pass by themselves and are not published.
-fn tell_of_removal<B: BindingKind>(
+fn tell_of_removal(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
     error: &Error,
 ) {
     let Error::Api(failure) = error else {
@@ -298,7 +280,7 @@ fn tell_of_removal<B: BindingKind>(
         let (reason, note) = ("SyncWorkFailed", error.to_string());
         fleet
             .events
-            .publish(binding, EventType::Warning, reason, note);
+            .publish_about(binding.reference(), EventType::Warning, reason, note);
     }
 }
 
@@ -328,18 +310,14 @@ impl Refusal {
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers
 /// take care of the members.
-async fn finish<B: BindingKind>(
+async fn finish(
     fleet: &Fleet,
     memory: &Memory,
     client: &Client,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
 ) -> Result<Next, Error> {
-    let ours = if B::NAMESPACED {
-        names::finalizer::RESOURCE_BINDING
-    } else {
-        names::finalizer::CLUSTER_RESOURCE_BINDING
-    };
+    let ours = key.kind().finalizer();
     if !binding
         .finalizers()
         .iter()
@@ -347,7 +325,7 @@ async fn finish<B: BindingKind>(
     {
         return Ok(Next::Done);
     }
-    let spec = binding.spec();
+    let spec = &binding.spec;
     let template = TemplateKey::of(&spec.resource);
     let is_deleted = match fleet.templates.get(&template) {
         Lookup::Found(template) => template.metadata().deletion_timestamp.is_some(),
@@ -377,7 +355,8 @@ async fn finish<B: BindingKind>(
         .filter(|finalizer| *finalizer != ours)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
-    match B::api(&fleet.client, key)
+    match key
+        .api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
@@ -388,13 +367,9 @@ async fn finish<B: BindingKind>(
 }
 
 /// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
-async fn identify<B: BindingKind>(
-    fleet: &Fleet,
-    key: &BindingKey,
-    binding: &B,
-) -> Result<Next, Error> {
-    let patch = json!({ "metadata": { "labels": { B::ID_LABEL: binding.uid() }, "resourceVersion": binding.resource_version() } });
-    B::api(&fleet.client, key)
+async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Result<Next, Error> {
+    let patch = json!({ "metadata": { "labels": { key.kind().id_label(): binding.uid() }, "resourceVersion": binding.resource_version() } });
+    key.api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
         .map_err(ApiError::of("identify", key))?;

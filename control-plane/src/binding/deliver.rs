@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
@@ -21,7 +22,7 @@ use super::prepare::{Prepared, origin};
 use super::render::{Origin, Rendered, Scope};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::works::CachedWork;
 
 /// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
@@ -44,11 +45,11 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Makes the Works of a binding once nothing holds them back.
-pub(super) async fn deliver<B: BindingKind>(
+pub(super) async fn deliver(
     fleet: &Fleet,
     client: &Client,
     memory: &Memory,
-    binding: &B,
+    binding: &AnyBinding,
     wanted: Wanted<'_>,
 ) -> Result<Next, Error> {
     let Wanted {
@@ -116,15 +117,15 @@ pub(super) async fn deliver<B: BindingKind>(
 }
 
 /// Writes the Works of a binding, and tells what keeps it from that.
-async fn write<B: BindingKind>(
+async fn write(
     fleet: &Fleet,
     client: &Client,
     memory: &Memory,
     origin: &Origin,
-    binding: &B,
+    binding: &AnyBinding,
     rendered: &[Rendered],
 ) -> Result<Next, Error> {
-    let (key, resource) = (origin.key(), binding.spec().resource.uid.as_deref());
+    let (key, resource) = (origin.key(), binding.spec.resource.uid.as_deref());
     let works = rendered
         .iter()
         .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
@@ -138,7 +139,7 @@ async fn write<B: BindingKind>(
             let reason = "SyncWorkFailed";
             fleet
                 .events
-                .publish(binding, EventType::Warning, reason, note);
+                .publish_about(binding.reference(), EventType::Warning, reason, note);
         }
         Some(wait.time)
     } else {
@@ -158,8 +159,8 @@ async fn write<B: BindingKind>(
             of: rendered.len(),
             first: Box::new(first),
         };
-        fleet.events.publish(
-            binding,
+        fleet.events.publish_about(
+            binding.reference(),
             EventType::Warning,
             "SyncWorkFailed",
             error.to_string(),

@@ -2,6 +2,7 @@
 
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::brief;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
@@ -9,15 +10,15 @@ use muster_shared::k8s::Condition;
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 
 /// Writes what holds the new copies back, or that nothing does any more; `false` where that failed,
 /// so that another look is needed.
-pub async fn tell_of_hold<B: BindingKind>(
+pub async fn tell_of_hold(
     fleet: &Fleet,
     client: &Client,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
     condition: Option<Condition>,
 ) -> bool {
     let before = &binding.status().conditions;
@@ -31,7 +32,8 @@ pub async fn tell_of_hold<B: BindingKind>(
         "metadata": {"resourceVersion": binding.resource_version()},
         "status": {"conditions": list},
     });
-    let written = B::api(client, key)
+    let written = key
+        .api(&client)
         .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
         .await;
     match written {
@@ -48,7 +50,9 @@ pub async fn tell_of_hold<B: BindingKind>(
             } else {
                 EventType::Normal
             };
-            fleet.events.publish(binding, kind, &reason, message);
+            fleet
+                .events
+                .publish_about(binding.reference(), kind, &reason, message);
             true
         }
         Err(error) => {

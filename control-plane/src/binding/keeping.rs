@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::hold_condition::tell_of_hold;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 
 /// Type of the condition on a binding: True while clusters keep ready replicas beyond their share.
 pub const CONDITION: &str = "ReplicasKept";
@@ -39,12 +40,12 @@ impl Keeping {
 
     /// Tells which clusters keep more than their share, once that has lasted; returns when to look
     /// again for that.
-    pub(super) async fn tell<B: BindingKind>(
+    pub(super) async fn tell(
         &self,
         fleet: &Fleet,
         client: &Client,
         key: &BindingKey,
-        binding: &B,
+        binding: &AnyBinding,
         keepers: Option<String>,
     ) -> Next {
         let wait = keepers.as_ref().map(|_| self.begin(key, Instant::now()));

@@ -335,7 +335,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
     let look = {
         let (fleet, looks) = (Arc::clone(&stand.fleet), Arc::clone(&looks));
         move |key: crate::fleet::binding::BindingKey| {
-            let binding = fleet.bindings.get(Some("shop"), &key.name).unwrap();
+            let binding = fleet.bindings.get(&key).unwrap();
             let works = fleet.work_index.of(&key);
             let kept = companions.kept(&fleet, &key, &*binding, works.iter());
             looks.fetch_add(usize::from(!kept.is_empty()), Ordering::Relaxed);
@@ -375,7 +375,7 @@ async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
     let stand = stand(works.chain(bindings)).await;
     stand.api.hide("resourcebindings", "shop", "workload");
     pass(60).await;
-    let held = stand.fleet.bindings.get(Some("shop"), "workload");
+    let held = stand.binding("workload");
     assert!(held.is_none(), "the list is short");
     service["spec"]["clusters"] = json!([{"name": "m2"}]);
     service["metadata"]["generation"] = json!(2);

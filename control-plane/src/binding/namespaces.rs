@@ -15,20 +15,20 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PostParams};
 use kube::{Resource, ResourceExt};
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::work::Work;
 use muster_shared::interpreter::prune;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use serde_json::json;
 
 use super::compare;
 use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::patch_params;
+use crate::fleet::binding::{Bindings, patch_params};
 use crate::fleet::scope::Scope;
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
@@ -137,14 +137,16 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 /// Looks at the namespace of each binding whose objects stay in the members when it is deleted.
-fn follow_preserved(bindings: &Informer<ResourceBinding>, queue: &Queue<Place>) {
+fn follow_preserved(bindings: &Bindings, queue: &Queue<Place>) {
     let queue = queue.clone();
     bindings.on_change(move |change| {
         let Change::Applied { old, new } = change else {
             return;
         };
         let (was, is) = (old.as_deref().map(preserved_in), preserved_in(new));
-        let namespace = new.metadata.namespace.clone().unwrap_or_default();
+        let Some(namespace) = &new.metadata.namespace else {
+            return;
+        };
         let added = is.filter(|name| {
             was.as_ref()
                 .is_none_or(|was| !was.clone().any(|it| it == *name))
@@ -159,7 +161,7 @@ fn follow_preserved(bindings: &Informer<ResourceBinding>, queue: &Queue<Place>) 
 }
 
 /// Returns the clusters in which the objects of a binding stay when it is deleted.
-fn preserved_in(binding: &ResourceBinding) -> impl Iterator<Item = &str> + Clone {
+fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> + Clone {
     let spec = &binding.spec;
     let preserves = spec.preserve_resources_on_deletion == Some(true);
     let clusters = spec.clusters.iter().filter(move |_| preserves);
@@ -212,7 +214,7 @@ fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
         .labels()
         .get(label::SKIP_AUTO_PROPAGATION)
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    namespace.meta().deletion_timestamp.is_none()
+    namespace.metadata.deletion_timestamp.is_none()
         && name != "default"
         && !kept_back
         && scope.admits_namespace(&name)

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use serde_json::Value;
 
 use super::error::Error;
 use super::render::Pairs;
 use crate::fleet::Fleet;
-use crate::fleet::binding::BindingKey;
-use crate::fleet::bindings_by_cluster::BindingsByCluster;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -38,8 +37,6 @@ pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
     });
     let affected = Affected {
         bindings: fleet.bindings.clone(),
-        cluster_bindings: fleet.cluster_bindings.clone(),
-        by_cluster: fleet.bindings_by_cluster.clone(),
         templates: fleet.templates.clone(),
         queue: queue.clone(),
     };
@@ -111,9 +108,7 @@ fn traits(cluster: &Cluster) -> (Option<&Pairs>, [Option<&str>; 2], &[String]) {
 /// Finds the bindings that a change affects.
 #[derive(Clone)]
 struct Affected {
-    bindings: Informer<ResourceBinding>,
-    cluster_bindings: Informer<ClusterResourceBinding>,
-    by_cluster: BindingsByCluster,
+    bindings: Bindings,
     templates: Templates,
     queue: Queue<BindingKey>,
 }
@@ -127,7 +122,7 @@ impl Affected {
         (old, new): (Option<&OverrideSpec>, Option<&OverrideSpec>),
     ) {
         // Each binding of the first list is reconciled anyway.
-        let knows_bindings = self.bindings.is_synced() && self.cluster_bindings.is_synced();
+        let knows_bindings = self.bindings.is_synced();
         if old == new || (old.is_none() && !knows_bindings) {
             return;
         }
@@ -151,18 +146,11 @@ impl Affected {
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }
         }
-        if namespace.is_none() {
-            for binding in self.cluster_bindings.list() {
-                if selects(&TemplateKey::of(&binding.spec.resource)) {
-                    self.queue.add(BindingKey::of(binding.as_ref()));
-                }
-            }
-        }
     }
 
     /// Reconciles the bindings that are placed in a cluster.
     fn by_cluster(&self, cluster: &str) {
-        for key in self.by_cluster.of(cluster) {
+        for key in self.bindings.naming(cluster) {
             self.queue.add((*key).clone());
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::events::EventType;
 use muster_shared::names::{self, label};
@@ -19,7 +20,7 @@ use super::render::{Origin, Rendered, Scope, render};
 use super::shrink::{self, Copy};
 use super::state;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::copy::Order;
 use crate::fleet::deleted_works::DeletedWorks;
@@ -93,18 +94,18 @@ pub(super) fn origin(key: &BindingKey, id: &str) -> Origin {
 }
 
 /// Renders the Works of a binding for its targets.
-pub(super) fn prepare<B: BindingKind>(
+pub(super) fn prepare(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
-    (binding, spec): (&B, &ResourceBindingSpec),
+    (binding, spec): (&AnyBinding, &ResourceBindingSpec),
     id: &str,
     works: &[Arc<CachedWork>],
 ) -> Result<Prepared, Error> {
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
-        fleet.events.publish(
-            binding,
+        fleet.events.publish_about(
+            binding.reference(),
             EventType::Warning,
             "SyncWorkFailed",
             format!(
@@ -132,7 +133,7 @@ pub(super) fn prepare<B: BindingKind>(
     let origin = origin(key, id);
     // The detector is about to write the claim on the template. Claim and generation of the
     // template are part of the manifest: a Work that is made now would be written twice.
-    if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
+    if Claim::on(&binding.metadata).is_some() && Claim::on(template.metadata()).is_none() {
         return Ok(Prepared::Later(Next::After(memory.waits.next(key).time)));
     }
     let subject = Subject::of(&template_key, &template);
@@ -163,7 +164,7 @@ pub(super) fn prepare<B: BindingKind>(
         let (reason, note) = ("SyncWorkFailed", error.to_string());
         fleet
             .events
-            .publish(binding, EventType::Warning, reason, note);
+            .publish_about(binding.reference(), EventType::Warning, reason, note);
     };
     let rendered = match rendered {
         Ok(rendered) => rendered,
@@ -207,9 +208,9 @@ pub(super) fn prepare<B: BindingKind>(
 }
 
 /// Tells that an override policy cannot be applied for some clusters.
-fn tell_refusal<B: BindingKind>(
+fn tell_refusal(
     fleet: &Fleet,
-    binding: &B,
+    binding: &AnyBinding,
     about: k8s_openapi::api::core::v1::ObjectReference,
     error: &Error,
 ) {
@@ -217,19 +218,19 @@ fn tell_refusal<B: BindingKind>(
     let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
     tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
     let (events, warning) = (&fleet.events, EventType::Warning);
-    events.publish(binding, warning, reason, note.clone());
+    events.publish_about(binding.reference(), warning, reason, note.clone());
     events.publish_about(about, warning, reason, note);
 }
 
 /// Returns the spec with the replicas that each Work is to have, where these differ from the
 /// shares. With `members_scale` the members decide on the number of replicas, and nothing is kept.
-fn kept<B: BindingKind>(
+fn kept(
     deleted: &DeletedWorks,
-    binding: &B,
+    binding: &AnyBinding,
     works: &[Arc<CachedWork>],
     members_scale: bool,
 ) -> Option<ResourceBindingSpec> {
-    let spec = binding.spec();
+    let spec = &binding.spec;
     if spec.replicas <= 0 || members_scale {
         return None;
     }
@@ -280,11 +281,11 @@ fn parted(all: Vec<Result<Rendered, Error>>) -> (Vec<Rendered>, Vec<Error>) {
 /// Returns how long to wait for a binding that is about a former object: until garbage collection
 /// has removed it, or the detector has brought it up to date. A binding that nobody removes and
 /// nobody brings up to date within seconds is not waited for: its Works follow the name.
-fn outdated<B: BindingKind>(
+fn outdated(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
     template: &ObjectMeta,
 ) -> Option<Duration> {
     let about = About::of(binding, template);
@@ -297,15 +298,18 @@ fn outdated<B: BindingKind>(
         return None;
     }
     if wait.is_worth_telling {
-        let resource = &binding.spec().resource;
+        let resource = &binding.spec.resource;
         let note = format!(
             "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \
              removed the binding",
             resource.kind, resource.name
         );
-        fleet
-            .events
-            .publish(binding, EventType::Warning, "SyncWorkFailed", note);
+        fleet.events.publish_about(
+            binding.reference(),
+            EventType::Warning,
+            "SyncWorkFailed",
+            note,
+        );
     }
     Some(wait.time)
 }

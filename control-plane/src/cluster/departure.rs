@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
@@ -21,7 +20,7 @@ use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
 use super::waiting::{Told, waits_for_bindings, waits_for_namespace, waits_for_works};
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, spec_of};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::works::{CachedWork, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
@@ -33,14 +32,10 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     let works = fleet.works.list_in(&namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
-    let named = fleet.bindings_by_cluster.of(&name);
+    let named = fleet.bindings.naming(&name);
     let holds = |key: &BindingKey| {
-        let (bindings, wide) = (&fleet.bindings, &fleet.cluster_bindings);
-        let spec = |spec: &ResourceBindingSpec| {
-            let is_target = spec.target(&name).is_some();
-            is_target.then(|| spec.clone())
-        };
-        spec_of(key, bindings, wide, spec).flatten()
+        let held = fleet.bindings.get(key);
+        held.filter(|it| it.spec.target(&name).is_some())
     };
     let deletion = DeletionState {
         cluster,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use tokio::time::Instant;
 
@@ -38,8 +39,8 @@ fn holder(spec: &ResourceBindingSpec) -> String {
 
 /// Returns the message about the bindings that name the cluster, for which its removal waits;
 /// `None` if there are none.
-pub(super) fn waits_for_bindings(holders: &[ResourceBindingSpec]) -> Option<String> {
-    let mut names: Vec<_> = holders.iter().map(holder).collect();
+pub(super) fn waits_for_bindings(holders: &[Arc<AnyBinding>]) -> Option<String> {
+    let mut names: Vec<_> = holders.iter().map(|it| holder(&it.spec)).collect();
     names.sort_unstable();
     Some(format!(
         "The cluster waits to be removed until no binding names it: {}. Their scheduler has to take them off it.",
@@ -139,12 +140,15 @@ mod tests {
 
     #[test]
     fn who_waits_for_bindings_says_which() {
-        let spec = |name: &str, suspended: bool| -> ResourceBindingSpec {
-            serde_json::from_value(json!({
+        let spec = |name: &str, suspended: bool| {
+            let spec = serde_json::from_value(json!({
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
                 "suspension": {"scheduling": suspended},
-            }))
-            .unwrap()
+            }));
+            Arc::new(AnyBinding {
+                spec: spec.unwrap(),
+                ..AnyBinding::default()
+            })
         };
         let specs = [
             spec("a", true),

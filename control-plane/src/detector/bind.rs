@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use kube::api::{Api, Patch, PostParams};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use super::build::Wanted;
 use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::scheduler::controller::InitialPlacement;
 
@@ -20,7 +21,7 @@ use crate::scheduler::controller::InitialPlacement;
 const LEAVING: Duration = Duration::from_secs(5);
 
 impl Detector {
-    pub(super) async fn write<B: BindingKind>(
+    pub(super) async fn write(
         &self,
         key: &TemplateKey,
         wanted: &Wanted<'_>,
@@ -30,8 +31,8 @@ impl Detector {
             namespace: key.namespace.clone(),
             name: wanted.name().to_owned(),
         };
-        let api = B::api(&self.fleet.client, &binding);
-        let held = match B::cache(&self.fleet).presence(key.namespace.as_deref(), &binding.name) {
+        let api = binding.api(&self.fleet.client);
+        let held = match self.fleet.bindings.presence(&binding) {
             Presence::There(held) => held,
             Presence::Unknown(Doubt::Unreadable { .. }) => {
                 return Err(Error::Unreadable { binding });
@@ -41,7 +42,7 @@ impl Detector {
                 return self.create(&api, key, &binding, object).await;
             }
         };
-        if held.meta().deletion_timestamp.is_some() {
+        if held.metadata.deletion_timestamp.is_some() {
             return Ok(Next::After(LEAVING));
         }
         let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
@@ -59,9 +60,9 @@ impl Detector {
         }
     }
 
-    async fn create<B: BindingKind>(
+    async fn create(
         &self,
-        api: &Api<B>,
+        api: &Api<AnyBinding>,
         template: &TemplateKey,
         key: &BindingKey,
         object: Value,
@@ -72,11 +73,11 @@ impl Detector {
         if let Some(wait) = arriving {
             return Ok(Next::After(wait));
         }
-        let binding: B = serde_json::from_value(object)
+        let binding: AnyBinding = serde_json::from_value(object)
             .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
-                if !created.spec().clusters.is_empty() {
+                if !created.spec.clusters.is_empty() {
                     InitialPlacement::tell(&self.fleet, &created);
                 }
                 Ok(Next::Done)

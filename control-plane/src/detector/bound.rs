@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use muster_shared::api::binding::Binding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::names::label;
 
 use crate::fleet::binding::BindingKey;
@@ -28,8 +28,8 @@ const LABELS: [Label; 2] = [
 
 impl Bound {
     /// Takes in a change of a binding: what it was and what it is.
-    pub fn change<B: Binding>(&mut self, old: Option<&B>, new: Option<&B>) {
-        let marks = |binding: &B| (ids(binding), Claim::on(binding.meta()));
+    pub fn change(&mut self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
+        let marks = |binding: &AnyBinding| (ids(binding), Claim::on(&binding.metadata));
         let (was, is) = (old.map(marks), new.map(marks));
         if was == is {
             return;
@@ -72,8 +72,8 @@ impl Bound {
     }
 }
 
-fn ids(binding: &impl Binding) -> Vec<(Label, String)> {
-    let labels = binding.meta().labels.as_ref();
+fn ids(binding: &AnyBinding) -> Vec<(Label, String)> {
+    let labels = binding.metadata.labels.as_ref();
     LABELS
         .into_iter()
         .filter_map(|label| Some((label, labels?.get(label)?.clone())))
@@ -95,7 +95,6 @@ fn take<K: std::hash::Hash + Eq>(
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::json;
 
     use super::*;
@@ -110,8 +109,8 @@ mod tests {
         }
     }
 
-    fn binding(name: &str, claim: Option<&Claim>) -> ResourceBinding {
-        let mut binding: ResourceBinding = serde_json::from_value(
+    fn binding(name: &str, claim: Option<&Claim>) -> AnyBinding {
+        let mut binding: AnyBinding = serde_json::from_value(
             json!({ "metadata": { "name": name, "namespace": "shop" }, "spec": { "resource": {} } }),
         )
         .unwrap();

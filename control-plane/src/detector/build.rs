@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    Binding, Component, ObjectReference, ResourceBindingSpec, SchedulePriority,
+    Component, ObjectReference, ResourceBindingSpec, SchedulePriority,
 };
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::interpreter::{self, Interpreters, Replicas};
@@ -85,8 +86,8 @@ pub enum Error {
 
 impl Error {
     /// Returns why a binding of a template's name is not its own, `None` when it is.
-    pub fn foreign(held: &impl Binding, template: &TemplateKey, uid: Option<&str>) -> Option<Self> {
-        let binding = held.meta().name.clone().unwrap_or_default();
+    pub fn foreign(held: &AnyBinding, template: &TemplateKey, uid: Option<&str>) -> Option<Self> {
+        let binding = held.metadata.name.clone().unwrap_or_default();
         match owner(held, template, uid) {
             Owner::Template => None,
             Owner::Former { uid } => Some(Self::FormerOwner {
@@ -226,15 +227,15 @@ impl<'a> Wanted<'a> {
     /// `changed` is what a binding that records none is taken for: those from before are not all
     /// written at once. The patch holds for the version of the binding that was read: it was
     /// decided upon that one.
-    pub fn patch(&self, binding: &impl Binding, changed: bool) -> Result<Option<Value>, Error> {
+    pub fn patch(&self, binding: &AnyBinding, changed: bool) -> Result<Option<Value>, Error> {
         if let Some(foreign) = Error::foreign(binding, self.template, self.metadata.uid.as_deref())
         {
             return Err(foreign);
         }
         let mut patch = json!({});
-        let mut spec = binding.spec().clone();
+        let mut spec = binding.spec.clone();
         self.apply(&mut spec);
-        let differs = merge::difference(&json!(binding.spec()), &json!(spec));
+        let differs = merge::difference(&json!(&binding.spec), &json!(spec));
         let version_alone = |difference: &Value| {
             difference["resource"]
                 .as_object()
@@ -243,12 +244,12 @@ impl<'a> Wanted<'a> {
                     .as_object()
                     .is_some_and(|difference| difference.len() == 1)
         };
-        let recorded = recorded(binding.meta());
+        let recorded = recorded(&binding.metadata);
         let changed = recorded.map_or(changed, |recorded| recorded != self.fingerprint);
         if let Some(difference) = differs.filter(|it| changed || !version_alone(it)) {
             patch["spec"] = difference;
         }
-        let metadata = self.metadata_patch(binding.meta());
+        let metadata = self.metadata_patch(&binding.metadata);
         if metadata != json!({}) {
             patch["metadata"] = metadata;
         }
@@ -258,7 +259,7 @@ impl<'a> Wanted<'a> {
         if patch == json!({}) {
             return Ok(None);
         }
-        patch["metadata"]["resourceVersion"] = json!(binding.meta().resource_version);
+        patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
         Ok(Some(patch))
     }
 

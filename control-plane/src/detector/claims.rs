@@ -10,7 +10,6 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::Patch;
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::events::EventType;
 use muster_shared::merge;
 use muster_shared::queue::Next;
@@ -21,7 +20,7 @@ use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::protection::protected;
 use crate::fleet::template::TemplateKey;
@@ -164,13 +163,7 @@ impl Detector {
             Lookup::Found(template) => template.metadata().uid.as_deref(),
             Lookup::Absent | Lookup::Unknown => None,
         };
-        let released = if key.namespace.is_some() {
-            self.release_binding::<ResourceBinding>(key, uid, claim)
-                .await?
-        } else {
-            self.release_binding::<ClusterResourceBinding>(key, uid, claim)
-                .await?
-        };
+        let released = self.release_binding(key, uid, claim).await?;
         if !released {
             return Ok(Next::Again);
         }
@@ -194,32 +187,35 @@ impl Detector {
     /// placed, it does not remove it. What the policy said last of the copies in members is written
     /// with it: an edit may have come just before the deletion. A binding of the name that is
     /// another object's is left alone.
-    async fn release_binding<B: BindingKind>(
+    async fn release_binding(
         &self,
         template: &TemplateKey,
         uid: Option<&str>,
         claim: &Claim,
     ) -> Result<bool, Error> {
         let key = BindingKey::for_template(template);
-        let Some(held) = B::cache(&self.fleet)
-            .get(key.namespace.as_deref(), &key.name)
+        let Some(held) = self
+            .fleet
+            .bindings
+            .get(&key)
             .filter(|held| !matches!(owner(held.as_ref(), template, uid), Owner::Other(_)))
         else {
             return Ok(true);
         };
-        let Some(mut metadata) = claim.release(held.meta()) else {
+        let Some(mut metadata) = claim.release(&held.metadata) else {
             return Ok(true);
         };
-        metadata["resourceVersion"] = json!(held.meta().resource_version);
+        metadata["resourceVersion"] = json!(held.metadata.resource_version);
         let mut patch = json!({ "metadata": metadata });
         let policy = self.policy(&claim.policy);
         if policy.is_some_and(|policy| policy.is_deleting()) {
             let last = protected(&self.fleet, held.as_ref());
-            if let Some(spec) = merge::difference(&json!(held.spec()), &json!(last)) {
+            if let Some(spec) = merge::difference(&json!(held.spec), &json!(last)) {
                 patch["spec"] = spec;
             }
         }
-        match B::api(&self.fleet.client, &key)
+        match key
+            .api(&self.fleet.client)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
         {
@@ -275,7 +271,7 @@ mod tests {
         pass(10).await;
         let policies = stand.fleet.policies.list();
         assert!(policies.is_empty(), "the policy is gone: {policies:?}");
-        let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+        let held = stand.binding("web-deployment");
         let held = json!(*held.unwrap());
         assert_eq!(held["spec"]["preserveResourcesOnDeletion"], json!(true));
         assert_eq!(held["spec"]["suspension"], json!({"dispatching": true}));

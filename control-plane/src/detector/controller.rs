@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer, Presence};
+use muster_shared::watch::{Change, Presence};
 use tokio::time::Instant;
 
 use super::arrivals::Arrivals;
@@ -25,7 +25,7 @@ use super::report::Reports;
 use super::select::{reaches, selects};
 use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
-use crate::fleet::binding::BindingKind;
+use crate::fleet::binding::Bindings;
 use crate::fleet::claim::Claim;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
@@ -176,7 +176,6 @@ fn listen(detector: &Arc<Detector>) {
         }
     });
     listen_to_bindings(detector, &fleet.bindings);
-    listen_to_bindings(detector, &fleet.cluster_bindings);
     let (to, templates) = (detector.templates.clone(), fleet.templates.clone());
     fleet.interpreters.on_change(move |changed| {
         for kind in templates.kinds() {
@@ -194,7 +193,7 @@ fn listen(detector: &Arc<Detector>) {
 
 /// Follows the bindings: one that somebody deleted is made again, and the template of one that lost
 /// its claim is looked at.
-fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Informer<B>) {
+fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
         let (old, new) = match change {
@@ -204,12 +203,12 @@ fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Infor
         to.memory().bound.change(old, new);
         to.reports.change(old, new);
         // A claim that has been given up may have been the last one of its policy.
-        let claim = |binding: Option<&B>| binding.and_then(|it| Claim::on(it.meta()));
+        let claim = |binding: Option<&AnyBinding>| binding.and_then(|it| Claim::on(&it.metadata));
         let (was, is) = (claim(old), claim(new));
         if let Some(was) = was.filter(|was| Some(was) != is.as_ref()) {
             to.audits.again(was.policy);
         }
-        let key = || TemplateKey::of(&change.object().spec().resource);
+        let key = || TemplateKey::of(&change.object().spec.resource);
         match (old, new) {
             (Some(_), None) => {
                 let key = key();
@@ -227,7 +226,7 @@ fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Infor
                 }
             }
             (Some(old), Some(new)) => {
-                if Claim::on(old.meta()).is_some() && Claim::on(new.meta()).is_none() {
+                if Claim::on(&old.metadata).is_some() && Claim::on(&new.metadata).is_none() {
                     to.templates.add(key());
                 }
             }
@@ -311,13 +310,7 @@ impl Detector {
         policy: &Policy,
         changed: bool,
     ) -> Result<Next, Error> {
-        let outcome = if key.namespace.is_some() {
-            self.bind::<ResourceBinding>(key, template, policy, changed)
-                .await
-        } else {
-            self.bind::<ClusterResourceBinding>(key, template, policy, changed)
-                .await
-        };
+        let outcome = self.bind(key, template, policy, changed).await;
         let error = match outcome {
             Ok(next) => {
                 if next == Next::Done {
@@ -356,7 +349,7 @@ impl Detector {
         })
     }
 
-    async fn bind<B: BindingKind>(
+    async fn bind(
         &self,
         key: &TemplateKey,
         template: &Template,
@@ -377,8 +370,8 @@ impl Detector {
         };
         let is_marked = claim.patch(template.metadata()).is_none();
         if policy.is_lazy() {
-            let held = self.binding_of::<B>(key, template);
-            let made = Made::of(held.as_ref().map(|held| held.meta()));
+            let held = self.binding_of(key, template);
+            let made = Made::of(held.as_ref().map(|held| &held.metadata));
             if !activates(policy, template, made, changed) {
                 if !is_marked {
                     self.claim_later(key, claim);
@@ -412,7 +405,7 @@ impl Detector {
         // The binding controller of another program follows the version that the binding names, and
         // nothing else.
         let changed = changed || !self.fleet.settings.runs("binding");
-        let next = self.write::<B>(key, &wanted, changed).await?;
+        let next = self.write(key, &wanted, changed).await?;
         if next == Next::Done && !is_marked {
             self.claim_later(key, claim);
         }

@@ -2,10 +2,11 @@
 //! identity: an earlier template of that name, and one of the same kind in another API group, have
 //! a binding of the same name.
 
-use crate::fleet::binding::controller_of;
-use muster_shared::api::binding::{Binding, ObjectReference};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::names;
 
+use crate::fleet::binding::controller_of;
 use crate::fleet::template::TemplateKey;
 
 /// Owner of the binding that has the name of a template's binding.
@@ -26,15 +27,15 @@ pub enum Owner {
 /// collection removes the binding with that object. A binding without a controller stays, and
 /// belongs to the template that it names, or whose uid it records. `uid` is that of the template,
 /// `None` when it is not known: then the name decides.
-pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner {
-    let resource = &held.spec().resource;
+pub fn owner(held: &AnyBinding, key: &TemplateKey, uid: Option<&str>) -> Owner {
+    let resource = &held.spec.resource;
     let named = TemplateKey::of(resource);
     let same_name = named.kind.kind == key.kind.kind
         && named.kind.group() == key.kind.group()
         && named.namespace == key.namespace
         && named.name == key.name;
     let given = |uid: &&str| !uid.is_empty();
-    let controller = controller_of(held.meta()).map(|owner| owner.uid.as_str());
+    let controller = controller_of(&held.metadata).map(|owner| owner.uid.as_str());
     let recorded = resource.uid.as_deref();
     match (controller.filter(given), uid) {
         (Some(owner), Some(uid)) if owner == uid => Owner::Template,
@@ -74,10 +75,8 @@ fn is_object_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     use super::*;
     use crate::fleet::template::Kind;
@@ -100,7 +99,7 @@ mod tests {
             json!([{ "apiVersion": "x", "kind": "x", "name": "x", "uid": uid, "controller": true }])
         });
         let held = json!({ "metadata": { "name": "sum-job", "ownerReferences": owners }, "spec": { "resource": resource } });
-        let held: ResourceBinding = serde_json::from_value(held).unwrap();
+        let held: AnyBinding = serde_json::from_value(held).unwrap();
         owner(&held, &key(), uid)
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::watch::{Doubt, Presence};
 
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use super::select::winner;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
@@ -19,33 +19,22 @@ impl Detector {
     /// Returns the claim on a template that is written on its binding, and may not have been
     /// written on the template yet.
     pub(super) fn claim_of_binding(&self, key: &TemplateKey, template: &Template) -> Option<Claim> {
-        if key.namespace.is_some() {
-            let held = self.binding_of::<ResourceBinding>(key, template)?;
-            Claim::on(&held.metadata)
-        } else {
-            let held = self.binding_of::<ClusterResourceBinding>(key, template)?;
-            Claim::on(&held.metadata)
-        }
+        let held = self.binding_of(key, template)?;
+        Claim::on(&held.metadata)
     }
 
     pub(super) fn has_binding(&self, key: &TemplateKey, template: &Template) -> bool {
-        if key.namespace.is_some() {
-            self.binding_of::<ResourceBinding>(key, template).is_some()
-        } else {
-            self.binding_of::<ClusterResourceBinding>(key, template)
-                .is_some()
-        }
+        self.binding_of(key, template).is_some()
     }
 
     /// Returns the binding of a template. A binding of its name that belongs to another object is
     /// not returned.
-    pub(super) fn binding_of<B: BindingKind>(
+    pub(super) fn binding_of(
         &self,
         key: &TemplateKey,
         template: &Template,
-    ) -> Option<Arc<B>> {
-        let name = BindingKey::for_template(key).name;
-        let held = B::cache(&self.fleet).get(key.namespace.as_deref(), &name)?;
+    ) -> Option<Arc<AnyBinding>> {
+        let held = self.fleet.bindings.get(&BindingKey::for_template(key))?;
         let uid = template.metadata().uid.as_deref();
         (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{Api, Patch};
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::events::EventType;
 use muster_shared::names::{finalizer, label};
 use muster_shared::queue::Next;
@@ -17,9 +16,8 @@ use super::controller::Detector;
 use super::error::Error;
 use super::kinds::kinds_of;
 use super::select::selects;
-use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
@@ -255,14 +253,8 @@ impl Detector {
     }
 
     fn template_of(&self, binding: &BindingKey) -> Option<TemplateKey> {
-        fn of<B: BindingKind>(fleet: &Fleet, key: &BindingKey) -> Option<TemplateKey> {
-            let held = B::cache(fleet).get(key.namespace.as_deref(), &key.name)?;
-            Some(TemplateKey::of(&held.spec().resource))
-        }
-        match binding.namespace {
-            Some(_) => of::<ResourceBinding>(&self.fleet, binding),
-            None => of::<ClusterResourceBinding>(&self.fleet, binding),
-        }
+        let held = self.fleet.bindings.get(binding)?;
+        Some(TemplateKey::of(&held.spec.resource))
     }
 
     /// Looks at the templates without a policy that this one selects, and at those that it claims:

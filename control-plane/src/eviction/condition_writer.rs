@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kube::api::Patch;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions;
@@ -26,7 +26,7 @@ use super::explain::{self, Note, Turn};
 use super::fleet_view::evicts;
 use crate::fleet::Fleet;
 use crate::fleet::binding::event_reference;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 
 /// Writers of notes that should be read at once, and of those that can wait.
 const URGENT: usize = 8;
@@ -79,11 +79,7 @@ impl ConditionWriter {
                 move |fleet, key: Key| {
                     let writer = writer.clone();
                     async move {
-                        let next = if key.namespace.is_some() {
-                            writer.write::<ResourceBinding>(&fleet, key).await
-                        } else {
-                            writer.write::<ClusterResourceBinding>(&fleet, key).await
-                        };
+                        let next = writer.write(&fleet, key).await;
                         tokio::time::sleep(pace).await;
                         next
                     }
@@ -130,17 +126,17 @@ impl ConditionWriter {
         }
     }
 
-    async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn write(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         let client = fleet.status_writer.turn().await;
-        let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
-        let Some(binding) = binding.filter(|it| it.meta().deletion_timestamp.is_none()) else {
+        let binding = fleet.bindings.get(&key);
+        let Some(binding) = binding.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
             self.lock().remove(&key);
             return Ok(Next::Done);
         };
         // A condition of before our own last write would decide what there is to tell.
-        self.written.observe(&key, binding.meta());
-        if let Some(pause) = self.written.pause(&key, binding.meta()) {
+        self.written.observe(&key, &binding.metadata);
+        if let Some(pause) = self.written.pause(&key, &binding.metadata) {
             return Ok(Next::After(pause));
         }
         let Some(book) = self.book(fleet, &key, binding.as_ref()) else {
@@ -159,22 +155,22 @@ impl ConditionWriter {
         let is_start = began.is_none_or(|began| began.elapsed() < LONGEST_START);
         if let Some(list) = explain::merge(before, &notes, is_start, fleet.clock.now()) {
             let patch = json!({
-                "metadata": {"resourceVersion": binding.meta().resource_version},
+                "metadata": {"resourceVersion": binding.metadata.resource_version},
                 "status": {"conditions": list},
             });
-            let api = B::api(&client, &key);
+            let api = key.api(&client);
             match api
                 .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
                 .await
             {
                 Ok(after) => {
-                    let (before, after) = (binding.meta(), after.meta());
+                    let (before, after) = (&binding.metadata, &after.metadata);
                     self.written.written(key.clone(), before, after, ());
                     book.untold()
                         .for_each(|note| publish(fleet, binding.as_ref(), note));
                 }
                 Err(error) if client::is_conflict(&error) => {
-                    self.written.conflicted(key.clone(), binding.meta());
+                    self.written.conflicted(key.clone(), &binding.metadata);
                     return Ok(Next::Again);
                 }
                 Err(error) if client::is_not_found(&error) => {}
@@ -205,7 +201,7 @@ impl ConditionWriter {
 
     /// Returns the notes about a binding, revised by the present state of the clusters; `None`
     /// where no note is left.
-    fn book<B: Binding>(&self, fleet: &Fleet, key: &Key, binding: &B) -> Option<Book> {
+    fn book(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<Book> {
         let known = conditions::get(&binding.status().conditions, explain::CONDITION);
         let mut books = self.lock();
         let book = books.get_mut(key)?;
@@ -248,15 +244,18 @@ fn next(wait: Option<Duration>) -> Next {
     wait.map_or(Next::Done, Next::After)
 }
 
-fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
+fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
     let (key, cluster, reason) = (BindingKey::of(binding), &note.cluster, note.reason());
     if !note.is_eviction() {
         // That was logged as it happened.
         tracing::info!(binding = %key, cluster, reason, "{}", note.message());
     }
-    fleet
-        .events
-        .publish(binding, note.severity(), note.reason(), note.message());
+    fleet.events.publish_about(
+        binding.reference(),
+        note.severity(),
+        note.reason(),
+        note.message(),
+    );
     if matches!(
         note.turn,
         Turn::Evicted { .. }
@@ -264,7 +263,7 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
     ) {
-        let resource = event_reference(&binding.spec().resource);
+        let resource = event_reference(&binding.spec.resource);
         fleet
             .events
             .publish_about(resource, note.severity(), note.reason(), note.message());

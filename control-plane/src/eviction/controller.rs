@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::ResourceExt;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::Clock;
@@ -22,15 +21,15 @@ use super::judge::{Switches, purge_mode};
 use super::measure::{self, INTERVAL, Meter};
 use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::condition_writer::ConditionWriter;
 use crate::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
 use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
 use crate::eviction::reason::EvictionReason;
 use crate::fencing;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::copy;
+use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -96,7 +95,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         move |_, name| controller.with(|evictor, now| evictor.cluster_gone(name, true, now))
     });
     follow(&controller, &fleet.bindings);
-    follow(&controller, &fleet.cluster_bindings);
     fleet.works.on_change({
         let controller = Arc::clone(&controller);
         move |change| {
@@ -123,10 +121,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     tasks.spawn("eviction figures", show(controller, Arc::clone(fleet)));
 }
 
-fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>)
-where
-    AnyBinding: From<Arc<B>>,
-{
+fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| match change {
         Change::Applied { new, .. } => {
@@ -187,7 +182,7 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
                 let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
                 muster_shared::clock::spawn(async move {
                     let mut eviction = *eviction;
-                    let spec = eviction.binding.protected(&fleet);
+                    let spec = protected(&fleet, &eviction.binding);
                     eviction.purge_mode = purge_mode(&spec, &controller.switches, &eviction.cause);
                     let eviction = Arc::new(eviction);
                     let work = evict(
@@ -224,15 +219,6 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
     }
 }
 
-async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
-    match &eviction.binding {
-        AnyBinding::Namespaced(_) => go::<ResourceBinding>(&controller, &fleet, &eviction).await,
-        AnyBinding::Cluster(_) => {
-            go::<ClusterResourceBinding>(&controller, &fleet, &eviction).await
-        }
-    }
-}
-
 /// Waits for an eviction and returns its outcome, also of one that panicked on odd data: that has
 /// failed, is told of, and is tried again with back-off. Without an outcome its binding would never
 /// be evicted, and nobody would learn why.
@@ -243,14 +229,12 @@ async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
 }
 
 /// Runs one eviction: plan, one patch, and what that means.
-async fn go<B: BindingKind>(controller: &Controller, fleet: &Fleet, eviction: &Eviction) -> Outcome
-where
-    AnyBinding: From<Arc<B>>,
-{
-    let key = eviction.binding.key();
+async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
+    let (controller, fleet) = (&*controller, &*fleet);
+    let key = BindingKey::of(&eviction.binding);
     // A setting that protects counts from the moment at which it stands in the policy.
-    let spec = &*eviction.binding.protected(fleet);
-    if fencing::asked(spec) != fencing::asked(eviction.binding.spec()) {
+    let spec = &*protected(fleet, &eviction.binding);
+    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.
         return Outcome::Conflict;
     }
@@ -268,7 +252,7 @@ where
     let now = fleet.clock.now();
     let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
         Ok(mut plan) => {
-            let (meta, settings) = (eviction.binding.meta(), &fleet.settings);
+            let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
             let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
             let annotations = &mut plan.patch["metadata"]["annotations"];
             for (name, value) in homes {
@@ -291,13 +275,13 @@ where
         return Outcome::Conflict;
     }
     let to = plan.destination();
-    let version = eviction.binding.meta().resource_version.as_deref();
-    match carry_out::<B>(fleet, &key, version, plan).await {
+    let version = eviction.binding.metadata.resource_version.as_deref();
+    match carry_out(fleet, &key, version, plan).await {
         Ok(binding) => {
             tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
             Outcome::Evicted {
                 // Until the cache shows it, and after an outage there are as many as it hit.
-                binding: B::cache(fleet).kept(binding).into(),
+                binding: fleet.bindings.kept(binding),
                 to,
             }
         }

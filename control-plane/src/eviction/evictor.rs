@@ -14,7 +14,9 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::queue::again;
 use tokio::time::Instant;
 
-use super::any_binding::AnyBinding;
+pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, Outcome, Step};
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::backlog::{Backlog, Rank, Slot};
 use super::explain::Turn;
 use super::fence::{Fence, Gate};
@@ -24,12 +26,11 @@ use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, FleetHealth, Rates};
 use super::record::bounded;
-pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, Outcome, Step};
-use crate::fleet::binding::BindingKey;
-use crate::pause::Pauses;
-
 use crate::eviction::evictor::explaining::Tally;
 use crate::eviction::evictor::limits::Limits;
+use crate::eviction::wish;
+use crate::fleet::binding::BindingKey;
+use crate::pause::Pauses;
 
 pub mod eviction;
 pub mod explaining;
@@ -57,7 +58,7 @@ pub struct Evictor {
     fence: Fence,
     jobs: Jobs,
     pauses: Pauses,
-    bindings: HashMap<Key, AnyBinding>,
+    bindings: HashMap<Key, Arc<AnyBinding>>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     backlog: Backlog<Key>,
     /// What is being evicted, and from where.
@@ -151,7 +152,7 @@ impl Evictor {
         self.pace.begin(now.tick);
         self.begin_limits(now);
         self.settle_band(now);
-        let bindings: Vec<AnyBinding> = self.bindings.values().cloned().collect();
+        let bindings: Vec<Arc<AnyBinding>> = self.bindings.values().cloned().collect();
         for binding in bindings {
             self.review_all(&binding, now);
             self.tell_what_was_not(&binding);
@@ -243,22 +244,22 @@ impl Evictor {
     }
 
     /// Takes in a binding that is new or changed.
-    pub fn binding(&mut self, binding: &AnyBinding, now: Now) {
+    pub fn binding(&mut self, binding: &Arc<AnyBinding>, now: Now) {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
-        if old.as_ref().is_some_and(|old| old.is_same_wish(binding)) {
+        if old.as_ref().is_some_and(|old| wish::is_same(&old, binding)) {
             return;
         }
-        for target in old.iter().flat_map(|old| &old.spec().clusters) {
-            if binding.spec().target(&target.name).is_none() && self.take_off(&target.name, &key) {
-                let turn = self.turn_of_moved(old.as_ref(), binding, &target.name);
+        for target in old.iter().flat_map(|old| &old.spec.clusters) {
+            if binding.spec.target(&target.name).is_none() && self.take_off(&target.name, &key) {
+                let turn = self.turn_of_moved(old.as_deref(), binding, &target.name);
                 self.note(key.clone(), &target.name, turn);
             }
         }
-        if binding.meta().deletion_timestamp.is_some() {
+        if binding.metadata.deletion_timestamp.is_some() {
             return self.binding_gone(&key);
         }
-        for target in &binding.spec().clusters {
+        for target in &binding.spec.clusters {
             let name = self.share(&target.name);
             self.on.entry(name).or_default().insert(key.clone());
         }
@@ -287,7 +288,7 @@ impl Evictor {
     /// Removes a binding that is gone.
     pub fn binding_gone(&mut self, key: &BindingKey) {
         if let Some((key, binding)) = self.bindings.remove_entry(key) {
-            for target in &binding.spec().clusters {
+            for target in &binding.spec.clusters {
                 self.take_off(&target.name, &key);
             }
             self.news.gone.push(key);
@@ -361,7 +362,7 @@ impl Evictor {
             return None;
         }
         let binding = self.bindings.get(&key)?.clone();
-        binding.spec().target(cluster)?;
+        binding.spec.target(cluster)?;
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }
                 if due <= now.wall
@@ -371,7 +372,7 @@ impl Evictor {
                 self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Eviction {
                     cluster: Arc::clone(cluster),
-                    purge_mode: purge_mode(binding.spec(), &self.switches, &cause),
+                    purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
                     binding,
                     cause,
                     snapshot: self.fleet.snapshot(),
@@ -413,14 +414,14 @@ impl Evictor {
 
     /// Returns the kind of a binding's resource, for metrics.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
-        self.bindings.get(key).map(AnyBinding::resource_kind)
+        self.bindings.get(key).map(|it| wish::resource_kind(it))
     }
 
     fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
-        let placement = binding.placement();
+        let placement = wish::placement(&binding);
         let judgement = judge(
             self.fleet.taints(cluster),
-            binding.spec(),
+            &binding.spec,
             placement.as_deref(),
             &self.switches,
             now.wall,
@@ -435,7 +436,7 @@ impl Evictor {
 
     fn review_all(&mut self, binding: &AnyBinding, now: Now) {
         let key = self.key_of(binding);
-        for target in &binding.spec().clusters {
+        for target in &binding.spec.clusters {
             let name = self.share(&target.name);
             self.review(&name, &key, now);
         }
@@ -461,7 +462,7 @@ impl Evictor {
                 return;
             }
             Judgement::Leave { due, cause } => {
-                let rank = Rank::new(binding.priority(), due);
+                let rank = Rank::new(wish::priority(&binding), due);
                 if due <= now.wall {
                     self.turn_of_due(cluster, binding, &cause, rank, now)
                 } else {
@@ -527,7 +528,7 @@ impl Evictor {
     fn is_on(&self, cluster: &str, key: &Key) -> bool {
         self.bindings
             .get(key)
-            .is_some_and(|binding| binding.spec().target(cluster).is_some())
+            .is_some_and(|binding| binding.spec.target(cluster).is_some())
             && self.fleet.taints(cluster).iter().any(evicts)
     }
 
@@ -545,7 +546,7 @@ impl Evictor {
     }
 
     fn key_of(&self, binding: &AnyBinding) -> Key {
-        let key = binding.key();
+        let key = BindingKey::of(&binding);
         let known = self
             .bindings
             .get_key_value(&key)

@@ -1,27 +1,28 @@
 //! Writes a planned eviction.
 
 use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use serde_json::json;
 
 use super::plan::Plan;
 use crate::fleet::Fleet;
 pub use crate::fleet::api_error::may_be_written;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then.
 ///
 /// # Errors
 /// Those of the API; a conflict when the binding is not the one any more that the plan was made
 /// for.
-pub async fn carry_out<B: BindingKind>(
+pub async fn carry_out(
     fleet: &Fleet,
     key: &BindingKey,
     version: Option<&str>,
     mut plan: Plan,
-) -> Result<B, kube::Error> {
+) -> Result<AnyBinding, kube::Error> {
     plan.patch["metadata"]["resourceVersion"] = json!(version);
-    let api = B::api(&fleet.client, key);
+    let api = key.api(&fleet.client);
     let binding = api
         .patch(&key.name, &patch_params(), &Patch::Merge(plan.patch))
         .await?;

@@ -7,8 +7,10 @@ use muster_shared::conditions;
 use muster_shared::events::EventType;
 
 pub use self::condition::{condition, merge};
-use super::any_binding::AnyBinding;
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::judge::Stay;
+use crate::eviction::wish;
 
 /// Type of the condition on a binding: True while the workload is to leave a cluster and has not
 /// left it.
@@ -284,7 +286,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
         condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
     };
-    binding.has_completed(cluster) || (!binding.has_report_of(cluster) && told())
+    wish::has_completed(&binding, cluster) || (!wish::has_report_of(&binding, cluster) && told())
 }
 
 impl Turn {

@@ -12,11 +12,13 @@ use muster_shared::k8s::Taint;
 use muster_shared::names::{self, condition::READY};
 use tokio::time::Instant;
 
-use super::any_binding::AnyBinding;
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::fleet_view::evicts;
 use crate::fencing::{self, Verdict};
 use crate::fleet::Fleet;
 use crate::fleet::availability::readiness;
+use crate::fleet::binding::BindingKey;
 
 /// Time for which a cluster that is ready again keeps fenced workloads: beyond the default of
 /// `removeOnMismatchSeconds` (180 s), after which the taints of its failure are gone.
@@ -92,19 +94,19 @@ fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
 }
 
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
-    let Some(after) = fencing::asked(binding.spec()) else {
+    let Some(after) = fencing::asked(&binding.spec) else {
         return Gate::Open;
     };
     let verdict = || {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let namespace = names::execution_namespace(name);
-        let works = fleet.work_index.of(&binding.key());
+        let works = fleet.work_index.of(&BindingKey::of(&binding));
         let work = works
             .iter()
             .find(|work| work.metadata.namespace.as_ref() == Some(&namespace))?;
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
-    judge(cluster, binding.spec(), verdict, fleet.clock.now(), now)
+    judge(cluster, &binding.spec, verdict, fleet.clock.now(), now)
 }
 
 /// Judges a fenced workload; the verdict is that of its Work, if there is one.
@@ -298,9 +300,9 @@ mod tests {
             let works = works.iter().map(|it| ("works", work(it)));
             let stand = Stand::followed(objects.into_iter().chain(works)).await;
             let fence = Fence::of(&stand.fleet);
-            let binding = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+            let binding = stand.binding("web-deployment");
             let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-            let gate = fence.ask(&cluster, &binding.unwrap().into(), Instant::now());
+            let gate = fence.ask(&cluster, &binding.unwrap(), Instant::now());
             let why = match gate {
                 Gate::Open => None,
                 Gate::Shut(why) => Some(why),

@@ -87,7 +87,7 @@ fn patch(meta: &ObjectMeta, homes: BTreeMap<String, Timestamp>) -> Map<String, V
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
+    use muster_shared::api::any_binding::AnyBinding;
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn binding(annotations: &Value, mode: &str) -> ResourceBinding {
+    fn binding(annotations: &Value, mode: &str) -> AnyBinding {
         serde_json::from_value(json!({
             "metadata": { "name": "web", "annotations": annotations },
             "spec": {

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::any_binding::AnyBinding;
+use muster_shared::api::any_binding::AnyBinding;
+
+use crate::eviction::wish;
 use crate::fleet::Fleet;
 use crate::fleet::completion::{has_completed_by_template, is_job};
 
@@ -39,7 +41,7 @@ impl Jobs {
         let fleet = Arc::downgrade(fleet);
         Self::new(move |binding| {
             let fleet = fleet.upgrade()?;
-            has_completed_by_template(&fleet, &binding.spec().resource)
+            has_completed_by_template(&fleet, &binding.spec.resource)
         })
     }
 
@@ -47,10 +49,10 @@ impl Jobs {
     /// cannot be read yet. A cluster that reports something else runs the Job anew, whatever its
     /// template says.
     pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
-        if !is_job(&binding.spec().resource) {
+        if !is_job(&binding.spec.resource) {
             Some(false)
-        } else if binding.has_report_of(cluster) {
-            Some(binding.has_completed(cluster))
+        } else if wish::has_report_of(&binding, cluster) {
+            Some(wish::has_completed(&binding, cluster))
         } else {
             (self.0)(binding)
         }

@@ -123,7 +123,7 @@ impl Meter {
         let done = self.done.entry(cluster.clone()).or_default();
         done.processed += 1;
         done.evicted += u64::from(success);
-        let queue = queue_name(&eviction.binding.key());
+        let queue = queue_name(&BindingKey::of(&eviction.binding));
         let result = if success { "success" } else { "error" };
         metrics::counter!("eviction_processing_total", "name" => queue, "result" => result)
             .increment(1);

@@ -1,6 +1,5 @@
 //! Evicts workloads from tainted clusters: which, in which order, at which rate, and where to.
 
-pub mod any_binding;
 pub mod backlog;
 mod book;
 pub mod condition_writer;
@@ -19,6 +18,7 @@ pub mod plan;
 pub mod preserve;
 pub mod reason;
 pub mod record;
+pub mod wish;
 
 pub use crate::budget::{budget, pace, rate};
 pub use controller::start;

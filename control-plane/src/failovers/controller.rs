@@ -17,14 +17,16 @@ use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use serde_json::json;
 use tokio::time::Instant;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::cause::{Trouble, trouble};
 use super::ledger::{Ledger, Limits};
 use super::measure;
 use super::signs::Signs;
-use crate::eviction::any_binding::AnyBinding;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::Bindings;
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
@@ -139,7 +141,6 @@ impl Recorder {
             }
         });
         self.follow(&fleet.bindings);
-        self.follow(&fleet.cluster_bindings);
         fleet.works.on_change({
             let recorder = Arc::downgrade(self);
             move |change| {
@@ -171,10 +172,7 @@ impl Recorder {
         });
     }
 
-    fn follow<B: BindingKind>(self: &Arc<Self>, bindings: &Informer<B>)
-    where
-        AnyBinding: From<Arc<B>>,
-    {
+    fn follow(self: &Arc<Self>, bindings: &Bindings) {
         let recorder = Arc::downgrade(self);
         bindings.on_change(move |change| {
             let Some(recorder) = recorder.upgrade() else {
@@ -182,8 +180,7 @@ impl Recorder {
             };
             match change {
                 Change::Applied { new, .. } => {
-                    let binding = Arc::clone(new).into();
-                    recorder.with(|ledger, now| recorder.binding(ledger, &binding, now));
+                    recorder.with(|ledger, now| recorder.binding(ledger, new, now));
                 }
                 Change::Deleted { old } => {
                     let key = BindingKey::of(old.as_ref());
@@ -260,18 +257,12 @@ impl Recorder {
 
     /// Shows all that bindings remember to records that another process wrote.
     fn show_bindings(&self, ledger: &mut Ledger, now: Timestamp) {
-        let mut bindings = self.bindings();
-        bindings.sort_by_cached_key(AnyBinding::key);
+        let mut bindings = self.fleet.bindings.list();
+        bindings.sort_by_cached_key(|it| BindingKey::of(it));
         for binding in &bindings {
             self.binding(ledger, binding, now);
         }
         ledger.loaded(now);
-    }
-
-    fn bindings(&self) -> Vec<AnyBinding> {
-        let namespaced = self.fleet.bindings.list().into_iter().map(AnyBinding::from);
-        let clusters = self.fleet.cluster_bindings.list().into_iter();
-        namespaced.chain(clusters.map(AnyBinding::from)).collect()
     }
 
     fn cluster(&self, ledger: &mut Ledger, cluster: &Cluster, now: Timestamp) {
@@ -289,11 +280,11 @@ impl Recorder {
     }
 
     fn binding(&self, ledger: &mut Ledger, binding: &AnyBinding, now: Timestamp) {
-        if binding.meta().deletion_timestamp.is_some() {
-            return ledger.binding_gone(&binding.key());
+        if binding.metadata.deletion_timestamp.is_some() {
+            return ledger.binding_gone(&BindingKey::of(binding));
         }
         let members_scale = || {
-            let template = TemplateKey::of(&binding.spec().resource);
+            let template = TemplateKey::of(&binding.spec.resource);
             match self.fleet.templates.get(&template) {
                 Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
                 Lookup::Absent | Lookup::Unknown => false,
@@ -314,15 +305,7 @@ impl Recorder {
         if !ledger.concerns(key) {
             return;
         }
-        let namespace = key.namespace.as_deref();
-        let binding = if namespace.is_some() {
-            let binding = self.fleet.bindings.get(namespace, &key.name);
-            binding.map(AnyBinding::from)
-        } else {
-            let binding = self.fleet.cluster_bindings.get(None, &key.name);
-            binding.map(AnyBinding::from)
-        };
-        if let Some(binding) = binding {
+        if let Some(binding) = self.fleet.bindings.get(key) {
             self.binding(ledger, &binding, now);
         }
     }
@@ -362,13 +345,13 @@ impl Recorder {
             return None;
         }
         // Watches wait for the ledger: all bindings are looked at without it.
-        let placed = self.bindings().into_iter().filter_map(|it| {
-            let clusters = it.spec().clusters.iter().map(|it| &it.name);
+        let placed = self.fleet.bindings.list().into_iter().filter_map(|it| {
+            let clusters = it.spec.clusters.iter().map(|it| &it.name);
             let clusters: Vec<_> = clusters
                 .filter(|it| failed.contains(*it))
                 .cloned()
                 .collect();
-            (!clusters.is_empty()).then(|| (it.key(), clusters))
+            (!clusters.is_empty()).then(|| (BindingKey::of(&it), clusters))
         });
         let placed: Vec<_> = placed.collect();
         self.lock().as_mut()?.census(placed.into_iter());

@@ -6,9 +6,10 @@ use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
 use muster_shared::conditions;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::cause::bounded;
 use crate::application_failover::history::History;
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::explain::{CONDITION, STRANDED, names_cluster};
 use crate::eviction::record::{Record, whole};
 use crate::fleet::binding::BindingKey;
@@ -78,10 +79,10 @@ pub struct Signs {
 impl Signs {
     /// Reads a binding. `members_scale` says whether the members decide on the number of replicas.
     pub fn of(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> Self {
-        let (spec, resource) = (binding.spec(), &binding.spec().resource);
+        let (spec, resource) = (&binding.spec, &binding.spec.resource);
         let moves = moves(binding);
         Self {
-            key: binding.key(),
+            key: BindingKey::of(&binding),
             workload: FailoverWorkload {
                 kind: resource.kind.clone(),
                 namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
@@ -109,7 +110,7 @@ impl Signs {
 }
 
 fn moves(binding: &AnyBinding) -> Vec<Moved> {
-    let annotations = binding.meta().annotations.as_ref();
+    let annotations = binding.metadata.annotations.as_ref();
     let by_taint = Record::read(annotations).map(|record| Moved {
         subject: Subject::Cluster,
         from: record.from,
@@ -140,7 +141,7 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
 
 fn is_applied(binding: &AnyBinding) -> bool {
     let reports = &binding.status().aggregated_status;
-    let clusters = &binding.spec().clusters;
+    let clusters = &binding.spec.clusters;
     !clusters.is_empty()
         && clusters.iter().all(|target| {
             let report = reports.iter().find(|it| it.cluster_name == target.name);
@@ -150,8 +151,8 @@ fn is_applied(binding: &AnyBinding) -> bool {
 
 fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
     let reports = &binding.status().aggregated_status;
-    let clusters = &binding.spec().clusters;
-    let counts = counts_replicas(binding.spec(), reports);
+    let clusters = &binding.spec.clusters;
+    let counts = counts_replicas(&binding.spec, reports);
     !clusters.is_empty()
         && clusters.iter().all(|target| {
             let report = reports.iter().find(|it| it.cluster_name == target.name);
@@ -174,16 +175,13 @@ fn stranding(binding: &AnyBinding) -> Option<Stranding> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
     use muster_shared::names::annotation::LAST_EVICTION;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn binding(annotations: &Value, status: &Value) -> AnyBinding {
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        serde_json::from_value(json!({
             "metadata": { "namespace": "shop", "name": "web-deployment", "annotations": annotations },
             "spec": {
                 "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
@@ -192,8 +190,7 @@ mod tests {
             },
             "status": status,
         }))
-        .unwrap();
-        Arc::new(binding).into()
+        .unwrap()
     }
 
     fn signs(annotations: &Value, status: &Value) -> Signs {

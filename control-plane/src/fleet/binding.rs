@@ -1,18 +1,20 @@
-//! The two kinds of binding, for code that handles both.
+//! The bindings of the fleet: what names them, where they are cached and how they are written.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{Api, PatchParams};
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding, ResourceBindingSpec,
-};
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
-use muster_shared::names::{self, label};
-use muster_shared::watch::Informer;
+use muster_shared::names;
+use muster_shared::watch::{Change, Informer, Presence, Selection};
 
+use super::COMPONENT;
+use super::bindings_by_cluster::BindingsByCluster;
+use super::intern::BindingInterner;
 use super::template::TemplateKey;
-use super::{COMPONENT, Fleet};
 
 /// What names a binding of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +27,19 @@ pub struct BindingKey {
 
 impl BindingKey {
     /// Returns the key of a binding.
-    pub fn of(binding: &impl Binding) -> Self {
-        let metadata = binding.meta();
+    pub fn of(binding: &AnyBinding) -> Self {
+        let metadata = &binding.metadata;
         Self {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the key of the binding that refers to another.
+    pub fn of_snapshot(snapshot: &BindingSnapshot) -> Self {
+        Self {
+            namespace: snapshot.namespace.clone(),
+            name: snapshot.name.clone(),
         }
     }
 
@@ -48,61 +58,122 @@ impl BindingKey {
             name: names::binding(&resource.kind, &resource.name),
         }
     }
-}
 
-impl fmt::Display for BindingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the kind of the binding.
+    pub fn kind(&self) -> BindingKind {
+        BindingKind::of(self.namespace.as_deref())
+    }
+
+    /// Returns the API by which the binding is read and written; the client has to be one of the
+    /// rank that fits.
+    pub fn api(&self, client: &Client) -> Api<AnyBinding> {
         match &self.namespace {
-            Some(namespace) => write!(f, "ResourceBinding {namespace}/{}", self.name),
-            None => write!(f, "ClusterResourceBinding {}", self.name),
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.kind()),
+            None => Api::all_with(client.clone(), &self.kind()),
         }
     }
 }
 
-/// A kind of binding with its place in the fleet.
-pub trait BindingKind: Binding {
-    /// The label that holds the permanent id.
-    const ID_LABEL: &'static str;
-
-    /// Returns the cache of the bindings of this kind.
-    fn cache(fleet: &Fleet) -> &Informer<Self>;
-
-    /// Returns the API by which a binding is written; the client has to be one of the rank that
-    /// fits.
-    fn api(client: &Client, key: &BindingKey) -> Api<Self>;
-
-    /// Returns the permanent id of the binding, `None` before it has one.
-    fn permanent_id(&self) -> Option<&str> {
-        self.meta()
-            .labels
-            .as_ref()?
-            .get(Self::ID_LABEL)
-            .map(String::as_str)
-            .filter(|id| !id.is_empty())
+impl fmt::Display for BindingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind().name();
+        match &self.namespace {
+            Some(namespace) => write!(f, "{kind} {namespace}/{}", self.name),
+            None => write!(f, "{kind} {}", self.name),
+        }
     }
 }
 
-impl BindingKind for ResourceBinding {
-    const ID_LABEL: &'static str = label::RESOURCE_BINDING_ID;
-
-    fn cache(fleet: &Fleet) -> &Informer<Self> {
-        &fleet.bindings
-    }
-
-    fn api(client: &Client, key: &BindingKey) -> Api<Self> {
-        Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default())
-    }
+/// The caches of all bindings, of both kinds. Cheap to clone.
+#[derive(Clone)]
+pub struct Bindings {
+    namespaced: Informer<AnyBinding>,
+    cluster: Informer<AnyBinding>,
+    by_cluster: BindingsByCluster,
 }
 
-impl BindingKind for ClusterResourceBinding {
-    const ID_LABEL: &'static str = label::CLUSTER_RESOURCE_BINDING_ID;
-
-    fn cache(fleet: &Fleet) -> &Informer<Self> {
-        &fleet.cluster_bindings
+impl Bindings {
+    /// Prepares the caches, which share what many bindings have in common.
+    pub fn new(client: &Client) -> Self {
+        let common = Arc::new(BindingInterner::default());
+        let informer = |kind| {
+            let api = Api::all_with(client.clone(), &kind);
+            let common = Arc::clone(&common);
+            let form = move |binding: &mut AnyBinding| common.share(binding);
+            Informer::keeping(api, Selection::everything(), form)
+        };
+        let this = Self {
+            namespaced: informer(BindingKind::Namespaced),
+            cluster: informer(BindingKind::Cluster),
+            by_cluster: BindingsByCluster::default(),
+        };
+        for (_, informer) in this.informers() {
+            this.by_cluster.follow(informer);
+        }
+        this
     }
 
-    fn api(client: &Client, _key: &BindingKey) -> Api<Self> {
-        Api::all(client.clone())
+    /// Returns the caches with the plural names of their kinds.
+    pub fn informers(&self) -> [(&'static str, &Informer<AnyBinding>); 2] {
+        [
+            ("resourcebindings", &self.namespaced),
+            ("clusterresourcebindings", &self.cluster),
+        ]
+    }
+
+    /// Adds a listener for changes of bindings of either kind.
+    pub fn on_change(&self, listener: impl Fn(&Change<AnyBinding>) + Send + Sync + 'static) {
+        let listener = Arc::new(listener);
+        for (_, informer) in self.informers() {
+            let listener = Arc::clone(&listener);
+            informer.on_change(move |change| listener(change));
+        }
+    }
+
+    /// Returns a binding as the caches have it.
+    pub fn get(&self, key: &BindingKey) -> Option<Arc<AnyBinding>> {
+        let informer = self.of(key);
+        informer.get(key.namespace.as_deref(), &key.name)
+    }
+
+    /// Returns what is known of a binding: absence from a cache is no deletion.
+    pub fn presence(&self, key: &BindingKey) -> Presence<Arc<AnyBinding>> {
+        let informer = self.of(key);
+        informer.presence(key.namespace.as_deref(), &key.name)
+    }
+
+    /// Returns all bindings.
+    pub fn list(&self) -> Vec<Arc<AnyBinding>> {
+        let mut bindings = self.namespaced.list();
+        bindings.extend(self.cluster.list());
+        bindings
+    }
+
+    /// Returns the bindings in a namespace.
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<AnyBinding>> {
+        self.namespaced.list_in(namespace)
+    }
+
+    /// Returns the bindings that name a cluster, in the order of their names.
+    pub fn naming(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
+        self.by_cluster.of(cluster)
+    }
+
+    /// Returns a binding as the caches would keep it.
+    pub fn kept(&self, binding: AnyBinding) -> Arc<AnyBinding> {
+        self.of(&BindingKey::of(&binding)).kept(binding)
+    }
+
+    /// Returns whether both caches hold a complete list.
+    pub fn is_synced(&self) -> bool {
+        self.informers().iter().all(|(_, it)| it.is_synced())
+    }
+
+    fn of(&self, key: &BindingKey) -> &Informer<AnyBinding> {
+        match key.kind() {
+            BindingKind::Namespaced => &self.namespaced,
+            BindingKind::Cluster => &self.cluster,
+        }
     }
 }
 
@@ -123,23 +194,6 @@ pub fn event_reference(resource: &ObjectReference) -> CoreObjectReference {
         name: Some(resource.name.clone()),
         uid: resource.uid.clone(),
         ..CoreObjectReference::default()
-    }
-}
-
-/// Reads the spec of a binding in the caches; `None` if the binding is not there.
-pub fn spec_of<T>(
-    key: &BindingKey,
-    bindings: &Informer<ResourceBinding>,
-    cluster_bindings: &Informer<ClusterResourceBinding>,
-    read: impl FnOnce(&ResourceBindingSpec) -> T,
-) -> Option<T> {
-    let namespace = key.namespace.as_deref();
-    if namespace.is_some() {
-        let binding = bindings.get(namespace, &key.name)?;
-        Some(read(&binding.spec))
-    } else {
-        let binding = cluster_bindings.get(namespace, &key.name)?;
-        Some(read(&binding.spec))
     }
 }
 

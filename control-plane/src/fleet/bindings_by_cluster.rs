@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_shared::api::binding::{Binding, ResourceBindingSpec};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::watch::{Change, Informer};
 
 use super::binding::BindingKey;
@@ -19,14 +20,11 @@ type Index = HashMap<String, BTreeSet<Arc<BindingKey>>>;
 impl BindingsByCluster {
     /// Follows a cache of bindings; call it before the cache starts and before listeners that read
     /// this index are installed.
-    pub fn follow<B: Binding>(&self, bindings: &Informer<B>) {
+    pub fn follow(&self, bindings: &Informer<AnyBinding>) {
         let index = self.clone();
-        bindings.on_change(move |change| {
-            let (old, new) = match change {
-                Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-                Change::Deleted { old } => (Some(old.as_ref()), None),
-            };
-            index.change(change.object().as_ref(), old.map(B::spec), new.map(B::spec));
+        bindings.on_change(move |change| match change {
+            Change::Applied { old, new } => index.change(old.as_deref(), Some(new)),
+            Change::Deleted { old } => index.change(Some(old), None),
         });
     }
 
@@ -37,21 +35,20 @@ impl BindingsByCluster {
         found.cloned().collect()
     }
 
-    fn change(
-        &self,
-        binding: &impl Binding,
-        old: Option<&ResourceBindingSpec>,
-        new: Option<&ResourceBindingSpec>,
-    ) {
+    fn change(&self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
+        let Some(binding) = new.or(old) else {
+            return;
+        };
+        let (was, is) = (old.map(|it| &it.spec), new.map(|it| &it.spec));
         let is_same = |old: &ResourceBindingSpec, new: &ResourceBindingSpec| {
             old.clusters == new.clusters
                 && old.graceful_eviction_tasks == new.graceful_eviction_tasks
                 && old.required_by == new.required_by
         };
-        if old.zip(new).is_some_and(|(old, new)| is_same(old, new)) {
+        if was.zip(is).is_some_and(|(was, is)| is_same(was, is)) {
             return;
         }
-        let (was, is) = (names(old), names(new));
+        let (was, is) = (names(was), names(is));
         let key = Arc::new(BindingKey::of(binding));
         let mut index = self.lock();
         for cluster in was.difference(&is) {
@@ -90,18 +87,22 @@ fn names(spec: Option<&ResourceBindingSpec>) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn change<B: Binding>(index: &BindingsByCluster, old: Option<Value>, new: Option<Value>) {
-        let read = |spec: Value| -> B {
-            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap()
+    /// Tells the index that the binding of a namespace, or of none, changed from one spec to another.
+    fn change(
+        index: &BindingsByCluster,
+        namespace: Option<&str>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) {
+        let read = |spec: &Value| -> AnyBinding {
+            let metadata = json!({"namespace": namespace, "name": "web"});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
         };
-        let (old, new) = (old.map(read), new.map(read));
-        let of = new.as_ref().or(old.as_ref()).unwrap();
-        index.change(of, old.as_ref().map(B::spec), new.as_ref().map(B::spec));
+        index.change(old.map(read).as_ref(), new.map(read).as_ref());
     }
 
     #[test]
@@ -113,14 +114,15 @@ mod tests {
             "gracefulEvictionTasks": [{"fromCluster": "m2"}],
             "requiredBy": [{"name": "a", "clusters": [{"name": "m3"}, {"name": "m1"}]}],
         });
-        change::<ResourceBinding>(&index, None, Some(placed.clone()));
+        let shop = Some("shop");
+        change(&index, shop, None, Some(&placed));
         assert_eq!(found(), [1, 1, 1]);
         let moved = json!({"clusters": [{"name": "m2"}]});
-        change::<ResourceBinding>(&index, Some(placed), Some(moved.clone()));
+        change(&index, shop, Some(&placed), Some(&moved));
         assert_eq!(found(), [0, 1, 0]);
-        change::<ResourceBinding>(&index, Some(moved.clone()), Some(moved.clone()));
+        change(&index, shop, Some(&moved), Some(&moved));
         assert_eq!(found(), [0, 1, 0]);
-        change::<ResourceBinding>(&index, Some(moved), None);
+        change(&index, shop, Some(&moved), None);
         assert!(index.lock().is_empty(), "nothing is kept of it");
     }
 
@@ -128,9 +130,9 @@ mod tests {
     fn bindings_of_both_kinds_are_told_apart() {
         let index = BindingsByCluster::default();
         let placed = json!({"clusters": [{"name": "m1"}]});
-        change::<ClusterResourceBinding>(&index, None, Some(placed.clone()));
+        change(&index, None, None, Some(&placed));
         assert_eq!(index.of("m1")[0].namespace, None);
-        change::<ClusterResourceBinding>(&index, Some(placed), None);
+        change(&index, None, Some(&placed), None);
         assert_eq!(index.of("m1"), []);
     }
 }

@@ -1,8 +1,7 @@
 //! Converts bindings to the form in which they are cached, sharing equal parts.
 
-use std::sync::Arc;
-
-use muster_shared::api::binding::{Binding, ReplicaRequirements};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ReplicaRequirements;
 use muster_shared::api::policy::Placement;
 use muster_shared::interner::Interner;
 
@@ -16,17 +15,13 @@ pub struct BindingInterner {
 }
 
 impl BindingInterner {
-    /// Brings the bindings of a kind into the form.
-    pub fn form<B: Binding>(self: &Arc<Self>) -> impl Fn(&mut B) + Send + Sync + 'static {
-        let common = Arc::clone(self);
-        move |binding| {
-            let spec = binding.spec_mut();
-            if let Some(placement) = &mut spec.placement {
-                common.placements.share(placement);
-            }
-            if let Some(requirements) = &mut spec.replica_requirements {
-                common.requirements.share(requirements);
-            }
+    /// Shares what a binding has in common with others.
+    pub fn share(&self, binding: &mut AnyBinding) {
+        if let Some(placement) = &mut binding.spec.placement {
+            self.placements.share(placement);
+        }
+        if let Some(requirements) = &mut binding.spec.replica_requirements {
+            self.requirements.share(requirements);
         }
     }
 }

@@ -4,7 +4,7 @@ mod allocated;
 pub mod api_error;
 pub mod availability;
 pub mod binding;
-pub mod bindings_by_cluster;
+mod bindings_by_cluster;
 pub mod claim;
 pub mod compact_map;
 pub mod completion;
@@ -43,7 +43,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
@@ -52,7 +52,7 @@ use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
 use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
-use muster_shared::interpreter::{Changed, Interpreters};
+use muster_shared::interpreter::Interpreters;
 use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::Leadership;
@@ -62,10 +62,8 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::binding::{BindingKey, BindingKind};
-use crate::fleet::bindings_by_cluster::BindingsByCluster;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::deleted_works::DeletedWorks;
-use crate::fleet::intern::BindingInterner;
 use crate::fleet::orders::Orders;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
@@ -99,10 +97,8 @@ pub struct Fleet {
     pub settings: Settings,
     /// All clusters.
     pub clusters: Informer<Cluster>,
-    /// All namespaced bindings.
-    pub bindings: Informer<ResourceBinding>,
-    /// All cluster-scoped bindings.
-    pub cluster_bindings: Informer<ClusterResourceBinding>,
+    /// All bindings.
+    pub bindings: Bindings,
     /// All namespaced policies.
     pub policies: Informer<PropagationPolicy>,
     /// All cluster-scoped policies.
@@ -129,8 +125,6 @@ pub struct Fleet {
     pub deleted_works: DeletedWorks,
     /// Works that may exist although the cache does not show them.
     pub unseen_works: UnseenWorks,
-    /// Which bindings name which cluster.
-    pub bindings_by_cluster: BindingsByCluster,
     /// What resources mean: replicas, health, status, dependencies.
     pub interpreters: Arc<Interpreters>,
     /// The scripts of users that the interpreters ask first.
@@ -175,7 +169,6 @@ impl Fleet {
             Events::new(pool.background_client()?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
-        let common = Arc::new(BindingInterner::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         let interpreters = Arc::new(Interpreters::default());
         let leases = Informer::new(
@@ -187,13 +180,6 @@ impl Fleet {
             Api::namespaced(watch_client.clone(), SYSTEM_NAMESPACE),
             everything().fields(format!("metadata.name={}", pause::NAME)),
         );
-        let all = Api::all(watch_client.clone());
-        let bindings = Informer::keeping(all, everything(), common.form());
-        let all = Api::all(watch_client.clone());
-        let cluster_bindings = Informer::keeping(all, everything(), common.form());
-        let bindings_by_cluster = BindingsByCluster::default();
-        bindings_by_cluster.follow(&bindings);
-        bindings_by_cluster.follow(&cluster_bindings);
         Ok(Arc::new(Self {
             pauses: Pauses::follow(&pause_records, &clusters),
             pause_records,
@@ -215,9 +201,7 @@ impl Fleet {
             unseen_works: UnseenWorks::new(&works),
             works,
             clusters,
-            bindings,
-            cluster_bindings,
-            bindings_by_cluster,
+            bindings: Bindings::new(&watch_client),
             policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
@@ -243,13 +227,13 @@ impl Fleet {
     /// Has the kinds of the templates of all bindings watched, for controllers that read a
     /// binding's template. Call it before they install their listeners.
     pub fn follow_templates(&self) {
-        fn follow<B: BindingKind>(bindings: &Informer<B>, templates: &Templates) {
-            let templates = templates.clone();
-            bindings.on_change(move |change| {
-                fn kind<B: BindingKind>(binding: &B) -> (&str, &str) {
-                    let resource = &binding.spec().resource;
-                    (&resource.api_version, &resource.kind)
-                }
+        fn kind(binding: &AnyBinding) -> (&str, &str) {
+            let resource = &binding.spec.resource;
+            (&resource.api_version, &resource.kind)
+        }
+        self.templates_followed.get_or_init(|| {
+            let templates = self.templates.clone();
+            self.bindings.on_change(move |change| {
                 let (old, new) = match change {
                     Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
                     Change::Deleted { old } => (Some(old.as_ref()), None),
@@ -266,32 +250,19 @@ impl Fleet {
                     templates.unname(&old);
                 }
             });
-        }
-        self.templates_followed.get_or_init(|| {
-            follow(&self.bindings, &self.templates);
-            follow(&self.cluster_bindings, &self.templates);
         });
     }
 
     /// Has bindings worked on again when the scripts for the kind of their template change.
     pub fn follow_interpreters(&self, queue: &Queue<BindingKey>) {
-        fn add<B: BindingKind>(
-            bindings: &Informer<B>,
-            changed: &Changed,
-            queue: &Queue<BindingKey>,
-        ) {
+        let (bindings, queue) = (self.bindings.clone(), queue.clone());
+        self.interpreters.on_change(move |changed| {
             for binding in bindings.list() {
-                let resource = &binding.spec().resource;
+                let resource = &binding.spec.resource;
                 if changed.has(&resource.api_version, &resource.kind) {
-                    queue.add(BindingKey::of(binding.as_ref()));
+                    queue.add(BindingKey::of(&binding));
                 }
             }
-        }
-        let (bindings, cluster_bindings) = (self.bindings.clone(), self.cluster_bindings.clone());
-        let queue = queue.clone();
-        self.interpreters.on_change(move |changed| {
-            add(&bindings, changed, &queue);
-            add(&cluster_bindings, changed, &queue);
         });
     }
 
@@ -303,8 +274,9 @@ impl Fleet {
         }
         follow("pauses", &self.pause_records, tasks);
         follow("clusters", &self.clusters, tasks);
-        follow("bindings", &self.bindings, tasks);
-        follow("cluster bindings", &self.cluster_bindings, tasks);
+        for (name, informer) in self.bindings.informers() {
+            follow(name, informer, tasks);
+        }
         follow("policies", &self.policies, tasks);
         follow("cluster policies", &self.cluster_policies, tasks);
         follow("override policies", &self.override_policies, tasks);
@@ -347,8 +319,9 @@ impl Fleet {
     pub async fn synced(&self) {
         self.pause_records.synced().await;
         self.clusters.synced().await;
-        self.bindings.synced().await;
-        self.cluster_bindings.synced().await;
+        for (_, informer) in self.bindings.informers() {
+            informer.synced().await;
+        }
         self.policies.synced().await;
         self.cluster_policies.synced().await;
         self.taint_policies.synced().await;
@@ -367,11 +340,12 @@ impl Fleet {
             (!informer.is_synced()).then(|| (name, informer.refused()))
         }
         let unknown = !self.interpreters.is_known();
+        let [bindings, cluster_bindings] = self.bindings.informers();
         let missing: Vec<_> = [
             missing("configmaps", &self.pause_records),
             missing("clusters", &self.clusters),
-            missing("resourcebindings", &self.bindings),
-            missing("clusterresourcebindings", &self.cluster_bindings),
+            missing(bindings.0, bindings.1),
+            missing(cluster_bindings.0, cluster_bindings.1),
             missing("propagationpolicies", &self.policies),
             missing("clusterpropagationpolicies", &self.cluster_policies),
             missing("clustertaintpolicies", &self.taint_policies),

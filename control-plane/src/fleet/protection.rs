@@ -6,12 +6,13 @@
 
 use std::borrow::Cow;
 
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, Suspension};
 use muster_shared::api::policy::PropagationSpec;
 
 use super::Fleet;
 use super::api_error::ApiError;
-use super::binding::{BindingKey, BindingKind};
+use super::binding::BindingKey;
 use super::claim::Claim;
 
 /// Writes into a binding's spec what its policy says of copies in members but for their places:
@@ -37,21 +38,18 @@ pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
 
 /// Returns the spec of a binding with what its policy says by the cache, which may be newer than
 /// the copy in the binding. An edit of a lazy policy waits for the template, as it says.
-pub fn protected<'a, B: BindingKind>(
-    fleet: &Fleet,
-    binding: &'a B,
-) -> Cow<'a, ResourceBindingSpec> {
-    let policy = Claim::on(binding.meta()).and_then(|claim| {
+pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
+    let policy = Claim::on(&binding.metadata).and_then(|claim| {
         let policy = claim.policy.presence(fleet).there()?;
         (Claim::by(&policy).as_ref() == Some(&claim)).then_some(policy)
     });
     let Some(policy) = policy.filter(|policy| !policy.is_lazy()) else {
-        return Cow::Borrowed(binding.spec());
+        return Cow::Borrowed(&binding.spec);
     };
-    let mut spec = binding.spec().clone();
+    let mut spec = binding.spec.clone();
     protect(&mut spec, policy.spec());
-    if spec == *binding.spec() {
-        Cow::Borrowed(binding.spec())
+    if spec == binding.spec {
+        Cow::Borrowed(&binding.spec)
     } else {
         Cow::Owned(spec)
     }
@@ -61,34 +59,29 @@ pub fn protected<'a, B: BindingKind>(
 /// policy says now. Without a policy, the binding's own copy of the setting counts; for a
 /// dependency, which follows other workloads, it is what any of their policies says. When a policy
 /// is deleted, the binding keeps what it said last.
-pub async fn preserves_on_deletion<B: BindingKind>(
-    fleet: &Fleet,
-    binding: &B,
-) -> Result<bool, ApiError> {
-    if let Some(claim) = Claim::on(binding.meta()) {
-        if let Some(preserves) = preserves_by(fleet, &claim, binding.spec()).await? {
+pub async fn preserves_on_deletion(fleet: &Fleet, binding: &AnyBinding) -> Result<bool, ApiError> {
+    if let Some(claim) = Claim::on(&binding.metadata) {
+        if let Some(preserves) = preserves_by(fleet, &claim, &binding.spec).await? {
             return Ok(preserves);
         }
         // The copy in the cache may be from before the policy went.
         let key = BindingKey::of(binding);
-        let now = B::api(&fleet.client, &key).get_opt(&key.name).await;
+        let now = key.api(&fleet.client).get_opt(&key.name).await;
         let now = now.map_err(ApiError::of("read", &key))?;
-        return Ok(preserves(now.as_ref().unwrap_or(binding).spec()));
+        return Ok(preserves(&now.as_ref().unwrap_or(binding).spec));
     }
     let mut claims: Vec<Claim> = Vec::new();
-    for referrer in &binding.spec().required_by {
-        let held = fleet
-            .bindings
-            .get(referrer.namespace.as_deref(), &referrer.name);
+    for referrer in &binding.spec.required_by {
+        let held = fleet.bindings.get(&BindingKey::of_snapshot(referrer));
         let claim = held.and_then(|held| Claim::on(&held.metadata));
         claims.extend(claim.filter(|claim| !claims.contains(claim)));
     }
     for claim in claims {
-        if preserves_by(fleet, &claim, binding.spec()).await? == Some(true) {
+        if preserves_by(fleet, &claim, &binding.spec).await? == Some(true) {
             return Ok(true);
         }
     }
-    Ok(preserves(binding.spec()))
+    Ok(preserves(&binding.spec))
 }
 
 /// Returns what the policy of a claim says now of the objects of a binding with this spec; `None`
@@ -112,7 +105,6 @@ fn preserves(spec: &ResourceBindingSpec) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
@@ -158,7 +150,7 @@ mod tests {
     }
 
     async fn is_preserved(stand: &Stand, binding: Value) -> bool {
-        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        let binding: AnyBinding = serde_json::from_value(binding).unwrap();
         preserves_on_deletion(&stand.fleet, &binding).await.unwrap()
     }
 
@@ -204,7 +196,7 @@ mod tests {
             let path = "/propagationpolicies/web";
             let body = refusal(code, reason, name);
             stand.api.answer(http::Method::GET, path, code, body);
-            let binding: ResourceBinding = serde_json::from_value(claimed(true)).unwrap();
+            let binding: AnyBinding = serde_json::from_value(claimed(true)).unwrap();
             let answer = preserves_on_deletion(&stand.fleet, &binding).await;
             assert!(answer.is_err(), "{code}: {answer:?}");
         }
@@ -240,7 +232,7 @@ mod tests {
         says["spec"]["suspension"] = json!({"dispatching": true});
         says["spec"]["conflictResolution"] = json!("Overwrite");
         says["spec"]["failover"] = json!({"cluster": {"purgeMode": "Never"}});
-        let mut held: ResourceBinding = serde_json::from_value(claimed(false)).unwrap();
+        let mut held: AnyBinding = serde_json::from_value(claimed(false)).unwrap();
         held.spec.suspension = Some(Suspension {
             scheduling: Some(true),
             ..Suspension::default()

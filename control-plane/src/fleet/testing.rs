@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use kube::Config;
 use kube::client::Body;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{Gateway, Network, ResponseBody};
 use muster_shared::clock::calendar;
 use muster_shared::lease::Leadership;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::Fleet;
+use super::binding::BindingKey;
 use crate::settings::Settings;
 
 /// Plural, namespace and name of an object.
@@ -99,6 +101,13 @@ pub struct Stand {
 }
 
 impl Stand {
+    /// Returns the binding of a name in the namespace `shop` as the cache has it.
+    pub fn binding(&self, name: &str) -> Option<Arc<AnyBinding>> {
+        let namespace = Some("shop".to_owned());
+        let name = name.to_owned();
+        self.fleet.bindings.get(&BindingKey { namespace, name })
+    }
+
     /// Makes a fleet whose caches nobody fills yet, over an API that has these objects, each with
     /// its plural.
     pub fn new<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {

@@ -8,9 +8,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
-};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
@@ -18,9 +16,11 @@ use muster_shared::interpreter::{Interpreters, Operation};
 use muster_shared::names::{annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use serde_json::json;
 use tokio::sync::Notify;
+
+use muster_shared::queue::until;
 
 use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas, retains_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
@@ -30,7 +30,8 @@ use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params, spec_of};
+use crate::fleet::binding::Bindings;
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 use crate::fleet::copy::Order;
 use crate::fleet::standing::Standing;
 use crate::fleet::template::TemplateKey;
@@ -39,7 +40,6 @@ use crate::fleet::works::binding_of;
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::settings::evict_plugin::EvictPlugins;
-use muster_shared::queue::until;
 
 /// Time in which reports are gathered before a binding is looked at, which reads the Works of all
 /// its targets; and changes of clusters before all bindings are.
@@ -77,7 +77,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::<BindingKey>::new("graceful eviction");
     follow(&fleet.bindings, &queue);
-    follow(&fleet.cluster_bindings, &queue);
     let around = Arc::new(Notify::new());
     fleet.clusters.on_change({
         let around = Arc::clone(&around);
@@ -114,8 +113,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
                 }
                 // A failure of many clusters is one look at all bindings.
                 tokio::time::sleep(GATHERING).await;
-                enqueue_all::<ResourceBinding>(&fleet, &queue);
-                enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
+                enqueue_all(&fleet, &queue);
             }
         }
     });
@@ -145,18 +143,12 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         workers,
         move |fleet, key: BindingKey| {
             let mover = Arc::clone(&mover);
-            async move {
-                if key.namespace.is_some() {
-                    work_off::<ResourceBinding>(&fleet, &mover, plugins, key).await
-                } else {
-                    work_off::<ClusterResourceBinding>(&fleet, &mover, plugins, key).await
-                }
-            }
+            async move { work_off(&fleet, &mover, plugins, key).await }
         },
     );
 }
 
-fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+fn follow(bindings: &Bindings, queue: &Queue<BindingKey>) {
     let queue = queue.clone();
     bindings.on_change(move |change| {
         if let Change::Applied { new, .. } = change
@@ -169,43 +161,43 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 
 /// Returns whether a binding has graceful eviction tasks.
 fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
-    let (bindings, wide) = (&fleet.bindings, &fleet.cluster_bindings);
-    let has_tasks = |spec: &ResourceBindingSpec| !spec.graceful_eviction_tasks.is_empty();
-    spec_of(key, bindings, wide, has_tasks) == Some(true)
+    let held = fleet.bindings.get(key);
+    held.is_some_and(|it| !it.spec.graceful_eviction_tasks.is_empty())
 }
 
-fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
-    for binding in B::cache(fleet).list() {
+fn enqueue_all(fleet: &Fleet, queue: &Queue<BindingKey>) {
+    for binding in fleet.bindings.list() {
         if has_tasks(binding.as_ref()) {
             queue.add(BindingKey::of(binding.as_ref()));
         }
     }
 }
 
-async fn work_off<B: BindingKind>(
+async fn work_off(
     fleet: &Fleet,
     mover: &Mover,
     plugins: EvictPlugins,
     key: BindingKey,
 ) -> Result<Next, Error> {
-    let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+    let binding = fleet.bindings.get(&key);
     let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
         mover.refusals.forget(&key);
         return Ok(Next::Done);
     };
-    let spec = binding.spec();
+    let spec = &binding.spec;
     let now = fleet.clock.now();
     let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
         let kept = &assessment.kept;
         let mut patch = json!({
-            "metadata": {"resourceVersion": binding.meta().resource_version},
+            "metadata": {"resourceVersion": binding.metadata.resource_version},
             "spec": {"gracefulEvictionTasks": (!kept.is_empty()).then_some(kept)},
         });
         if !assessment.restored.is_empty() {
             patch["spec"]["clusters"] = json!(assessment.restored);
         }
-        match B::api(&fleet.client, &key)
+        match key
+            .api(&fleet.client)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
         {
@@ -226,13 +218,13 @@ async fn work_off<B: BindingKind>(
 
 /// Assesses the tasks of a binding. Returns what becomes of them, and when to look again although
 /// nothing changes.
-fn look<B: Binding>(
+fn look(
     fleet: &Fleet,
     plugins: EvictPlugins,
-    binding: &B,
+    binding: &AnyBinding,
     now: Timestamp,
 ) -> (Assessment, Option<Duration>) {
-    let (spec, status) = (binding.spec(), binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let applied = binding
         .annotations()
         .get(annotation::APPLIED_PLACEMENT)
@@ -271,7 +263,7 @@ fn look<B: Binding>(
         clusters: &spec.clusters,
         order: &order,
         reports: &reports,
-        scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+        scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         members_scale: &members_scale,
@@ -294,13 +286,13 @@ fn look<B: Binding>(
 
 /// Returns whether there are tasks to look at. The tasks of a binding that is being deleted are
 /// removed with it.
-fn has_tasks<B: Binding>(binding: &B) -> bool {
-    let tasks = &binding.spec().graceful_eviction_tasks;
-    !tasks.is_empty() && binding.meta().deletion_timestamp.is_none()
+fn has_tasks(binding: &AnyBinding) -> bool {
+    let tasks = &binding.spec.graceful_eviction_tasks;
+    !tasks.is_empty() && binding.metadata.deletion_timestamp.is_none()
 }
 
 /// Returns whether a binding has tasks to look at, or may have to be moved on.
-fn is_concerned<B: Binding>(binding: &B) -> bool {
+fn is_concerned(binding: &AnyBinding) -> bool {
     has_tasks(binding) || may_move_on(binding)
 }
 
@@ -311,7 +303,7 @@ fn matters(old: &Cluster, new: &Cluster) -> bool {
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
 }
 
-fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &Assessment) {
+fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Assessment) {
     for (cluster, done) in &assessment.done {
         let why = done.describe();
         tracing::info!(binding = %key, cluster, why, "the eviction is over");
@@ -328,9 +320,9 @@ fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &A
         };
         fleet
             .events
-            .publish(binding, EventType::Normal, reason, note.clone());
+            .publish_about(binding.reference(), EventType::Normal, reason, note.clone());
         fleet.events.publish_about(
-            event_reference(&binding.spec().resource),
+            event_reference(&binding.spec.resource),
             EventType::Normal,
             reason,
             note,
@@ -356,7 +348,7 @@ mod tests {
             (task, json!("2024-01-01T00:00:00Z"), false),
             (json!([]), json!("2024-01-01T00:00:00Z"), false),
         ] {
-            let binding: ResourceBinding = serde_json::from_value(json!({
+            let binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": { "name": "a", "deletionTimestamp": deletion },
                 "spec": { "resource": { "apiVersion": "v1", "kind": "ConfigMap", "name": "a" },
                     "gracefulEvictionTasks": tasks },

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_shared::api::binding::{Binding, GracefulEvictionTask, ResourceHealth};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
 use muster_shared::client;
@@ -25,7 +26,7 @@ use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
 use crate::eviction::record::Record;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference};
+use crate::fleet::binding::{BindingKey, event_reference};
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
@@ -81,10 +82,10 @@ impl Refusals {
 impl Refused {
     /// Returns what the Work for a target says if it says that the order could not be carried out,
     /// and nothing of a copy of before.
-    fn of<B: Binding>(binding: &B, cluster: &str, work: &CachedWork) -> Option<Self> {
+    fn of(binding: &AnyBinding, cluster: &str, work: &CachedWork) -> Option<Self> {
         let said = work.status();
         let applied = conditions::get(&said.conditions, condition::APPLIED)?;
-        let resource = &binding.spec().resource;
+        let resource = &binding.spec.resource;
         let mut manifests = said.manifest_statuses.iter();
         let healthy = Some(ResourceHealth::Healthy);
         let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
@@ -105,10 +106,10 @@ impl Refused {
 /// Returns whether a workload was moved to where it is, by an eviction or by somebody's request;
 /// `since` is the time from which on it was refused there. A refusal long after the move is about a
 /// later edit.
-fn was_moved<B: Binding>(binding: &B, since: Option<Timestamp>) -> bool {
-    let spec = binding.spec();
+fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
+    let spec = &binding.spec;
     let requested = spec.reschedule_triggered_at.as_ref().map(|at| at.0);
-    let annotations = binding.meta().annotations.as_ref();
+    let annotations = binding.metadata.annotations.as_ref();
     let evicted = Record::read(annotations).map(|record| record.at);
     let is_recent =
         |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
@@ -122,19 +123,19 @@ fn was_moved<B: Binding>(binding: &B, since: Option<Timestamp>) -> bool {
 }
 
 /// Returns whether a binding may have to be moved on, as far as it tells itself.
-pub(super) fn may_move_on<B: Binding>(binding: &B) -> bool {
+pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
     let mut reports = binding.status().aggregated_status.iter();
     reports.any(|it| !it.applied && it.applied_message.is_some())
-        && binding.meta().deletion_timestamp.is_none()
+        && binding.metadata.deletion_timestamp.is_none()
         && was_moved(binding, None)
 }
 
 /// Moves a workload on from a target that has refused it for long; returns when to look again.
-pub(super) async fn move_on<B: BindingKind>(
+pub(super) async fn move_on(
     fleet: &Fleet,
     mover: &Mover,
     key: &BindingKey,
-    binding: &Arc<B>,
+    binding: &Arc<AnyBinding>,
     now: Timestamp,
 ) -> Option<Duration> {
     if !may_move_on(binding.as_ref()) {
@@ -190,7 +191,7 @@ pub(super) async fn move_on<B: BindingKind>(
             let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
             tracing::info!(binding = %key, cluster, "{note}");
             let events = &fleet.events;
-            events.publish(binding.as_ref(), EventType::Warning, "NowhereToGo", note);
+            events.publish_about(binding.reference(), EventType::Warning, "NowhereToGo", note);
             return Some(AGAIN);
         }
     };
@@ -203,13 +204,25 @@ pub(super) async fn move_on<B: BindingKind>(
         Err(when) => return Some(until_paid(when)),
     };
     let to = plan.destination();
-    match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
+    match carry_out(
+        fleet,
+        key,
+        binding.metadata.resource_version.as_deref(),
+        plan,
+    )
+    .await
+    {
         Ok(_) => {
             tracing::info!(binding = %key, cluster, to, why, "moved on");
             let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
             let events = &fleet.events;
-            events.publish(binding.as_ref(), EventType::Normal, "Evicted", note.clone());
-            let about = event_reference(&binding.spec().resource);
+            events.publish_about(
+                binding.reference(),
+                EventType::Normal,
+                "Evicted",
+                note.clone(),
+            );
+            let about = event_reference(&binding.spec.resource);
             events.publish_about(about, EventType::Normal, "Evicted", note);
             None
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, Preconditions};
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
@@ -24,7 +23,7 @@ use super::{decide, failback};
 use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, Bindings, patch_params};
 use crate::fleet::template::{Kind, TemplateKey};
 
 const NAME: &str = "workload rebalancers";
@@ -80,7 +79,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         }
     });
     follow(&controller, &fleet.bindings);
-    follow(&controller, &fleet.cluster_bindings);
     let add_all = {
         let (rebalancers, queue) = (rebalancers.clone(), queue.clone());
         move || {
@@ -114,7 +112,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
-fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>) {
+fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| {
         let key = BindingKey::of(change.object().as_ref());
@@ -237,11 +235,7 @@ impl Controller {
         // Before the binding is read, so that none of its changes is missed.
         let name = rebalancer.name_any();
         self.waiting().entry(key.clone()).or_default().insert(name);
-        let requested = if key.namespace.is_some() {
-            request::<ResourceBinding>(fleet, &self.pace, &key, asked, times).await
-        } else {
-            request::<ClusterResourceBinding>(fleet, &self.pace, &key, asked, times).await
-        };
+        let requested = request(fleet, &self.pace, &key, asked, times).await;
         if let Ok(Requested::Answered | Requested::NoBinding) = requested
             && let Entry::Occupied(mut waiting) = self.waiting().entry(key)
         {

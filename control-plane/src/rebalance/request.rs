@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
@@ -16,7 +17,7 @@ use super::decide;
 use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, may_be_written};
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::scheduler::controller::waits_for_others;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
@@ -44,25 +45,25 @@ pub(super) type Made = (Timestamp, Timestamp);
 
 /// Asks for a new placement of a binding, unless that is `asked` for already. `since` is that of
 /// [`decide::trigger`].
-pub(super) async fn request<B: BindingKind>(
+pub(super) async fn request(
     fleet: &Fleet,
     pace: &Pace,
     key: &BindingKey,
     asked: Option<Made>,
     (since, now): (Timestamp, Timestamp),
 ) -> Result<Requested, ApiError> {
-    let binding = match B::cache(fleet).presence(key.namespace.as_deref(), &key.name) {
+    let binding = match fleet.bindings.presence(&key) {
         Presence::There(binding) => binding,
         Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
             return Ok(Requested::Later);
         }
         Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
     };
-    let (spec, status) = (binding.spec(), binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
     if let Some((asked, at)) = asked {
         // One that was made since then was asked for nothing.
-        let created = binding.meta().creation_timestamp.as_ref();
+        let created = binding.metadata.creation_timestamp.as_ref();
         let is_newer = created.is_some_and(|it| decide::is_since(it.0, at));
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(match () {
@@ -113,17 +114,17 @@ pub(super) fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingSt
 }
 
 /// Writes a request.
-pub(super) async fn ask<B: BindingKind>(
+pub(super) async fn ask(
     fleet: &Fleet,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
     time: Timestamp,
 ) -> Result<(), kube::Error> {
     let patch = json!({
-        "metadata": { "resourceVersion": binding.meta().resource_version },
+        "metadata": { "resourceVersion": binding.metadata.resource_version },
         "spec": { "rescheduleTriggeredAt": Time(time) },
     });
-    let api = B::api(&fleet.client, key);
+    let api = key.api(&fleet.client);
     api.patch(&key.name, &patch_params(), &Patch::Merge(patch))
         .await?;
     tracing::info!(binding = %key, "asked for a new placement");

@@ -88,7 +88,7 @@ async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Sta
 
 /// Returns how many workloads a new placement is requested of, and how many have left `m1`.
 fn asked_and_moved(stand: &Stand) -> (usize, usize) {
-    let all = (0..MANY).map(|it| stand.fleet.bindings.get(Some("shop"), &name(it)).unwrap());
+    let all = (0..MANY).map(|it| stand.binding(&name(it)).unwrap());
     let all: Vec<_> = all.collect();
     let asked = all
         .iter()
@@ -144,11 +144,7 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
         let (_, moved) = asked_and_moved(&stand);
         let expected = if is_paused { 0..=0 } else { 1..=AT_THE_RATE };
         assert!(expected.contains(&moved), "{moved} moved, {is_paused}");
-        let last = stand
-            .fleet
-            .bindings
-            .get(Some("shop"), &name(MANY - 1))
-            .unwrap();
+        let last = stand.binding(&name(MANY - 1)).unwrap();
         let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         let reason = if is_paused {
             "Paused"
@@ -165,11 +161,7 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
             "{moved}, then {more}"
         );
         pass(90).await;
-        let last = stand
-            .fleet
-            .bindings
-            .get(Some("shop"), &name(MANY - 1))
-            .unwrap();
+        let last = stand.binding(&name(MANY - 1)).unwrap();
         let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         assert_eq!(told.unwrap().reason, "Success");
     }
@@ -279,7 +271,7 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
     late["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
     stand.api.put("resourcebindings", late);
     pass(10).await;
-    let binding = stand.fleet.bindings.get(Some("shop"), &name(0)).unwrap();
+    let binding = stand.binding(&name(0)).unwrap();
     assert!(
         binding.spec.target("m2").is_some(),
         "{:?}",

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::api::binding::{
-    AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
-    ResourceBindingSpec,
-};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
@@ -30,7 +28,7 @@ use crate::fencing;
 use crate::fencing::telling::{self, Copy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, Bindings, event_reference, patch_params};
 use crate::fleet::completion::has_completed;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
@@ -72,7 +70,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let parked = Parked::new(&fleet.templates, &queue);
     let written = Arc::new(Expectations::default());
     follow(&fleet.bindings, &queue, &written);
-    follow(&fleet.cluster_bindings, &queue, &written);
     fleet.follow_interpreters(&queue);
     let reports = queue.clone();
     fleet.works.on_change(move |change| {
@@ -128,13 +125,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         workers,
         move |fleet, key: BindingKey| {
             let memory = Arc::clone(&memory);
-            async move {
-                if key.namespace.is_some() {
-                    reconcile::<ResourceBinding>(&fleet, &memory, &key).await
-                } else {
-                    reconcile::<ClusterResourceBinding>(&fleet, &memory, &key).await
-                }
-            }
+            async move { reconcile(&fleet, &memory, &key).await }
         },
     );
 }
@@ -175,19 +166,15 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
 
 /// Queues a binding that has to be judged anew: its clusters have changed, somebody else wrote what
 /// the clusters report, or the cache showed nothing new of it for long.
-fn follow<B: Binding>(
-    bindings: &Informer<B>,
-    queue: &Queue<BindingKey>,
-    written: &Arc<Expectations<BindingKey>>,
-) {
+fn follow(bindings: &Bindings, queue: &Queue<BindingKey>, written: &Arc<Expectations<BindingKey>>) {
     let (queue, written) = (queue.clone(), Arc::clone(written));
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
             let key = BindingKey::of(new.as_ref());
-            let is_ours = written.is_last_write(&key, new.meta());
-            written.observe(&key, new.meta());
-            let seen = |old: &Arc<B>| {
-                old.meta().generation == new.meta().generation
+            let is_ours = written.is_last_write(&key, &new.metadata);
+            written.observe(&key, &new.metadata);
+            let seen = |old: &Arc<AnyBinding>| {
+                old.metadata.generation == new.metadata.generation
                     && (is_ours || old.status().aggregated_status == new.status().aggregated_status)
             };
             if !old.as_ref().is_some_and(seen) {
@@ -216,26 +203,22 @@ pub(super) struct Memory {
     pub(super) places: Places,
 }
 
-async fn reconcile<B: BindingKind>(
-    fleet: &Fleet,
-    memory: &Memory,
-    key: &BindingKey,
-) -> Result<Next, Error> {
+async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.status_writer.turn().await;
-    let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+    let Some(binding) = fleet.bindings.get(&key) else {
         memory.patches.forget(key);
         memory.shown.forget(key);
         memory.parked.leave(key);
         return Ok(Next::Done);
     };
-    if binding.meta().deletion_timestamp.is_some() || binding.permanent_id().is_none() {
+    if binding.metadata.deletion_timestamp.is_some() || binding.permanent_id().is_none() {
         return Ok(Next::Done);
     }
     // A report that is as the one before the last write would not be written.
-    if let Some(pause) = memory.written.pause(key, binding.meta()) {
+    if let Some(pause) = memory.written.pause(key, &binding.metadata) {
         return Ok(Next::After(pause));
     }
-    let (spec, status) = (binding.spec(), binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let mut works = fleet.work_index.of(key);
     works.retain(|work| is_made_for(work, binding.permanent_id()));
     let Scope {
@@ -276,7 +259,7 @@ async fn reconcile<B: BindingKind>(
         false => Applied::NotFully,
     };
     silence::mark(&mut items, &silent);
-    let version = binding.meta().resource_version.as_deref();
+    let version = binding.metadata.resource_version.as_deref();
     let fenced = fenced(fleet, spec, &status.conditions, &works);
     let unfenced = fenced.clone().filter(|told| {
         let known = conditions::get(&status.conditions, &told.type_);
@@ -286,20 +269,23 @@ async fn reconcile<B: BindingKind>(
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
-        let answer = B::api(&client, key)
+        let answer = key
+            .api(&client)
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
         match answer {
             Ok(after) => {
                 let written = &memory.written;
-                written.written(key.clone(), binding.meta(), after.meta(), ());
+                written.written(key.clone(), &binding.metadata, &after.metadata, ());
                 if let Some(Condition {
                     reason, message, ..
                 }) = unfenced
                 {
                     let (warning, about) = (EventType::Warning, event_reference(&spec.resource));
                     let (binding, note) = (binding.as_ref(), message.clone());
-                    fleet.events.publish(binding, warning, &reason, note);
+                    fleet
+                        .events
+                        .publish_about(binding.reference(), warning, &reason, note);
                     fleet.events.publish_about(about, warning, &reason, message);
                 }
                 let heard: Vec<_> = items
@@ -326,9 +312,9 @@ async fn reconcile<B: BindingKind>(
 }
 
 /// Returns the same outcome, and tells people of a failure that only a person can end.
-fn told<B: BindingKind>(
+fn told(
     fleet: &Fleet,
-    binding: &B,
+    binding: &AnyBinding,
     template: &TemplateKey,
     outcome: Result<Next, Error>,
 ) -> Result<Next, Error> {

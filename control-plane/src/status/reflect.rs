@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::client;
 use muster_shared::events::EventType;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -166,16 +167,18 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
 }
 
 /// Tells that the status of a template is not shown.
-pub(super) fn tell_failure<B: BindingKind>(
+pub(super) fn tell_failure(
     fleet: &Fleet,
-    binding: &B,
+    binding: &AnyBinding,
     template: &TemplateKey,
     error: &Error,
 ) {
     let note = format!("the status of {template} is not shown: {error}");
     let (warning, reason) = (EventType::Warning, "AggregateStatusFailed");
-    let about = event_reference(&binding.spec().resource);
-    fleet.events.publish(binding, warning, reason, note.clone());
+    let about = event_reference(&binding.spec.resource);
+    fleet
+        .events
+        .publish_about(binding.reference(), warning, reason, note.clone());
     fleet.events.publish_about(about, warning, reason, note);
 }
 

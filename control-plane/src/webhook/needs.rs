@@ -70,10 +70,7 @@ fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) ->
         labels,
     };
     let mut selectors = spec.resource_selectors.iter();
-    fleet
-        .bindings
-        .get(key.namespace.as_deref(), &key.name)
-        .is_some()
+    fleet.bindings.get(&key).is_some()
         || selectors.any(|selector| strength(selector, subject) > Strength::Mismatch)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
-use muster_shared::api::binding::{Binding as _, ResourceHealth};
+use muster_shared::api::binding::ResourceHealth;
 
 use super::scenario::{SETTINGS, SHOP, WEB};
 use muster_test_fleet::harness::observer::View;

@@ -8,7 +8,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::test_bed::{awaited, eventually};
 use muster_e2e::sandbox::story::{Failure, Story};
-use muster_shared::api::binding::{Binding as _, ResourceBinding, ResourceHealth};
+use muster_shared::api::binding::{ResourceBinding, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, Client, Node, Pod};

@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use kube::core::{ApiResource, GroupVersionKind};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;

@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::route::Condition;
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::conditions;
 use muster_shared::k8s::{Api, CronJob, Job, PostParams, Resource as _};
 use muster_shared::names::{self, condition};

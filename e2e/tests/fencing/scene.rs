@@ -12,7 +12,7 @@ use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::{Launch, Process, Program};
 use muster_e2e::harness::provider;
 use muster_e2e::sandbox::scenario::{self, AGENT};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Deployment;

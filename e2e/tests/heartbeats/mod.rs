@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use muster_e2e::harness::heartbeat_fleet::{BEAT, HeartbeatFleet, Plan};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::last_lines;
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use tokio::time::Instant;
 

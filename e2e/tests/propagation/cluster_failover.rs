@@ -7,7 +7,7 @@ use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::binding::{Binding as _, GracefulEvictionTask, ResourceBinding};
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::Deployment;

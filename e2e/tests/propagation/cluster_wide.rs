@@ -5,7 +5,7 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterPropagationPolicy;
 use muster_shared::api::work::Work;
@@ -35,15 +35,15 @@ async fn place(bench: &Bench, selector: Value, failover: Value) {
 }
 
 /// Returns the cluster that a binding is in, and the other.
-fn clusters(binding: &impl Binding) -> (&'static str, &'static str) {
-    match binding.spec().clusters[0].name.as_str() {
+fn clusters(spec: &ResourceBindingSpec) -> (&'static str, &'static str) {
+    match spec.clusters[0].name.as_str() {
         "m1" => ("m1", "m2"),
         _ => ("m2", "m1"),
     }
 }
 
-fn is_in(binding: &impl Binding, cluster: &str) -> bool {
-    let clusters = &binding.spec().clusters;
+fn is_in(spec: &ResourceBindingSpec, cluster: &str) -> bool {
+    let clusters = &spec.clusters;
     matches!(&clusters[..], [target] if target.name == cluster)
 }
 
@@ -63,14 +63,14 @@ async fn an_application_moves_by_a_cluster_wide_policy_as_well() {
         shares(it).len() == 1
     })
     .await;
-    let (here, there) = clusters(&placed);
+    let (here, there) = clusters(&placed.spec);
     bench.sent(here, "Deployment", "web", |_| true).await;
     bench.report(here, "web", 4).await;
     let status = json!({ "replicas": 4, "readyReplicas": 0 });
     bench.report_that(here, "web", "Unhealthy", status).await;
     bench.sent(there, "Deployment", "web", |_| true).await;
     let moved = bindings.get("web-deployment").await.unwrap();
-    assert!(is_in(&moved, there));
+    assert!(is_in(&moved.spec, there));
     let tasks = &moved.spec.graceful_eviction_tasks;
     assert!(
         matches!(&tasks[..], [task] if task.from_cluster == here && task.reason == "ApplicationFailure"),
@@ -137,10 +137,10 @@ async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_repla
     let bindings: Api<ClusterResourceBinding> = bench.all();
     let name = "reader-clusterrole";
     let placed = until(&bindings, name, "it is placed", |binding| {
-        binding.spec().clusters.len() == 1
+        spec.clusters.len() == 1
     })
     .await;
-    let (here, there) = clusters(&placed);
+    let (here, there) = clusters(&placed.spec);
     let (old, new) = (bench.works(here), bench.works(there));
     until(&old, &role_work(), "it arrives", |_: &Work| true).await;
     report_role(&bench, here).await;
@@ -148,7 +148,7 @@ async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_repla
     let taints = json!([{ "key": "example.com/failed", "effect": "PreferNoExecute" }]);
     merge::<Cluster>(&bench.all(), here, json!({ "spec": { "taints": taints } })).await;
     let moved = until(&bindings, name, "it is placed elsewhere", |binding| {
-        is_in(binding, there)
+        is_in(&binding.spec, there)
     })
     .await;
     let tasks = &moved.spec.graceful_eviction_tasks;
@@ -169,7 +169,7 @@ async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_repla
     let leaving = |work: &Work| work.metadata.deletion_timestamp.is_some();
     until(&old, &role_work(), "it is being removed", leaving).await;
     until(&bindings, name, "the task is over", |binding| {
-        is_in(binding, there) && binding.spec.graceful_eviction_tasks.is_empty()
+        is_in(&binding.spec, there) && binding.spec.graceful_eviction_tasks.is_empty()
     })
     .await;
 }

@@ -3,7 +3,7 @@
 
 use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};

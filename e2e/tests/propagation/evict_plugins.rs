@@ -2,7 +2,7 @@
 
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::test_bed::{Task, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::work::Work;
 use muster_shared::names;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;

@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Job;

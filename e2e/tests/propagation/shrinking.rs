@@ -1,7 +1,7 @@
 //! Replicas that move between clusters which stay targets: none that is ready goes before as many
 //! are ready elsewhere.
 
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::Deployment;

@@ -1,7 +1,7 @@
 //! What people look at while clusters are silent, and when they are heard again.
 
 use kube::api::{Patch, PatchParams};
-use muster_shared::api::binding::{Binding as _, ResourceBinding, ResourceHealth};
+use muster_shared::api::binding::{ResourceBinding, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{Api, Deployment};

@@ -2,7 +2,7 @@
 //! resource, the clusters that run it and the clusters that it is being evicted from.
 //!
 //! Both kinds have the same spec and status; code that handles either is written against
-//! [`Binding`].
+//! [`AnyBinding`].
 //!
 //! Documentation comments on fields become the descriptions that `kubectl explain` shows.
 
@@ -16,7 +16,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Object, absent,
+    absent,
+    any_binding::AnyBinding,
     definition::Column,
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
@@ -101,46 +102,20 @@ resource! {
     }
 }
 
-/// The fields that both kinds of binding have.
-pub trait Binding: Object {
-    /// Whether objects of the kind live in namespaces.
-    const NAMESPACED: bool;
-
-    /// Returns the spec.
-    fn spec(&self) -> &ResourceBindingSpec;
-    /// Returns the spec for modification.
-    fn spec_mut(&mut self) -> &mut ResourceBindingSpec;
-    /// Returns the status; the empty status if the binding has none yet.
-    fn status(&self) -> &ResourceBindingStatus;
-    /// Returns the status for modification, creating it if the binding has none.
-    fn status_mut(&mut self) -> &mut ResourceBindingStatus;
-}
-
 static UNTOUCHED: LazyLock<ResourceBindingStatus> = LazyLock::new(ResourceBindingStatus::default);
 
-macro_rules! binding {
-    ($kind:ty, $namespaced:literal) => {
-        impl Binding for $kind {
-            const NAMESPACED: bool = $namespaced;
-
-            fn spec(&self) -> &ResourceBindingSpec {
-                &self.spec
-            }
-            fn spec_mut(&mut self) -> &mut ResourceBindingSpec {
-                &mut self.spec
-            }
-            fn status(&self) -> &ResourceBindingStatus {
+macro_rules! reads_status {
+    ($($kind:ty),+) => {
+        $(impl $kind {
+            /// Returns the status; the empty status if the binding has none yet.
+            pub fn status(&self) -> &ResourceBindingStatus {
                 self.status.as_ref().unwrap_or(&UNTOUCHED)
             }
-            fn status_mut(&mut self) -> &mut ResourceBindingStatus {
-                self.status.get_or_insert_default()
-            }
-        }
+        })+
     };
 }
 
-binding!(ResourceBinding, true);
-binding!(ClusterResourceBinding, false);
+reads_status!(ResourceBinding, ClusterResourceBinding, AnyBinding);
 
 /// Desired state of a propagated resource: what it is, where it runs, and the rules by which the
 /// clusters were chosen.

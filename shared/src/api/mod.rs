@@ -28,6 +28,7 @@ use serde_json::Value;
 
 mod macros;
 
+pub mod any_binding;
 pub mod binding;
 pub mod cluster;
 pub mod conditions;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use muster_control_plane::pause::Pause;
 use muster_control_plane::registration::token::Entry;
 use muster_control_plane::settings::Settings;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
@@ -59,8 +59,8 @@ pub(super) struct Facts {
     pub taint_policies: Answer<Vec<ClusterTaintPolicy>>,
     pub policies: Answer<Vec<PropagationPolicy>>,
     pub cluster_policies: Answer<Vec<ClusterPropagationPolicy>>,
-    pub bindings: Answer<Vec<ResourceBinding>>,
-    pub cluster_bindings: Answer<Vec<ClusterResourceBinding>>,
+    pub bindings: Answer<Vec<AnyBinding>>,
+    pub cluster_bindings: Answer<Vec<AnyBinding>>,
 }
 
 impl Facts {

@@ -8,7 +8,7 @@ use muster_control_plane::fleet::scope::Scope;
 use muster_control_plane::settings::FAILOVER;
 use muster_control_plane::taint::policy::faults;
 use muster_control_plane::taint::record::{ANNOTATION, Record};
-use muster_shared::api::binding::Binding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::check::{Answer, Category, Refusal, Verdict, listed};
 use muster_shared::k8s::ResourceExt as _;
@@ -87,7 +87,7 @@ fn policies(facts: &Facts) -> Answer<Vec<Policy<'_>>> {
 
 /// Returns the policies by which something is placed, as bindings name them.
 fn used(facts: &Facts) -> Result<BTreeSet<(Option<String>, String)>, &Refusal> {
-    fn of(binding: &impl Binding) -> Option<(Option<String>, String)> {
+    fn of(binding: &AnyBinding) -> Option<(Option<String>, String)> {
         let annotations = binding.annotations();
         let text = |key| {
             annotations

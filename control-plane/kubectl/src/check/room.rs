@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::scheduler::core::Options;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::{Category, MOST, Verdict, listed};
 use muster_shared::conditions::TRUE;
 use muster_shared::k8s::ResourceExt as _;
@@ -34,13 +34,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
         category.skipped("room", message);
         return category.into_verdicts();
     }
-    let namespaced = bindings.iter().cloned();
-    let namespaced = namespaced.map(|it| AnyBinding::from(Arc::new(it)));
-    let of_clusters = wide.iter().cloned();
-    let of_clusters = of_clusters.map(|it| AnyBinding::from(Arc::new(it)));
+    let all = bindings.iter().chain(wide).cloned().map(Arc::new);
     let fleet = Fleet {
         clusters: clusters.clone(),
-        bindings: namespaced.chain(of_clusters).collect(),
+        bindings: all.collect(),
         // A drain asks every workload to leave, whatever its policy says of failed clusters: the
         // question is whether there is room.
         policies: Vec::new(),
@@ -66,9 +63,14 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     category.into_verdicts()
 }
 
-fn judge(category: &mut Category, cluster: &str, bindings: &[AnyBinding], forecast: &Forecast) {
-    let has_it = |it: &&AnyBinding| {
-        it.spec().target(cluster).is_some() && it.meta().deletion_timestamp.is_none()
+fn judge(
+    category: &mut Category,
+    cluster: &str,
+    bindings: &[Arc<AnyBinding>],
+    forecast: &Forecast,
+) {
+    let has_it = |it: &&Arc<AnyBinding>| {
+        it.spec.target(cluster).is_some() && it.metadata.deletion_timestamp.is_none()
     };
     let workloads = bindings.iter().filter(has_it).count();
     if workloads == 0 {

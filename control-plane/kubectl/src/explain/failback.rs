@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use muster_control_plane::rebalance::failback::decide::{Home, Rule, Verdict, homes, is_due};
 use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
-use muster_shared::api::binding::Binding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::watch::Presence;
 
 /// Returns a sentence for each cluster that the workload left because of a taint: whether and when
 /// it returns there.
-pub(super) fn told<B: Binding>(
-    binding: &B,
+pub(super) fn told(
+    binding: &AnyBinding,
     snapshot: &Snapshot,
     settings: &Settings,
     now: Timestamp,
 ) -> Vec<String> {
-    let spec = binding.spec();
+    let spec = &binding.spec;
     let rule = Rule::of(spec, settings);
     let tell = |(name, left): (String, Timestamp)| {
         let Some(rule) = &rule else {
@@ -51,7 +51,6 @@ pub(super) fn told<B: Binding>(
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn a_workload_that_left_a_cluster_says_what_its_return_waits_for() {
         let tell = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
-            let binding: ResourceBinding = serde_json::from_value(json!({
+            let binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"name": "web", "annotations": {
                     "failover.muster.io/homes": r#"{"m1":"2026-01-01T00:00:00Z"}"#,
                 }},

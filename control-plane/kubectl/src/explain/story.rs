@@ -12,7 +12,7 @@ use muster_control_plane::eviction::record::Record;
 use muster_control_plane::fleet::claim::Claim;
 use muster_control_plane::scheduler::core::Plugin;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate};
-use muster_shared::api::binding::Binding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::listed;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt as _};
@@ -21,10 +21,10 @@ use muster_shared::k8s::{Condition, ResourceExt as _};
 const MOST_NAMED: usize = 5;
 
 /// Returns the policy that places a workload, or the workloads that it follows.
-pub(super) fn placed_by<B: Binding>(binding: &B) -> Option<String> {
-    let claim = Claim::on(binding.meta()).map(|claim| claim.policy.to_string());
+pub(super) fn placed_by(binding: &AnyBinding) -> Option<String> {
+    let claim = Claim::on(&binding.metadata).map(|claim| claim.policy.to_string());
     claim.or_else(|| {
-        let needed = binding.spec().required_by.iter().map(|by| {
+        let needed = binding.spec.required_by.iter().map(|by| {
             let place = by.namespace.as_deref().filter(|it| !it.is_empty());
             let place = place.map_or_else(String::new, |it| format!("{it}/"));
             format!("{place}{}", by.name)
@@ -36,7 +36,7 @@ pub(super) fn placed_by<B: Binding>(binding: &B) -> Option<String> {
 
 /// Returns the sentences about the moves that a binding remembers, and whether it has returned
 /// since.
-pub(super) fn moves<B: Binding>(binding: &B) -> Vec<String> {
+pub(super) fn moves(binding: &AnyBinding) -> Vec<String> {
     let by_taint = Record::read(Some(binding.annotations()))
         .map(|record| (record.at, record.from, record.to, record.mode, record.cause));
     let history = binding.annotations().get(history::ANNOTATION);
@@ -53,7 +53,7 @@ pub(super) fn moves<B: Binding>(binding: &B) -> Vec<String> {
     moves.sort();
     let told = moves.into_iter().map(|(at, from, to, mode, cause)| {
         let mut text = format!("{at:.0}: left {from}, then placed on {to} ({mode}): {cause}");
-        if binding.spec().target(&from).is_some() {
+        if binding.spec.target(&from).is_some() {
             let _ = write!(text, ". It has returned to {from} since");
         }
         text
@@ -162,12 +162,11 @@ const REMEDIES: [(&str, &str); 6] = [
 #[cfg(test)]
 mod tests {
     use muster_control_plane::scheduler::core::explain::{ClusterLine, Refusal};
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn binding(annotations: &Value, more: &Value) -> ResourceBinding {
+    fn binding(annotations: &Value, more: &Value) -> AnyBinding {
         let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}});
         let fields = spec.as_object_mut().unwrap();
         fields.extend(more.as_object().unwrap().clone());

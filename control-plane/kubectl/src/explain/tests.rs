@@ -1,4 +1,4 @@
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
@@ -6,8 +6,8 @@ use crate::fixtures::{cluster, snapshot};
 use crate::old_copies::tests::work;
 
 /// Returns a workload in the middle of a failover, and clusters in every possible state.
-fn scene() -> (ResourceBinding, Snapshot) {
-    let binding: ResourceBinding = serde_json::from_value(json!({
+fn scene() -> (AnyBinding, Snapshot) {
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": { "name": "web-deployment", "namespace": "shop" },
         "spec": {
             "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
@@ -121,7 +121,7 @@ fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
             "To be scheduled: it is not divided, so each change may concern it",
         ),
     ] {
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
             "spec": {
                 "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
@@ -151,7 +151,7 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
         ),
         (json!([pending]), "It has to leave a cluster"),
     ] {
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
             "spec": {
                 "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::k8s::Api;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::watch::{Doubt, Presence};
 
 /// Bindings that the API is asked for between two looks.
@@ -26,7 +25,11 @@ struct Asked {
 impl Missing {
     /// Returns whether a binding that is not listed has been deleted: it was seen being deleted, or
     /// has not been there since the command began, or the API said so.
-    pub(super) fn is_deleted<B>(&self, key: &BindingKey, presence: &Presence<Arc<B>>) -> bool {
+    pub(super) fn is_deleted(
+        &self,
+        key: &BindingKey,
+        presence: &Presence<Arc<AnyBinding>>,
+    ) -> bool {
         match presence {
             Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
             Presence::Unknown(Doubt::Vanished) => {
@@ -49,14 +52,8 @@ impl Missing {
     /// Asks the API for a few of those of which it is not known; tells whether one is gone.
     pub(super) async fn ask(&self, client: &Client) -> bool {
         let asked = self.unknown().into_iter().map(|key| async move {
-            let found = if let Some(namespace) = &key.namespace {
-                let api = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
-                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
-            } else {
-                let api = Api::<ClusterResourceBinding>::all(client.clone());
-                api.get_metadata_opt(&key.name).await.map(|it| it.is_some())
-            };
-            let is_gone = matches!(found, Ok(false));
+            let found = key.api(client).get_metadata_opt(&key.name).await;
+            let is_gone = matches!(found, Ok(None));
             if is_gone {
                 self.lock().is_gone.insert(key, true);
             }
@@ -117,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn each_binding_that_vanished_is_asked_for_in_its_turn_while_it_is_not_there() {
         let missing = Missing::default();
-        let vanished = Presence::<Arc<()>>::Unknown(Doubt::Vanished);
+        let vanished = Presence::Unknown(Doubt::Vanished);
         let look = || {
             let keys = (0..=2 * ASKED).map(key);
             keys.filter(|it| missing.is_deleted(it, &vanished)).count()
@@ -130,7 +127,7 @@ mod tests {
         }
         assert!(missing.is_deleted(&key(2 * ASKED), &vanished));
         for number in 0..2 * ASKED {
-            missing.is_deleted(&key(number), &Presence::There(Arc::new(())));
+            missing.is_deleted(&key(number), &Presence::There(Arc::default()));
         }
         assert!(missing.unknown().is_empty(), "they are there again");
     }

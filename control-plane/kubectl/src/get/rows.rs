@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_control_plane::binding::references;
 use muster_control_plane::binding::render::Scope;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
+use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::pause::Pause;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{Lease, ObjectMeta, ResourceExt as _};
@@ -89,12 +91,12 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Counts bindings and Works, as far as they could be read.
-    pub fn of(bindings: Option<&[AnyBinding]>, works: Option<&[ObjectMeta]>) -> Self {
-        let placed = |it: &[AnyBinding]| {
-            let targets = it.iter().flat_map(|it| Scope::of(it.spec()).targets);
+    pub fn of(bindings: Option<&[Arc<AnyBinding>]>, works: Option<&[ObjectMeta]>) -> Self {
+        let placed = |it: &[Arc<AnyBinding>]| {
+            let targets = it.iter().flat_map(|it| Scope::of(&it.spec).targets);
             count(targets.map(|it| it.name))
         };
-        let old = |(bindings, works): (&[AnyBinding], &[ObjectMeta])| {
+        let old = |(bindings, works): (&[Arc<AnyBinding>], &[ObjectMeta])| {
             count(old_copies(works, bindings).into_values().flatten())
         };
         Self {
@@ -218,7 +220,7 @@ pub(super) struct Left {
 
 impl WorkloadRow {
     pub fn of(binding: &AnyBinding, left: &Left) -> Self {
-        let (spec, status) = (binding.spec(), binding.status());
+        let (spec, status) = (&binding.spec, binding.status());
         let holds = |kind: &str, wanted: &str| {
             conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
         };
@@ -228,7 +230,11 @@ impl WorkloadRow {
         let lacks = holds(references::CONDITION, conditions::TRUE);
         // What follows others is placed where they are.
         let targets = Scope::of(spec).targets;
-        let old = left.copies.get(&binding.key()).into_iter().flatten();
+        let old = left
+            .copies
+            .get(&BindingKey::of(&binding))
+            .into_iter()
+            .flatten();
         let mut leaving: Vec<String> = spec
             .graceful_eviction_tasks
             .iter()
@@ -276,7 +282,7 @@ impl WorkloadRow {
             state,
             since: since.or_else(|| created.map(|it| it.0)),
             message: told.map(|it| it.message.clone()).unwrap_or_default(),
-            binding: binding.key().to_string(),
+            binding: BindingKey::of(&binding).to_string(),
         }
     }
 

@@ -8,14 +8,16 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::has_completed;
 use muster_control_plane::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::eviction::reason::EvictionReason;
+use muster_control_plane::eviction::wish;
+use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::taint::default_tolerations::DefaultTolerations;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::ResourceExt;
@@ -93,7 +95,7 @@ pub(super) struct Line {
 
 impl Line {
     pub fn new(binding: &AnyBinding, from: &str) -> Self {
-        let resource = &binding.spec().resource;
+        let resource = &binding.spec.resource;
         Self {
             namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
             kind: resource.kind.clone(),
@@ -125,7 +127,7 @@ impl fmt::Display for Line {
 /// Looks at a fleet of which some clusters are to be drained.
 pub(super) fn preview(
     clusters: impl IntoIterator<Item = Cluster>,
-    bindings: &[AnyBinding],
+    bindings: &[Arc<AnyBinding>],
     needs: &Needs,
     drained: &[String],
     (rates, options): (&Rates, &Options),
@@ -150,7 +152,7 @@ pub(super) fn preview(
     };
     let snapshot = Snapshot::new(clusters);
     for binding in bindings {
-        if binding.meta().deletion_timestamp.is_some() {
+        if binding.metadata.deletion_timestamp.is_some() {
             continue;
         }
         for from in drained {
@@ -175,7 +177,7 @@ impl Preview {
         now: Timestamp,
     ) {
         let line = Line::new(binding, from);
-        let spec = binding.spec();
+        let spec = &binding.spec;
         if spec.target(from).is_none() {
             let mut tasks = spec.graceful_eviction_tasks.iter();
             if tasks.any(|task| task.from_cluster == from) {
@@ -191,7 +193,7 @@ impl Preview {
             .get(from)
             .map(|it| it.cluster().spec.taints.clone());
         let taints = taints.unwrap_or_default();
-        let placement = binding.placement();
+        let placement = wish::placement(&binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return;
@@ -229,7 +231,7 @@ impl Preview {
                 let clusters = plan.clusters.iter().map(|it| it.name.clone());
                 // Of several clusters that are drained each is planned by itself.
                 let clusters = clusters.filter(|it| !self.clusters.contains(it));
-                let after = self.after.entry(binding.key()).or_default();
+                let after = self.after.entry(BindingKey::of(&binding)).or_default();
                 after.extend(clusters);
                 self.leave.push(Line {
                     to: Some(plan.destination()),

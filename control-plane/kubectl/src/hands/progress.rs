@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::{CONDITION, has_completed};
 use muster_control_plane::eviction::judge::{Judgement, judge};
+use muster_control_plane::eviction::wish;
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::watch::Presence;
@@ -150,7 +151,7 @@ impl Progress {
 /// Counts workloads. `seen` has those that were there before, which have left when they are there
 /// no more. What cannot be seen has not left.
 pub(super) fn count(
-    bindings: &[AnyBinding],
+    bindings: &[Arc<AnyBinding>],
     clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
     deleted: Deleted<'_>,
     seen: &mut BTreeSet<(BindingKey, String)>,
@@ -159,7 +160,7 @@ pub(super) fn count(
     let mut progress = Progress::default();
     let (mut present, mut listed) = (BTreeSet::new(), HashSet::new());
     for binding in bindings {
-        let (spec, key) = (binding.spec(), binding.key());
+        let (spec, key) = (&binding.spec, BindingKey::of(&binding));
         listed.insert(key.clone());
         for (name, cluster) in clusters {
             let here = (key.clone(), name.clone());
@@ -179,7 +180,7 @@ pub(super) fn count(
                 continue;
             };
             let taints = &cluster.spec.taints;
-            let placement = binding.placement();
+            let placement = wish::placement(&binding);
             let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
                 Judgement::Stay(_) => true,
                 Judgement::Leave { .. } => has_completed(binding, name),
@@ -214,7 +215,6 @@ pub(super) fn count(
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
     use muster_shared::watch::Doubt;
     use serde_json::{Value, json};
 
@@ -231,7 +231,7 @@ mod tests {
 
     /// Counts the progress with bindings that were all there when the command began.
     fn count(
-        bindings: &[AnyBinding],
+        bindings: &[Arc<AnyBinding>],
         clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
         seen: &mut BTreeSet<(BindingKey, String)>,
         now: jiff::Timestamp,
@@ -245,13 +245,13 @@ mod tests {
         leaving: bool,
         reason: &str,
         tolerations: &Value,
-    ) -> AnyBinding {
+    ) -> Arc<AnyBinding> {
         let tasks = if leaving {
             json!([{"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "p"}])
         } else {
             json!([])
         };
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": name},
             "spec": {
                 "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
@@ -262,13 +262,13 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
         }))
         .unwrap();
-        Arc::new(binding).into()
+        Arc::new(binding)
     }
 
     #[test]
     fn a_job_that_has_completed_by_its_template_stays() {
         for (cluster, expected) in [("m1", (1, 0)), ("m2", (0, 1))] {
-            let job: ResourceBinding = serde_json::from_value(json!({
+            let job: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"namespace": "shop", "name": "sum"},
                 "spec": {
                     "resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum"},
@@ -300,7 +300,7 @@ mod tests {
             binding("d", "m1", false, "Tolerated", &all),
             binding("e", "m2", false, "Tolerated", &json!([])),
         ];
-        let mut look = |fleet: &[AnyBinding]| count(fleet, &clusters, &mut seen, now);
+        let mut look = |fleet: &[Arc<AnyBinding>]| count(fleet, &clusters, &mut seen, now);
         let progress = look(&fleet);
         assert_eq!(
             (

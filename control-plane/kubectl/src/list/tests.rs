@@ -89,7 +89,7 @@ async fn an_object_that_cannot_be_read_is_told_and_the_others_are_there() {
         {"key": "a", "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59Z"},
     ]);
     let (api, _) = api(vec![(code, list)]);
-    let (found, unreadable) = readable(api, Part::Whole).await.unwrap();
+    let (found, unreadable) = readable(api, &(), Part::Whole).await.unwrap();
     assert_eq!(names(&found), ["b"]);
     let [told] = &unreadable[..] else {
         panic!("{unreadable:?}");

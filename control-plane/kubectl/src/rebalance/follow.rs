@@ -1,11 +1,12 @@
 //! Progress of requested moves, as rebalancers and bindings tell it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::Config;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::cycle::is_reschedule_requested;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ObjectReference, ResourceHealth};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::clock::calendar;
@@ -52,13 +53,13 @@ impl Progress {
 fn count(
     workloads: &[WorkloadReference],
     asked: &BTreeSet<WorkloadReference>,
-    bindings: &[AnyBinding],
+    bindings: &[Arc<AnyBinding>],
     deleted: Deleted<'_>,
 ) -> Progress {
     let mut progress = Progress::default();
-    let by_workload: BTreeMap<WorkloadReference, &AnyBinding> = bindings
+    let by_workload: BTreeMap<WorkloadReference, &Arc<AnyBinding>> = bindings
         .iter()
-        .map(|binding| (workload_of(&binding.spec().resource), binding))
+        .map(|binding| (workload_of(&binding.spec.resource), binding))
         .collect();
     for workload in workloads {
         let key = BindingKey {
@@ -70,7 +71,7 @@ fn count(
             None => progress.waiting += 1,
             Some(binding)
                 if !asked.contains(workload)
-                    || is_reschedule_requested(binding.spec(), binding.status()) =>
+                    || is_reschedule_requested(&binding.spec, binding.status()) =>
             {
                 progress.waiting += 1;
             }
@@ -92,7 +93,7 @@ fn workload_of(resource: &ObjectReference) -> WorkloadReference {
 
 /// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that.
 fn is_moved(binding: &AnyBinding) -> bool {
-    let (spec, status) = (binding.spec(), binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let mut tasks = spec.graceful_eviction_tasks.iter();
     let is_healthy = |cluster: &str| {
         let mut reports = status.aggregated_status.iter();
@@ -137,10 +138,8 @@ pub(super) async fn follow(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -151,7 +150,7 @@ mod tests {
         }))
         .unwrap();
         let look = |asked: bool, requested: &str, tasks: Value, health: &str| {
-            let binding: ResourceBinding = serde_json::from_value(json!({
+            let binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"namespace": "shop", "name": "web-deployment"},
                 "spec": {
                     "resource": workload, "clusters": [{"name": "home"}],
@@ -164,7 +163,7 @@ mod tests {
             }))
             .unwrap();
             let asked: BTreeSet<_> = asked.then(|| workload.clone()).into_iter().collect();
-            let bindings = [Arc::new(binding).into()];
+            let bindings = [Arc::new(binding)];
             count(std::slice::from_ref(&workload), &asked, &bindings, &|_| {
                 true
             })

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use clap::Args;
 use kube::Config;
 use kube::api::PostParams;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::rate::Rates;
 use muster_control_plane::scheduler::core::{self, Snapshot};
 use muster_shared::api::cluster::Cluster;
@@ -30,7 +29,7 @@ use super::pace::Pace;
 use super::request::{call, find_cluster};
 use super::running::Running;
 use super::standstill::Standing;
-use super::subject::{self, Found, Subject};
+use super::subject::{self, Subject};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
 const MOST: usize = 1_000;
@@ -135,10 +134,7 @@ async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result
         for what in &which.named {
             let subject = Subject::of(what, None)?;
             let binding = subject::find(client, namespace, &subject).await?;
-            found.push(match binding {
-                Found::Namespaced(it) => AnyBinding::from(Arc::new(it)),
-                Found::ClusterWide(it) => AnyBinding::from(Arc::new(it)),
-            });
+            found.push(Arc::new(binding));
         }
         found
     };

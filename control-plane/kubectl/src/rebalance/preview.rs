@@ -4,11 +4,13 @@
 //! not missing for the next.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain::has_completed;
+use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::rebalance::request::moved;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::rebalancer::WorkloadReference;
 use serde::Serialize;
@@ -64,14 +66,14 @@ pub(super) struct Share {
 
 /// Looks at workloads. With a cluster only those matter that it would get more of.
 pub(super) fn preview(
-    bindings: &[AnyBinding],
+    bindings: &[Arc<AnyBinding>],
     cluster: Option<&str>,
     snapshot: &Snapshot,
     options: &Options,
 ) -> Preview {
     let mut preview = Preview::default();
     for binding in bindings {
-        let (spec, status) = (binding.spec(), binding.status());
+        let (spec, status) = (&binding.spec, binding.status());
         let line = |to: &[TargetCluster], why: Option<String>| Line {
             workload: WorkloadReference {
                 api_version: spec.resource.api_version.clone(),
@@ -84,7 +86,7 @@ pub(super) fn preview(
             why,
         };
         let stays = |why: &str| line(&[], Some(why.to_owned()));
-        if binding.meta().deletion_timestamp.is_some() {
+        if binding.metadata.deletion_timestamp.is_some() {
             continue;
         }
         if spec.placement.is_none() {
@@ -126,7 +128,9 @@ pub(super) fn preview(
                     }
                     _ => {
                         let clusters = to.iter().map(|it| it.name.clone());
-                        preview.after.insert(binding.key(), clusters.collect());
+                        preview
+                            .after
+                            .insert(BindingKey::of(&binding), clusters.collect());
                         preview.moves.push(line(to, None));
                     }
                 }
@@ -218,21 +222,19 @@ impl Preview {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::binding::ResourceBinding;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     use super::*;
     use crate::fixtures::{cluster, snapshot};
 
-    fn binding(name: &str, on: &str, placement: &Value) -> AnyBinding {
+    fn binding(name: &str, on: &str, placement: &Value) -> Arc<AnyBinding> {
         let clusters = if on.is_empty() {
             json!([])
         } else {
             json!([{"name": on, "replicas": 2}])
         };
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": name},
             "spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
@@ -241,7 +243,7 @@ mod tests {
             "status": {"schedulerObservingAffinityName": "away", "lastScheduledTime": "2026-01-01T00:00:00Z"},
         }))
         .unwrap();
-        Arc::new(binding).into()
+        Arc::new(binding)
     }
 
     fn groups(home: &str) -> Value {

@@ -2,9 +2,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::settings::Settings;
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
@@ -42,7 +41,7 @@ fn policy(effect: &str) -> ClusterTaintPolicy {
 }
 
 /// Returns a Deployment of two replicas of one CPU each, in one cluster.
-fn web(name: &str, place: &str, more: &Value) -> AnyBinding {
+fn web(name: &str, place: &str, more: &Value) -> Arc<AnyBinding> {
     let tolerations: Value = serde_json::from_str(TOLERATED).unwrap();
     let mut binding = json!({
         "metadata": {"name": format!("{name}-deployment"), "namespace": "default"},
@@ -60,12 +59,10 @@ fn web(name: &str, place: &str, more: &Value) -> AnyBinding {
     });
     let spec = binding["spec"].as_object_mut().unwrap();
     spec.extend(more.as_object().unwrap().clone());
-    AnyBinding::from(Arc::new(
-        serde_json::from_value::<ResourceBinding>(binding).unwrap(),
-    ))
+    Arc::new(serde_json::from_value::<AnyBinding>(binding).unwrap())
 }
 
-fn fleet(bindings: Vec<AnyBinding>) -> Fleet {
+fn fleet(bindings: Vec<Arc<AnyBinding>>) -> Fleet {
     Fleet {
         clusters: vec![
             cluster("m1", "10", "eu"),

@@ -7,6 +7,7 @@ mod not_well;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -20,12 +21,12 @@ use serde::Serialize;
 use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::binding::references;
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
 use muster_control_plane::pause::Pause;
 use muster_control_plane::registration::token::Entry;
+use muster_shared::api::any_binding::AnyBinding;
 
 use self::not_well::{NotWell, Ordered, not_well, ordered};
 use super::UNREAD;
@@ -65,7 +66,7 @@ pub(super) struct Snapshot {
     /// Leases of members, by name of the cluster.
     pub leases: Result<BTreeMap<String, Lease>, String>,
     pub clusters: Result<Vec<Cluster>, String>,
-    pub bindings: Result<Vec<AnyBinding>, String>,
+    pub bindings: Result<Vec<Arc<AnyBinding>>, String>,
     /// Metadata of the Works.
     pub works: Result<Vec<ObjectMeta>, String>,
     /// The rates by the flags that the command was given, or the defaults.
@@ -281,7 +282,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
 
 /// Takes note of one workload. `silent` are clusters that nobody judges.
 fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
-    let (spec, status) = (binding.spec(), binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let workload = title(binding);
     let holds = |kind: &str, wanted: &str| {
         conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
@@ -332,7 +333,7 @@ impl Waiting {
 
 /// Names a workload.
 fn title(binding: &AnyBinding) -> String {
-    let resource = &binding.spec().resource;
+    let resource = &binding.spec.resource;
     table::title(
         &resource.kind,
         resource.namespace.as_deref(),

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
@@ -13,13 +14,13 @@ use crate::application_failover::decide::Since;
 use crate::application_failover::explain::{CONDITION, Turn, Unfollowed, is_not_followed};
 use crate::application_failover::history::{self, History};
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 
 impl Controller {
     /// Writes down and tells what came of a look.
-    pub(super) async fn conclude<B: BindingKind>(
+    pub(super) async fn conclude(
         &self,
-        case: &Case<'_, B>,
+        case: &Case<'_>,
         history: &History,
         progress: Progress,
     ) -> Result<Next, ApiError> {
@@ -56,9 +57,9 @@ impl Controller {
 
     /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
     /// other ones.
-    async fn tell_news<B: BindingKind>(
+    async fn tell_news(
         &self,
-        case: &Case<'_, B>,
+        case: &Case<'_>,
         turn: &Turn,
         was_told: Option<&Condition>,
     ) -> Result<(), ApiError> {
@@ -75,9 +76,9 @@ impl Controller {
 
     /// Ends what is known of the health of an application that is not followed, and says why it is
     /// not.
-    pub(super) async fn forget<B: BindingKind>(
+    pub(super) async fn forget(
         &self,
-        case: &Case<'_, B>,
+        case: &Case<'_>,
         why: Option<Unfollowed>,
     ) -> Result<Next, ApiError> {
         let history = case.written.clone().with_health(Since::new(), case.now);
@@ -96,11 +97,7 @@ impl Controller {
     }
 
     /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
-    async fn settle<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        history: &History,
-    ) -> Result<Next, ApiError> {
+    async fn settle(&self, case: &Case<'_>, history: &History) -> Result<Next, ApiError> {
         let Case {
             key,
             binding,
@@ -126,10 +123,11 @@ impl Controller {
         }
         let client = self.fleet.status_writer.turn().await;
         let patch = json!({"metadata": {
-            "resourceVersion": binding.meta().resource_version,
+            "resourceVersion": binding.metadata.resource_version,
             "annotations": {history::ANNOTATION: history.write()},
         }});
-        let answer = B::api(&client, key)
+        let answer = key
+            .api(&client)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await;
         match answer {
@@ -141,15 +139,15 @@ impl Controller {
     }
 
     /// Writes the condition about the failover, and publishes events where that changed.
-    pub(super) async fn tell<B: BindingKind>(
+    pub(super) async fn tell(
         &self,
         key: &BindingKey,
-        binding: &B,
+        binding: &AnyBinding,
         turn: &Turn,
         now: Timestamp,
     ) -> Result<(), ApiError> {
         let failed = |error| ApiError::of("explain the failover of", key)(error);
-        let api = B::api(&self.fleet.status_writer.turn().await, key);
+        let api = key.api(&self.fleet.status_writer.turn().await);
         let (mut fresh, mut attempts) = (None, 0);
         loop {
             let held = fresh.as_ref().unwrap_or(binding);
@@ -159,7 +157,7 @@ impl Controller {
             };
             // Conditions are a list that others write, too.
             let patch = json!({
-                "metadata": {"resourceVersion": held.meta().resource_version},
+                "metadata": {"resourceVersion": held.metadata.resource_version},
                 "status": {"conditions": all},
             });
             match api
@@ -177,9 +175,9 @@ impl Controller {
         }
         let events = &self.fleet.events;
         let (severity, reason, message) = (turn.severity(), turn.reason(), turn.message());
-        events.publish(binding, severity, reason, message.clone());
+        events.publish_about(binding.reference(), severity, reason, message.clone());
         events.publish_about(
-            event_reference(&binding.spec().resource),
+            event_reference(&binding.spec.resource),
             severity,
             reason,
             message,

@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::*;
 use crate::application_failover::decide::Since;
 
@@ -106,7 +108,7 @@ fn a_binding_concerns_us_by_its_policy_or_by_what_is_written_down() {
         (json!(null), Some("other"), false),
     ] {
         let annotations: HashMap<_, _> = annotation.map(|it| (it, "{}")).into_iter().collect();
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"name": "a", "annotations": annotations},
             "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "name": "a"}, "failover": failover},
         }))
@@ -149,7 +151,7 @@ fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
             false,
         ),
     ] {
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"name": "a"},
             "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "name": "a"}},
             "status": {"conditions": [{

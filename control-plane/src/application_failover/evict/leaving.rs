@@ -1,13 +1,13 @@
 //! What is written when an application leaves, and what an answer means.
 
 use http::Method;
-use muster_shared::api::binding::ResourceBinding;
 use serde_json::Value;
 
 use super::*;
 use crate::application_failover::turns::Turns;
 use crate::eviction::backlog::Rank;
 use crate::eviction::pace::Pace;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, refusal};
 
 fn at(second: i64) -> Timestamp {
@@ -16,7 +16,7 @@ fn at(second: i64) -> Timestamp {
 
 /// Makes an application leave `m1`, where it has been unhealthy for ten seconds, while the API
 /// gives writes this answer.
-async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<ResourceBinding>) {
+async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome) {
     let mut binding = binding();
     binding["spec"]["schedulerName"] = json!(scheduler);
     binding["spec"]["failover"]["application"] = json!({
@@ -34,7 +34,7 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome<
         let (method, path) = (Method::PATCH, "/web-deployment");
         stand.api.answer(method, path, code, refused);
     }
-    let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+    let held = stand.binding("web-deployment");
     let held = held.unwrap();
     let key = BindingKey::of(held.as_ref());
     let history = History {

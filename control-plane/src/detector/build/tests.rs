@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 
 use super::*;
 use crate::fleet::policy::PolicyKey;
@@ -37,7 +37,7 @@ fn claim() -> Claim {
     }
 }
 
-fn made_of(template: &Template) -> ResourceBinding {
+fn made_of(template: &Template) -> AnyBinding {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
     let wanted = Wanted::new(
         &key,
@@ -48,17 +48,17 @@ fn made_of(template: &Template) -> ResourceBinding {
         (&interpreters(), Counting::Replicas),
     )
     .unwrap();
-    let mut binding: ResourceBinding = serde_json::from_value(wanted.create(|_| None)).unwrap();
+    let mut binding: AnyBinding = serde_json::from_value(wanted.create(|_| None)).unwrap();
     binding.metadata.resource_version = Some("7".into());
     binding
 }
 
-fn patch(held: &ResourceBinding, template: &Template) -> Result<Option<Value>, Error> {
+fn patch(held: &AnyBinding, template: &Template) -> Result<Option<Value>, Error> {
     patch_taken_for(held, template, false)
 }
 
 fn patch_taken_for(
-    held: &ResourceBinding,
+    held: &AnyBinding,
     template: &Template,
     changed: bool,
 ) -> Result<Option<Value>, Error> {
@@ -187,9 +187,7 @@ fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate
         let asking = (&interpreters(), counting);
         let wanted = Wanted::new(&key, &template, &claim, &policy, None, asking).unwrap();
         let binding = wanted.create(|_| None);
-        serde_json::from_value::<ResourceBinding>(binding)
-            .unwrap()
-            .spec
+        serde_json::from_value::<AnyBinding>(binding).unwrap().spec
     };
     let counted = spec(Counting::Components);
     let parts: Vec<_> = counted

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    BindingSnapshot, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
+    BindingSnapshot, ObjectReference, ResourceBindingSpec, TargetCluster,
 };
 use muster_shared::api::policy::ConflictResolution;
 use muster_shared::merge;
@@ -58,14 +59,6 @@ impl Referrer<'_> {
             name: self.key.name.clone(),
             clusters,
         }
-    }
-}
-
-/// Returns the key of the binding that a snapshot was taken of.
-pub fn key_of(snapshot: &BindingSnapshot) -> BindingKey {
-    BindingKey {
-        namespace: snapshot.namespace.clone(),
-        name: snapshot.name.clone(),
     }
 }
 
@@ -134,7 +127,7 @@ impl<'a> Attached<'a> {
     /// When the binding is another object's.
     pub fn write(
         &self,
-        held: Option<&ResourceBinding>,
+        held: Option<&AnyBinding>,
         undecided: impl Fn(&BindingKey) -> bool,
         changed: bool,
     ) -> Result<Option<Write>, build::Error> {
@@ -189,11 +182,11 @@ impl<'a> Attached<'a> {
 
     fn patch(
         &self,
-        held: &ResourceBinding,
+        held: &AnyBinding,
         undecided: impl Fn(&BindingKey) -> bool,
         changed: bool,
     ) -> Option<Value> {
-        let kept = |snapshot: &&BindingSnapshot| undecided(&key_of(snapshot));
+        let kept = |snapshot: &&BindingSnapshot| undecided(&BindingKey::of_snapshot(snapshot));
         let kept: Vec<&BindingSnapshot> = held.spec.required_by.iter().filter(kept).collect();
         let mut spec = held.spec.clone();
         spec.required_by = self.merged(&held.spec.required_by, &kept);
@@ -250,7 +243,10 @@ impl<'a> Attached<'a> {
     /// Returns the present snapshots in the order in which they are held, with new ones behind
     /// them.
     fn merged(&self, held: &[BindingSnapshot], kept: &[&BindingSnapshot]) -> Vec<BindingSnapshot> {
-        let keep: HashSet<BindingKey> = kept.iter().map(|snapshot| key_of(snapshot)).collect();
+        let keep: HashSet<BindingKey> = kept
+            .iter()
+            .map(|snapshot| BindingKey::of_snapshot(snapshot))
+            .collect();
         let mut fresh: HashMap<BindingKey, &BindingSnapshot> = self
             .snapshots
             .iter()
@@ -258,7 +254,7 @@ impl<'a> Attached<'a> {
             .collect();
         let mut merged = Vec::with_capacity(fresh.len());
         for snapshot in held {
-            let key = key_of(snapshot);
+            let key = BindingKey::of_snapshot(snapshot);
             if let Some(snapshot) = fresh.remove(&key) {
                 merged.push(snapshot.clone());
             } else if keep.contains(&key) {
@@ -278,15 +274,11 @@ impl<'a> Attached<'a> {
             .collect()
     }
 
-    fn label_changes(
-        &self,
-        held: &ResourceBinding,
-        kept: &[&BindingSnapshot],
-    ) -> Map<String, Value> {
+    fn label_changes(&self, held: &AnyBinding, kept: &[&BindingSnapshot]) -> Map<String, Value> {
         let wanted = self.marks();
         let kept: BTreeSet<String> = kept
             .iter()
-            .map(|snapshot| mark(&key_of(snapshot)))
+            .map(|snapshot| mark(&BindingKey::of_snapshot(snapshot)))
             .collect();
         let labels = held.metadata.labels.as_ref();
         let differs =

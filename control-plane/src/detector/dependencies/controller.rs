@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::says_absent;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
 
-use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
+use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, release, send};
 use crate::detector::build;
@@ -19,7 +19,7 @@ use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::scope::Scope;
@@ -32,7 +32,7 @@ struct Distributor {
     index: Mutex<Index>,
     /// Referrers that are going away, as they were last, until it is known whether what they refer
     /// to stays in the members. May be lost: the copies of their policies count then.
-    leaving: Mutex<HashMap<BindingKey, Arc<ResourceBinding>>>,
+    leaving: Mutex<HashMap<BindingKey, Arc<AnyBinding>>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
     /// What was told of a template last, so that it is told once. May be lost.
@@ -66,7 +66,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
             // The binding of a template may have moved while a list had left the template out.
             TemplateEvent::Appeared => {
                 let key = BindingKey::for_template(&news.key);
-                let binding = bindings.get(key.namespace.as_deref(), &key.name);
+                let binding = bindings.get(&key);
                 if binding.is_some_and(|it| it.spec.propagate_deps) {
                     to.referrers.add(key);
                 }
@@ -96,7 +96,7 @@ impl Distributor {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leaving(&self) -> MutexGuard<'_, HashMap<BindingKey, Arc<ResourceBinding>>> {
+    fn leaving(&self) -> MutexGuard<'_, HashMap<BindingKey, Arc<AnyBinding>>> {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Distributor {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, change: &Change<ResourceBinding>) {
+    fn hear(&self, change: &Change<AnyBinding>) {
         let new = change.object();
         let (old, gone) = match change {
             Change::Applied { old, .. } => (old.as_ref(), false),
@@ -132,7 +132,7 @@ impl Distributor {
 
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        let binding = match fleet.bindings.presence(key.namespace.as_deref(), &key.name) {
+        let binding = match fleet.bindings.presence(&key) {
             Presence::There(binding) => Some(binding),
             // One that merely cannot be seen needs what it needed.
             Presence::Unknown(doubt) if exists(fleet, &key, doubt).await? => return Ok(Next::Done),
@@ -180,8 +180,8 @@ impl Distributor {
             }
             Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
             Err(error) => {
-                fleet.events.publish(
-                    binding.as_ref(),
+                fleet.events.publish_about(
+                    binding.reference(),
                     EventType::Warning,
                     "GetDependenciesFailed",
                     error.to_string(),
@@ -239,8 +239,8 @@ impl Distributor {
             namespace: key.namespace.clone(),
             name: muster_shared::names::binding(&key.kind.kind, &key.name),
         };
-        let namespace = binding_key.namespace.as_deref();
-        let held = match fleet.bindings.presence(namespace, &binding_key.name) {
+        let _namespace = binding_key.namespace.as_deref();
+        let held = match fleet.bindings.presence(&binding_key) {
             Presence::There(held) => Some(held),
             Presence::Unknown(Doubt::Unreadable { .. }) => {
                 let binding = binding_key;
@@ -260,14 +260,7 @@ impl Distributor {
             .index()
             .referrers(&key, &template)
             .into_iter()
-            .filter_map(|referrer| {
-                Some((
-                    fleet
-                        .bindings
-                        .get(referrer.namespace.as_deref(), &referrer.name)?,
-                    referrer,
-                ))
-            })
+            .filter_map(|referrer| Some((fleet.bindings.get(&referrer)?, referrer)))
             .collect();
         let referrers: Vec<_> = bindings
             .iter()
@@ -285,7 +278,7 @@ impl Distributor {
             .collect();
         let mut undecided = HashSet::new();
         for snapshot in held.iter().flat_map(|held| &held.spec.required_by) {
-            let referrer = key_of(snapshot);
+            let referrer = BindingKey::of_snapshot(snapshot);
             if self.is_undecided(fleet, &referrer).await? {
                 undecided.insert(referrer);
             }
@@ -321,9 +314,7 @@ impl Distributor {
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
     /// referrer needs, or the referrer merely cannot be seen.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
-        let found = fleet
-            .bindings
-            .presence(referrer.namespace.as_deref(), &referrer.name);
+        let found = fleet.bindings.presence(&referrer);
         match found {
             Presence::There(binding) => Ok(!self.index().knows(referrer) && refers(&binding)),
             Presence::Gone => Ok(false),
@@ -355,7 +346,7 @@ impl Distributor {
 /// Returns whether a binding takes along what it refers to. A binding that is being deleted does
 /// not any more. A binding that somebody made for an object of another namespace never does: it
 /// would take along what its author may not read.
-fn refers(binding: &ResourceBinding) -> bool {
+fn refers(binding: &AnyBinding) -> bool {
     binding.spec.propagate_deps
         && binding.metadata.deletion_timestamp.is_none()
         && binding.spec.resource.namespace == binding.metadata.namespace
@@ -366,9 +357,7 @@ async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, E
     if matches!(doubt, Doubt::Unlisted | Doubt::Unreadable { .. }) {
         return Ok(true);
     }
-    let found = ResourceBinding::api(&fleet.client, key)
-        .get_metadata(&key.name)
-        .await;
+    let found = key.api(&fleet.client).get_metadata(&key.name).await;
     match found {
         Ok(_) => Ok(true),
         Err(error) if says_absent(&error, &key.name) => Ok(false),
@@ -450,8 +439,8 @@ mod tests {
         stand.fleet.follow_templates();
         stand.follow().await;
         pass(10).await;
-        let conf = || stand.fleet.bindings.get(Some("shop"), "conf-configmap");
-        let named = |it: Arc<ResourceBinding>| it.spec.required_by.len();
+        let conf = || stand.binding("conf-configmap");
+        let named = |it: Arc<AnyBinding>| it.spec.required_by.len();
         assert_eq!(conf().map(named), Some(1));
         assert_eq!(conf().unwrap().spec.preserve_resources_on_deletion, None);
         stand.api.put("propagationpolicies", policy(true));

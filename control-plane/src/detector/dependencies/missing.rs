@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::Patch;
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
@@ -20,7 +20,7 @@ use super::index::Index;
 use crate::binding::references::{self, missing};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -65,7 +65,7 @@ impl Teller {
 
     /// Queues a binding that changes, and those that refer to its template: all of them may lack
     /// something.
-    fn hear(&self, change: &Change<ResourceBinding>) {
+    fn hear(&self, change: &Change<AnyBinding>) {
         let binding = change.object();
         if let Change::Applied { old: Some(old), .. } = change
             && old.metadata.generation == binding.metadata.generation
@@ -81,7 +81,7 @@ impl Teller {
     }
 
     async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
-        let Some(binding) = fleet.bindings.get(key.namespace.as_deref(), &key.name) else {
+        let Some(binding) = fleet.bindings.get(&key) else {
             self.forget(key);
             return Ok(Next::Done);
         };
@@ -121,7 +121,7 @@ impl Teller {
         &self,
         fleet: &Fleet,
         key: &BindingKey,
-        binding: &ResourceBinding,
+        binding: &AnyBinding,
         needs: &[Dependency],
     ) -> Vec<references::Missing> {
         if needs.is_empty() {
@@ -138,13 +138,13 @@ impl Teller {
 /// Returns the clusters of what a reference names; `None` if no binding stands for it.
 fn placed(fleet: &Fleet, template: &TemplateKey) -> Option<BTreeSet<String>> {
     let key = BindingKey::for_template(template);
-    let binding = fleet.bindings.get(key.namespace.as_deref(), &key.name)?;
+    let binding = fleet.bindings.get(&key)?;
     references::placed(&binding.spec, template)
 }
 
 /// Returns whether a workload does not take along what it may refer to. One that does is the
 /// business of the distributor of dependencies.
-fn goes_alone(fleet: &Fleet, binding: &ResourceBinding) -> bool {
+fn goes_alone(fleet: &Fleet, binding: &AnyBinding) -> bool {
     let (spec, resource) = (&binding.spec, &binding.spec.resource);
     let operation = Operation::InterpretDependency;
     let goes_along = spec.propagate_deps && fleet.settings.gate(&PROPAGATE_DEPS);
@@ -161,7 +161,7 @@ fn goes_alone(fleet: &Fleet, binding: &ResourceBinding) -> bool {
 async fn tell(
     fleet: &Fleet,
     key: &BindingKey,
-    binding: &ResourceBinding,
+    binding: &AnyBinding,
     missing: &[references::Missing],
 ) -> Result<Next, ApiError> {
     let held = &binding.status().conditions;
@@ -177,7 +177,8 @@ async fn tell(
         "status": {"conditions": list},
     });
     let client = fleet.status_writer.turn().await;
-    let written = ResourceBinding::api(&client, key)
+    let written = key
+        .api(&client)
         .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
         .await;
     match written {
@@ -188,7 +189,9 @@ async fn tell(
                 EventType::Normal
             };
             let (reason, note) = (&condition.reason, condition.message.clone());
-            fleet.events.publish(binding, kind, reason, note.clone());
+            fleet
+                .events
+                .publish_about(binding.reference(), kind, reason, note.clone());
             let about = event_reference(&binding.spec.resource);
             fleet.events.publish_about(about, kind, reason, note);
             Ok(Next::Done)

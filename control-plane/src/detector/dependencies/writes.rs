@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::api::{Patch, PostParams};
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::interpreter::Dependency;
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::Next;
@@ -14,7 +14,7 @@ use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::TemplateKey;
 
 /// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
@@ -22,7 +22,7 @@ use crate::fleet::template::TemplateKey;
 const LONGEST_RECORD: usize = 128 * 1024;
 
 pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
-    let api = ResourceBinding::api(&fleet.client, key);
+    let api = key.api(&fleet.client);
     let outcome = match write {
         Write::Create(object) => {
             let binding = serde_json::from_value(object)
@@ -50,7 +50,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
 pub(super) async fn record(
     fleet: &Fleet,
     key: &BindingKey,
-    binding: &ResourceBinding,
+    binding: &AnyBinding,
     needs: &[Dependency],
 ) -> Result<bool, Error> {
     let held = binding
@@ -67,7 +67,8 @@ pub(super) async fn record(
         "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
         "resourceVersion": binding.metadata.resource_version,
     } });
-    match ResourceBinding::api(&fleet.client, key)
+    match key
+        .api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
@@ -82,8 +83,8 @@ pub(super) async fn record(
 /// binding is not as it was known.
 pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bool, Error> {
     let key = BindingKey::for_template(template);
-    let held = fleet.bindings.get(key.namespace.as_deref(), &key.name);
-    let is_to_change = |held: &Arc<ResourceBinding>| {
+    let held = fleet.bindings.get(&key);
+    let is_to_change = |held: &Arc<AnyBinding>| {
         held.spec.placement.is_none() && held.spec.preserve_resources_on_deletion != Some(true)
     };
     let Some(held) = held.filter(is_to_change) else {
@@ -93,7 +94,8 @@ pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bo
         "metadata": { "resourceVersion": held.metadata.resource_version },
         "spec": { "preserveResourcesOnDeletion": true },
     });
-    match ResourceBinding::api(&fleet.client, &key)
+    match key
+        .api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
@@ -109,7 +111,7 @@ pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bo
 pub(super) async fn release(
     fleet: &Fleet,
     key: &BindingKey,
-    binding: &ResourceBinding,
+    binding: &AnyBinding,
 ) -> Result<Next, Error> {
     let all = binding.metadata.finalizers.as_deref().unwrap_or_default();
     if !all.iter().any(|held| held == finalizer::DEPENDENCIES) {
@@ -120,7 +122,8 @@ pub(super) async fn release(
         .filter(|held| *held != finalizer::DEPENDENCIES)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
-    match ResourceBinding::api(&fleet.client, key)
+    match key
+        .api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{Binding, ObjectReference};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::policy::{PropagationReason, PropagationStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
@@ -44,13 +45,13 @@ pub enum State<'a> {
 
 impl<'a> State<'a> {
     /// Returns the state of a binding.
-    pub fn of(binding: &'a impl Binding) -> Self {
+    pub fn of(binding: &'a AnyBinding) -> Self {
         let held = |kind: &str, status: &str| {
             let found = conditions::get(&binding.status().conditions, kind);
             found.filter(|it| it.status == status)
         };
         let scheduled = held(condition::SCHEDULED, conditions::FALSE);
-        let is_empty = binding.spec().clusters.is_empty();
+        let is_empty = binding.spec.clusters.is_empty();
         match (scheduled, held(EVICTION_PENDING, conditions::TRUE)) {
             (Some(refused), _) if is_empty => Self::Refused(&refused.reason, &refused.message),
             (None, _) if is_empty && held(condition::SCHEDULED, conditions::TRUE).is_none() => {
@@ -93,9 +94,9 @@ impl Group {
 
 /// Returns the state of a binding as the status of its policy shows it; where none of its clusters
 /// is heard, also the message about the first of them.
-pub fn shown(binding: &impl Binding) -> (State<'_>, Option<&str>) {
+pub fn shown(binding: &AnyBinding) -> (State<'_>, Option<&str>) {
     let reports = &binding.status().aggregated_status;
-    (State::of(binding), unheard(binding.spec(), reports))
+    (State::of(binding), unheard(&binding.spec, reports))
 }
 
 /// Counts of the resources of a policy.
@@ -112,8 +113,8 @@ pub struct Tally {
 
 impl Tally {
     /// Counts a binding.
-    pub fn take(&mut self, binding: &impl Binding) {
-        let resource = &binding.spec().resource;
+    pub fn take(&mut self, binding: &AnyBinding) {
+        let resource = &binding.spec.resource;
         self.selected += 1;
         let (state, unheard) = shown(binding);
         if let Some(why) = unheard {

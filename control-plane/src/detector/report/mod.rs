@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch};
 use kube::{Resource, ResourceExt as _};
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::merge;
@@ -28,7 +28,7 @@ use super::error::Error;
 use super::kinds::kinds_of;
 use super::select::selects;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
@@ -102,8 +102,8 @@ impl Reports {
     }
 
     /// Marks the policies of a binding that changed so that their status shows it.
-    pub(super) fn change<B: Binding>(&self, old: Option<&B>, new: Option<&B>) {
-        let claim = |binding: Option<&B>| binding.and_then(|it| Claim::on(it.meta()));
+    pub(super) fn change(&self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
+        let claim = |binding: Option<&AnyBinding>| binding.and_then(|it| Claim::on(&it.metadata));
         let (was, is) = (claim(old), claim(new));
         if was.is_some() && was == is && old.map(decide::shown) == new.map(decide::shown) {
             return;
@@ -194,11 +194,7 @@ impl Detector {
         };
         let mut tally = Tally::default();
         for binding in &bound {
-            if binding.namespace.is_some() {
-                self.count::<ResourceBinding>(&mut tally, binding);
-            } else {
-                self.count::<ClusterResourceBinding>(&mut tally, binding);
-            }
+            self.count(&mut tally, binding);
         }
         for (template, note) in refused {
             let is_bound = bound.contains(&BindingKey::for_template(&template).into());
@@ -209,8 +205,8 @@ impl Detector {
         tally
     }
 
-    fn count<B: BindingKind>(&self, tally: &mut Tally, key: &BindingKey) {
-        if let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) {
+    fn count(&self, tally: &mut Tally, key: &BindingKey) {
+        if let Some(binding) = self.fleet.bindings.get(&key) {
             tally.take(binding.as_ref());
         }
     }

@@ -1,5 +1,6 @@
 //! What is written and told of evictions.
 
+use crate::fleet::binding::BindingKey;
 use http::Method;
 
 use super::super::book::tests::nowhere;
@@ -114,7 +115,7 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
         stand.api.answer(method, path, code, refused);
         let book = |book: &mut Book| _ = book.take(nowhere("m1", "full"), Instant::now());
         book(writer.lock().entry(key()).or_default());
-        let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+        let next = writer.write(&stand.fleet, key()).await;
         let expected = match code {
             409 => Some(Next::Again),
             404 => Some(Next::Done),
@@ -134,7 +135,7 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         tokio::time::advance(Duration::from_secs(seconds)).await;
         let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
         book(writer.lock().entry(key()).or_default());
-        let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+        let next = writer.write(&stand.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
         pass(1).await;
         assert_eq!(stand.api.writes().len(), expected, "{seconds}");
@@ -144,7 +145,7 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
     let (stand, writer) = stand(None).await;
-    let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+    let held = stand.binding("web-deployment");
     let held = held.unwrap();
     let mut after = held.metadata.clone();
     after.resource_version = Some("99".to_owned());
@@ -156,7 +157,7 @@ async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
     pass(1).await;
     let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
     book(writer.lock().entry(key()).or_default());
-    let next = writer.write::<ResourceBinding>(&stand.fleet, key()).await;
+    let next = writer.write(&stand.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");
     assert_eq!(writer.lock().len(), 1, "the note is there still");
 }

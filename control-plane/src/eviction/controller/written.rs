@@ -188,7 +188,7 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
     stand.follow().await;
     pass(60).await;
     let is_in_m2 = |stand: &Stand| {
-        let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+        let held = stand.binding("web-deployment");
         held.unwrap().spec.target("m2").is_some()
     };
     assert!(!is_in_m2(&stand));

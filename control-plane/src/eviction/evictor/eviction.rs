@@ -9,8 +9,9 @@ use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 use tokio::time::Instant;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::Key;
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::Rank;
 use crate::eviction::explain::Note;
 use crate::eviction::judge::Cause;
@@ -46,7 +47,7 @@ pub struct Eviction {
     /// The cluster it leaves.
     pub cluster: Arc<str>,
     /// Its binding.
-    pub binding: AnyBinding,
+    pub binding: Arc<AnyBinding>,
     /// Why it leaves.
     pub cause: Cause,
     /// What becomes of the old copy.
@@ -80,7 +81,7 @@ pub enum Outcome {
     /// It left: the binding as it is now, and where the workload is placed.
     Evicted {
         /// The binding.
-        binding: AnyBinding,
+        binding: Arc<AnyBinding>,
         /// The clusters.
         to: String,
     },

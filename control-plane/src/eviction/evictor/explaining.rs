@@ -8,8 +8,9 @@ use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, is_drain};
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::{ClusterNote, Evictor, Key, Now};
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::{Depth, Slot};
 use crate::eviction::explain::{CONDITION, Note, Turn, names_cluster};
 use crate::eviction::fleet_view::evicts;
@@ -184,7 +185,7 @@ impl Evictor {
         let Some(stale) = conditions::get(conditions, CONDITION) else {
             return;
         };
-        let targets = &binding.spec().clusters;
+        let targets = &binding.spec.clusters;
         let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
@@ -208,7 +209,7 @@ impl Evictor {
         let Some(binding) = self.bindings.get(key) else {
             return;
         };
-        let turn = if binding.spec().target(cluster).is_none() {
+        let turn = if binding.spec.target(cluster).is_none() {
             let evicted = untold(binding).filter(|note| note.cluster == cluster);
             evicted.map_or(Turn::Moved, |note| note.turn)
         } else if self.fleet.get(cluster).is_some() {
@@ -227,7 +228,7 @@ impl Evictor {
         new: &AnyBinding,
         cluster: &str,
     ) -> Turn {
-        let record = |binding: &AnyBinding| Record::read(binding.meta().annotations.as_ref());
+        let record = |binding: &AnyBinding| Record::read(binding.metadata.annotations.as_ref());
         let is_new =
             |found: &Record| found.from == cluster && old.and_then(record) != Some(found.clone());
         match record(new).filter(is_new) {
@@ -251,7 +252,7 @@ impl Evictor {
             return;
         };
         let mut stays = Vec::new();
-        for target in &binding.spec().clusters {
+        for target in &binding.spec.clusters {
             let taints = self.fleet.taints(&target.name).iter();
             let taints: Vec<&Taint> = taints.filter(|it| evicts(it)).collect();
             if taints.is_empty() {
@@ -299,7 +300,7 @@ impl Evictor {
 
 /// Returns the note of the last eviction of a workload, if it has not been told yet.
 fn untold(binding: &AnyBinding) -> Option<Note> {
-    let record = Record::read(binding.meta().annotations.as_ref())?;
+    let record = Record::read(binding.metadata.annotations.as_ref())?;
     let told = record.is_told(&binding.status().conditions);
     (!told).then(|| record.note())
 }

@@ -2,8 +2,9 @@
 
 use muster_shared::queue::again;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::{BACKOFF, Evictor, Failures, Key};
-use crate::eviction::any_binding::AnyBinding;
 use crate::eviction::backlog::Slot;
 use crate::eviction::evictor::eviction::{Eviction, Now, Outcome};
 use crate::eviction::explain::Turn;
@@ -31,7 +32,7 @@ impl Evictor {
         let Some(binding) = self.bindings.get(&key).cloned() else {
             return;
         };
-        for target in &binding.spec().clusters {
+        for target in &binding.spec.clusters {
             if !pauses || target.name != *eviction.cluster {
                 let name = self.share(&target.name);
                 self.review(&name, &key, now);
@@ -47,7 +48,7 @@ impl Evictor {
             count: before,
             mut paid_for,
         } = self.failures.remove(&key).unwrap_or_default();
-        let version = eviction.binding.meta().resource_version.as_ref();
+        let version = eviction.binding.metadata.resource_version.as_ref();
         // A write upon the same version was paid before: it was this one, or none. As long as none
         // succeeds at all the API is in trouble, and has to be spared.
         let is_paid_already = paid_for
@@ -80,8 +81,8 @@ impl Evictor {
                 self.backlog.retry(2);
                 // Where the watch was faster, it may know a later version than the answer to our
                 // write.
-                let is_latest = |known: &AnyBinding| {
-                    known.meta().resource_version == eviction.binding.meta().resource_version
+                let is_latest = |known: &std::sync::Arc<AnyBinding>| {
+                    known.metadata.resource_version == eviction.binding.metadata.resource_version
                 };
                 if self.bindings.get(&key).is_some_and(is_latest) {
                     self.binding(&binding, now);

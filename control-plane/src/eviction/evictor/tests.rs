@@ -7,7 +7,7 @@ mod stranded;
 mod told;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::names::annotation::LAST_EVICTION;
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::eviction::backlog::Depth;
 use crate::eviction::record::Record;
+use crate::fleet::binding::BindingKey;
 use crate::taint::default_tolerations::DefaultTolerations;
 
 /// A fleet and its workloads, an opened evictor, and a clock that tests move.
@@ -23,7 +24,7 @@ struct World {
     start: Instant,
     second: f64,
     clusters: Vec<Arc<Cluster>>,
-    bindings: Vec<Arc<ResourceBinding>>,
+    bindings: Vec<Arc<AnyBinding>>,
 }
 
 fn switches(failover: bool) -> Switches {
@@ -51,7 +52,7 @@ fn taint(effect: &str, second: i64) -> Value {
 }
 
 /// Returns a binding on clusters; `more` is merged into its spec.
-fn binding(name: &str, on: &[&str], more: &Value) -> Arc<ResourceBinding> {
+fn binding(name: &str, on: &[&str], more: &Value) -> Arc<AnyBinding> {
     let clusters: Vec<Value> = on.iter().map(|name| json!({"name": name})).collect();
     let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": name}, "clusters": clusters, "placement": {}});
     spec.as_object_mut()
@@ -81,11 +82,7 @@ impl World {
         Self::of(clusters, bindings, true)
     }
 
-    fn of(
-        clusters: Vec<Arc<Cluster>>,
-        bindings: Vec<Arc<ResourceBinding>>,
-        failover: bool,
-    ) -> Self {
+    fn of(clusters: Vec<Arc<Cluster>>, bindings: Vec<Arc<AnyBinding>>, failover: bool) -> Self {
         let start = Instant::now();
         let now = Now {
             wall: Timestamp::from_second(1_000).unwrap(),
@@ -142,7 +139,7 @@ impl World {
         self.evictor.cluster(changed, self.now());
     }
 
-    fn put(&mut self, changed: &Arc<ResourceBinding>) {
+    fn put(&mut self, changed: &Arc<AnyBinding>) {
         let name = changed.name_any();
         self.bindings.retain(|binding| binding.name_any() != name);
         self.bindings.push(Arc::clone(changed));
@@ -157,11 +154,7 @@ impl World {
             match self.evictor.next(self.now()) {
                 Step::Evict(eviction) => {
                     let outcome = end(&eviction);
-                    if let Outcome::Evicted {
-                        binding: AnyBinding::Namespaced(binding),
-                        ..
-                    } = &outcome
-                    {
+                    if let Outcome::Evicted { binding, .. } = &outcome {
                         let name = binding.name_any();
                         self.bindings.retain(|other| other.name_any() != name);
                         self.bindings.push(Arc::clone(binding));
@@ -186,7 +179,7 @@ impl World {
     fn evict(&mut self, seconds: f64) -> Vec<String> {
         self.pass(seconds, leave)
             .iter()
-            .map(|eviction| eviction.binding.key().name)
+            .map(|eviction| BindingKey::of(&eviction.binding).name)
             .collect()
     }
 
@@ -202,16 +195,13 @@ impl World {
 
 /// Returns the outcome in which the workload leaves for a cluster named `new`.
 fn leave(eviction: &Eviction) -> Outcome {
-    let AnyBinding::Namespaced(binding) = &eviction.binding else {
-        unreachable!()
-    };
-    let mut binding = ResourceBinding::clone(binding);
+    let mut binding = AnyBinding::clone(&eviction.binding);
     binding
         .spec
         .clusters
         .retain(|target| target.name != *eviction.cluster);
     Outcome::Evicted {
-        binding: Arc::new(binding).into(),
+        binding: Arc::new(binding),
         to: "new".into(),
     }
 }
@@ -329,7 +319,7 @@ fn a_policy_edited_while_the_item_waits_counts() {
 #[test]
 fn what_evicts_nothing_costs_nothing() {
     let mut world = World::new(10, 1, 100);
-    let odd = |eviction: &Eviction| eviction.binding.key().name.ends_with('7');
+    let odd = |eviction: &Eviction| BindingKey::of(&eviction.binding).name.ends_with('7');
     let evictions = world.pass(20.5, |eviction| {
         if odd(eviction) {
             leave(eviction)
@@ -356,7 +346,7 @@ fn what_evicts_nothing_costs_nothing() {
         .map(|n| {
             tried
                 .iter()
-                .filter(|eviction| eviction.binding.key().name == format!("w0-{n}"))
+                .filter(|eviction| BindingKey::of(&eviction.binding).name == format!("w0-{n}"))
                 .count()
         })
         .max();
@@ -431,7 +421,7 @@ fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
     // The scheduler chose another cluster, which has to be left as well.
     let moved = |world: &mut World| {
         world.set(&cluster("c", &down(0)));
-        let mut newer = ResourceBinding::clone(&binding("w", &["b", "c"], &json!({})));
+        let mut newer = AnyBinding::clone(&binding("w", &["b", "c"], &json!({})));
         newer.metadata.resource_version = Some("2".to_owned());
         world.put(&Arc::new(newer));
     };
@@ -458,7 +448,7 @@ fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
 fn what_is_known_of_a_binding_goes_with_it() {
     let mut world = World::new(10, 1, 1);
     world.told();
-    let mut going = ResourceBinding::clone(&binding("w0-0", &["c0"], &json!({})));
+    let mut going = AnyBinding::clone(&binding("w0-0", &["c0"], &json!({})));
     going.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
     world.put(&Arc::new(going));
     let news = world.evictor.take_news();
@@ -478,7 +468,7 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     };
     // The answer to the patch is under way; somebody else has moved the workload on, and the watch
     // is faster.
-    let mut later = ResourceBinding::clone(&binding("w0-0", &["c7"], &json!({})));
+    let mut later = AnyBinding::clone(&binding("w0-0", &["c7"], &json!({})));
     later.metadata.resource_version = Some("3".into());
     world.put(&Arc::new(later));
     world.evictor.done(&eviction, leave(&eviction), world.now());
@@ -493,7 +483,7 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
 
 /// What happens while an eviction is under way, whether the binding bears the record of one, and
 /// what is told in the end.
-type End = (fn(&mut World, Arc<ResourceBinding>), bool, &'static str);
+type End = (fn(&mut World, Arc<AnyBinding>), bool, &'static str);
 
 #[test]
 fn however_often_a_cluster_changes_each_of_its_workloads_is_queued_once() {

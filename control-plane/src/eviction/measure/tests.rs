@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::{Clock, calendar};
@@ -60,14 +60,14 @@ fn evictor() -> Evictor {
         evictor.cluster(&cluster(&format!("c{n}"), n == 0), now());
     }
     for n in 0..3 {
-        let binding: ResourceBinding = serde_json::from_value(json!({
+        let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"namespace": "default", "name": format!("w{n}")},
             "spec": spec("Deployment", n == 0),
         }))
         .unwrap();
         evictor.binding(&Arc::new(binding).into(), now());
     }
-    let binding: ClusterResourceBinding = serde_json::from_value(
+    let binding: AnyBinding = serde_json::from_value(
         json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
     )
     .unwrap();

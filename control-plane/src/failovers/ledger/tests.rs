@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::failovers::signs::Stranding;
+use crate::fleet::binding::BindingKey;
 
 const LIMITS: Limits = Limits {
     objects: 3,

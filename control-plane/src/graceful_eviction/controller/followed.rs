@@ -2,6 +2,7 @@
 //! tasks.
 
 use super::*;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 #[tokio::test(start_paused = true)]
@@ -35,10 +36,8 @@ async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() 
         }
     }
     let queue = Queue::new("test");
-    enqueue_all::<ResourceBinding>(&stand.fleet, &queue);
-    assert_eq!(queue.len(), 1);
-    enqueue_all::<ClusterResourceBinding>(&stand.fleet, &queue);
-    assert_eq!(queue.len(), 2);
+    enqueue_all(&stand.fleet, &queue);
+    assert_eq!(queue.len(), 2, "bindings of both kinds");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +49,7 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
         "metadata": {"namespace": "shop", "name": "c-configmap"}, "spec": {"resource": resource},
     });
     let stand = Stand::followed([("resourcebindings", binding)]).await;
-    let binding = stand.fleet.bindings.get(Some("shop"), "c-configmap");
+    let binding = stand.binding("c-configmap");
     let binding = binding.unwrap();
     let assessment = Assessment {
         done: vec![

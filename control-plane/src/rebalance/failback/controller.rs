@@ -8,16 +8,15 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
 use metrics::{counter, describe_counter};
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster,
-};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -26,7 +25,7 @@ use super::turns::{AGAIN, Turns, Vain};
 use crate::eviction::homes::forgotten;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, Bindings, patch_params};
 use crate::fleet::copy::obstacle;
 use crate::rebalance::decide;
 use crate::rebalance::request::{ask, is_answered, moved};
@@ -104,7 +103,6 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         began: OnceLock::new(),
     });
     follow(&controller, fleet, &fleet.bindings);
-    follow(&controller, fleet, &fleet.cluster_bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
         move |change| controller.hear(change)
@@ -122,15 +120,7 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let controller = Arc::clone(&controller);
         move |fleet, key: BindingKey| {
             let controller = Arc::clone(&controller);
-            async move {
-                if key.namespace.is_some() {
-                    controller.look::<ResourceBinding>(&fleet, &key).await
-                } else {
-                    controller
-                        .look::<ClusterResourceBinding>(&fleet, &key)
-                        .await
-                }
-            }
+            async move { controller.look(&fleet, &key).await }
         }
     });
     fleet.work(
@@ -145,19 +135,15 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-fn follow<B: BindingKind>(
-    controller: &Arc<Controller>,
-    fleet: &Arc<Fleet>,
-    bindings: &Informer<B>,
-) {
+fn follow(controller: &Arc<Controller>, fleet: &Arc<Fleet>, bindings: &Bindings) {
     let (controller, fleet) = (Arc::clone(controller), Arc::downgrade(fleet));
-    let names = |binding: &B| homes(binding).into_keys().collect::<Vec<_>>();
+    let names = |binding: &AnyBinding| homes(binding).into_keys().collect::<Vec<_>>();
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
             let key = BindingKey::of(new.as_ref());
             let is_edited = old
                 .as_ref()
-                .is_none_or(|old| old.meta().generation != new.meta().generation);
+                .is_none_or(|old| old.metadata.generation != new.metadata.generation);
             let fleet = fleet.upgrade();
             let is_asked = fleet.is_some_and(|fleet| takes_turn(&fleet, new.as_ref()));
             let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
@@ -254,27 +240,19 @@ impl Controller {
         untrusted(began, grace, Instant::now())
     }
 
-    async fn look<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: &BindingKey,
-    ) -> Result<Next, ApiError> {
-        let next = self.decide::<B>(fleet, key).await;
+    async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let next = self.decide(fleet, key).await;
         if let Some(other) = self.turns.ends(key) {
             self.queue.add(other);
         }
         next
     }
 
-    async fn decide<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: &BindingKey,
-    ) -> Result<Next, ApiError> {
-        let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+    async fn decide(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let Some(binding) = fleet.bindings.get(&key) else {
             return Ok(Next::Done);
         };
-        let spec = binding.spec();
+        let spec = &binding.spec;
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
             return Ok(Next::Done);
@@ -361,7 +339,7 @@ impl Controller {
         let note = format!("returns to {to}, healthy since {since}: it is placed anew");
         tracing::info!(binding = %key, "{note}");
         let events = &fleet.events;
-        events.publish(binding.as_ref(), EventType::Normal, "Failback", note);
+        events.publish_about(binding.reference(), EventType::Normal, "Failback", note);
         Ok(later)
     }
 }
@@ -375,10 +353,10 @@ fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> 
 
 /// Returns whether nothing is under way that a failback would have to wait for. The end of each of
 /// these changes the binding.
-fn is_settled<B: Binding>(binding: &B) -> bool {
-    let (spec, status) = (binding.spec(), binding.status());
+fn is_settled(binding: &AnyBinding) -> bool {
+    let (spec, status) = (&binding.spec, binding.status());
     let is_busy = [
-        binding.meta().deletion_timestamp.is_some(),
+        binding.metadata.deletion_timestamp.is_some(),
         !is_answered(spec, status),
         is_moving(spec),
         spec.scheduling_suspended(),
@@ -389,8 +367,8 @@ fn is_settled<B: Binding>(binding: &B) -> bool {
 /// Returns whether a workload is asked to return and can be placed anew now. One whose request has
 /// to wait for a person or for its target, or is another scheduler's, keeps no others from
 /// returning.
-fn takes_turn<B: Binding>(fleet: &Fleet, binding: &B) -> bool {
-    let (spec, now) = (binding.spec(), fleet.clock.now());
+fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
+    let (spec, now) = (&binding.spec, fleet.clock.now());
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
     !is_answered(spec, binding.status())
         && !waits_for_others(binding.status())
@@ -406,17 +384,18 @@ fn is_moving(spec: &ResourceBindingSpec) -> bool {
 }
 
 /// Removes the record that a workload left clusters.
-async fn forget<B: BindingKind>(
+async fn forget(
     fleet: &Fleet,
     key: &BindingKey,
-    binding: &B,
+    binding: &AnyBinding,
     homes: &[String],
 ) -> Result<Next, ApiError> {
     let patch = json!({ "metadata": {
-        "resourceVersion": binding.meta().resource_version,
-        "annotations": forgotten(binding.meta(), homes),
+        "resourceVersion": binding.metadata.resource_version,
+        "annotations": forgotten(&binding.metadata, homes),
     } });
-    let written = B::api(&fleet.client, key)
+    let written = key
+        .api(&fleet.client)
         .patch(&key.name, &patch_params(), &Patch::Merge(patch))
         .await;
     match written {

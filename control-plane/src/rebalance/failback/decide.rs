@@ -5,7 +5,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use muster_shared::api::binding::{Binding, ResourceBindingSpec};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failback::{Failback, FailbackWindow};
 use muster_shared::conditions;
@@ -51,8 +52,8 @@ impl Rule {
 }
 
 /// Returns the clusters that a workload left because of a taint, with the time of each.
-pub fn homes<B: Binding>(binding: &B) -> BTreeMap<String, Timestamp> {
-    crate::eviction::homes::homes(binding.meta())
+pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
+    crate::eviction::homes::homes(&binding.metadata)
 }
 
 /// Why a workload does not return now.

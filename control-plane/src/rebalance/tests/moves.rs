@@ -19,7 +19,7 @@ fn moved(stand: &Stand) -> usize {
 }
 
 fn reason(stand: &Stand, number: usize) -> (String, String) {
-    let binding = stand.fleet.bindings.get(Some("shop"), &name(number));
+    let binding = stand.binding(&name(number));
     let status = binding.unwrap().status.clone().unwrap_or_default();
     let told = conditions::get(&status.conditions, "Scheduled").unwrap();
     (told.reason.clone(), told.message.clone())
@@ -115,11 +115,7 @@ async fn a_label_takes_copies_away_at_the_rate_and_not_in_a_pause_and_each_stays
     assert!((1..=AT_THE_RATE).contains(&some), "{some} moved");
     pass(90).await;
     for number in 0..MANY {
-        let binding = stand
-            .fleet
-            .bindings
-            .get(Some("shop"), &name(number))
-            .unwrap();
+        let binding = stand.binding(&name(number)).unwrap();
         let tasks = &binding.spec.graceful_eviction_tasks;
         let kept: Vec<_> = tasks.iter().map(|it| it.from_cluster.as_str()).collect();
         assert_eq!(
@@ -150,11 +146,7 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
     let stand = follow(objects).await;
     pass(60).await;
     let is_at = |number: usize, cluster: &str| {
-        let binding = stand
-            .fleet
-            .bindings
-            .get(Some("shop"), &name(number))
-            .unwrap();
+        let binding = stand.binding(&name(number)).unwrap();
         binding.spec.target(cluster).is_some()
     };
     assert!(is_at(0, "m1") && is_at(1, "m2"));
@@ -204,7 +196,7 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
     stand.api.put("clusters", paused(roomy("m1", true)));
     pass(300).await;
     let moved = (HELD..HELD + OTHERS).filter(|it| {
-        let held = stand.fleet.bindings.get(Some("shop"), &name(*it)).unwrap();
+        let held = stand.binding(&name(*it)).unwrap();
         held.spec.target("m2").is_some()
     });
     assert_eq!(moved.count(), OTHERS);

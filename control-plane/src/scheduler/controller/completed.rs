@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use muster_shared::api::binding::{AggregatedStatusItem, Binding, ResourceBindingSpec};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec};
 
 use crate::fleet::Fleet;
 use crate::fleet::completion::{has_completed, has_completed_by_template, has_report, is_job};
@@ -12,8 +13,8 @@ pub(super) const UNREAD: Duration = Duration::from_secs(5);
 
 /// Returns whether a binding is that of a Job which has completed in each of its clusters. Wherever
 /// it were placed instead, it would run again. `None`: that cannot be read yet.
-pub(super) fn has_completed_everywhere<B: Binding>(fleet: &Fleet, binding: &B) -> Option<bool> {
-    let (spec, status) = (binding.spec(), binding.status());
+pub(super) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> Option<bool> {
+    let (spec, status) = (&binding.spec, binding.status());
     let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
     completed(spec, &status.aggregated_status, was_placed, || {
         has_completed_by_template(fleet, &spec.resource)

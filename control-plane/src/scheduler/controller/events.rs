@@ -1,6 +1,7 @@
 //! Events and log lines about schedules that changed something.
 
-use muster_shared::api::binding::{Binding, ResourceBindingSpec, TargetCluster};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
@@ -18,7 +19,7 @@ use crate::scheduler::core::report::Verdict;
 const MOST_NOTES: usize = 10;
 
 /// Says what came of a pass, when it is news. `binding` is as it was before.
-pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
+pub(super) fn tell(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
     if let Some(failure) = &outcome.failure {
         let verdict = Verdict {
             scheduled: false,
@@ -31,7 +32,7 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     let Some(placed) = &outcome.placed else {
         return;
     };
-    if placed.clusters == binding.spec().clusters {
+    if placed.clusters == binding.spec.clusters {
         return;
     }
     for attempt in outcome.attempts.iter().take(MOST_NOTES) {
@@ -44,7 +45,7 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     tracing::info!(binding = %BindingKey::of(binding), need = ?outcome.need, result, "placed");
     let note = success_note(&placed.clusters);
     publish(fleet, binding, EventType::Normal, note);
-    for reservation in reservations(binding.spec(), placed) {
+    for reservation in reservations(&binding.spec, placed) {
         publish(fleet, binding, EventType::Warning, reservation);
     }
 }
@@ -92,7 +93,7 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
 }
 
 /// Says why a binding has no result, or not the one that it was to get, when that is news.
-pub(super) fn tell_failure<B: Binding>(fleet: &Fleet, binding: &B, verdict: &Verdict) {
+pub(super) fn tell_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verdict) {
     let Verdict {
         reason, message, ..
     } = verdict;
@@ -104,7 +105,7 @@ pub(super) fn tell_failure<B: Binding>(fleet: &Fleet, binding: &B, verdict: &Ver
 }
 
 /// Says that a Job is not placed because nobody can tell whether it has completed.
-pub(super) fn tell_unread<B: Binding>(fleet: &Fleet, binding: &B) {
+pub(super) fn tell_unread(fleet: &Fleet, binding: &AnyBinding) {
     let note = "its clusters do not report whether the Job has completed, and the fleet API does not show the Job, which would say so: \
                 it is placed nowhere else meanwhile, since a completed Job would run again. Is its kind served, and readable for the \
                 control plane?";
@@ -113,13 +114,15 @@ pub(super) fn tell_unread<B: Binding>(fleet: &Fleet, binding: &B) {
 }
 
 /// Publishes an event on the binding and one on its template.
-fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String) {
+fn publish(fleet: &Fleet, binding: &AnyBinding, kind: EventType, note: String) {
     let reason = match kind {
         EventType::Normal => "ScheduleBindingSucceed",
         EventType::Warning => "ScheduleBindingFailed",
     };
-    let template = event_reference(&binding.spec().resource);
-    fleet.events.publish(binding, kind, reason, note.clone());
+    let template = event_reference(&binding.spec.resource);
+    fleet
+        .events
+        .publish_about(binding.reference(), kind, reason, note.clone());
     fleet.events.publish_about(template, kind, reason, note);
 }
 

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use muster_shared::api::binding::{Binding, ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 use muster_shared::names::DEFAULT_SCHEDULER;
@@ -66,10 +67,13 @@ impl InitialPlacement {
     }
 
     /// Says where a binding was placed when it was created.
-    pub fn tell<B: Binding>(fleet: &Fleet, binding: &B) {
-        let note = success_note(&binding.spec().clusters);
-        fleet
-            .events
-            .publish(binding, EventType::Normal, "ScheduleBindingSucceed", note);
+    pub fn tell(fleet: &Fleet, binding: &AnyBinding) {
+        let note = success_note(&binding.spec.clusters);
+        fleet.events.publish_about(
+            binding.reference(),
+            EventType::Normal,
+            "ScheduleBindingSucceed",
+            note,
+        );
     }
 }

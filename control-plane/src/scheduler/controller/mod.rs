@@ -25,19 +25,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Expectations, Informer};
+use muster_shared::watch::{Change, Expectations};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::copy::obstacle;
 use crate::fleet::waits::Waits;
 
@@ -109,14 +109,13 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         move || scheduler.pauses_changed()
     });
     scheduler.listen(&fleet.bindings);
-    scheduler.listen(&fleet.cluster_bindings);
     let listening = Arc::clone(&scheduler);
     let changed = move |change: &Change<_>| listening.changes.note(change);
     fleet.clusters.on_change(changed);
     let (answering, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
-    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    let bindings = fleet.bindings.clone();
     tasks.spawn("scheduler's changes of clusters", async move {
-        let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
+        let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings);
         let answers = answering.changes.answer(answer);
         let _ = shutdown.run_until_cancelled(answers).await;
     });
@@ -131,10 +130,10 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         let woken = waking.waiting.wake(|key, after| waking.wake_up(key, after));
         let _ = shutdown.run_until_cancelled(woken).await;
     });
-    let (listening, named) = (Arc::clone(&scheduler), fleet.bindings_by_cluster.clone());
+    let (listening, bindings) = (Arc::clone(&scheduler), fleet.bindings.clone());
     // A cluster left of which nothing was ever read.
     fleet.clusters.on_unread_departure(move |_, cluster| {
-        for key in named.of(cluster) {
+        for key in bindings.naming(cluster) {
             Incoming::ClusterChanged.count();
             listening.queue.add((*key).clone());
         }
@@ -164,12 +163,12 @@ fn queue(fleet: &Fleet) -> Queue<BindingKey> {
     if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
         return Queue::new("scheduler");
     }
-    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    let bindings = fleet.bindings.clone();
     Queue::ranked("scheduler", move |key: &BindingKey| {
-        spec_of(key, &bindings, &cluster_bindings, |spec| {
-            spec.schedule_priority.as_ref().map_or(0, |it| it.priority)
+        bindings.get(key).map_or(0, |binding| {
+            let priority = binding.spec.schedule_priority.as_ref();
+            priority.map_or(0, |it| it.priority)
         })
-        .unwrap_or(0)
     })
 }
 
@@ -190,16 +189,16 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    fn listen<B: Binding>(self: &Arc<Self>, informer: &Informer<B>) {
+    fn listen(self: &Arc<Self>, bindings: &Bindings) {
         let scheduler = Arc::clone(self);
-        informer.on_change(move |change| match change {
+        bindings.on_change(move |change| match change {
             Change::Applied { old, new } => {
                 let key = BindingKey::of(new.as_ref());
-                scheduler.expectations.observe(&key, new.meta());
+                scheduler.expectations.observe(&key, &new.metadata);
                 // Status writes, most of them our own, change nothing that a decision depends on.
                 // Of the metadata the placement that was applied last does.
                 let seen = old.as_ref().is_some_and(|old| {
-                    old.meta().generation == new.meta().generation
+                    old.metadata.generation == new.metadata.generation
                         && Subject::of(old.as_ref()).applied_placement
                             == Subject::of(new.as_ref()).applied_placement
                 });
@@ -225,12 +224,7 @@ impl Scheduler {
     /// Puts the bindings on the queue for which these changes of clusters may matter: of those that
     /// wait the ones that they may help, and of the settled ones those whose result may be another
     /// now.
-    fn answer(
-        &self,
-        pairs: &[Pair],
-        bindings: &Informer<ResourceBinding>,
-        cluster_bindings: &Informer<ClusterResourceBinding>,
-    ) {
+    fn answer(&self, pairs: &[Pair], bindings: &Bindings) {
         let news: Vec<ClusterChange<'_>> = pairs
             .iter()
             .filter_map(|(old, new)| ClusterChange::between(old.as_deref(), new.as_deref()))
@@ -241,7 +235,6 @@ impl Scheduler {
         let turns: Vec<Turn<'_>> = news.iter().filter_map(ClusterChange::turn).collect();
         if !turns.is_empty() {
             self.wake(bindings, &turns);
-            self.wake(cluster_bindings, &turns);
         }
     }
 
@@ -251,25 +244,17 @@ impl Scheduler {
         self.queue.add_after(key, after);
     }
 
-    fn wake<B: Binding>(&self, bindings: &Informer<B>, turns: &[Turn<'_>]) {
+    fn wake(&self, bindings: &Bindings, turns: &[Turn<'_>]) {
         // Before the first list is complete every binding is on the queue, or will be.
         if !bindings.is_synced() {
             return;
         }
         let mut concerns = Concerns::of(turns);
         for binding in bindings.list() {
-            if concerns.has(binding.spec()) {
+            if concerns.has(&binding.spec) {
                 Incoming::ClusterChanged.count();
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }
-        }
-    }
-
-    async fn handle(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        if key.namespace.is_some() {
-            self.handle_kind::<ResourceBinding>(fleet, key).await
-        } else {
-            self.handle_kind::<ClusterResourceBinding>(fleet, key).await
         }
     }
 
@@ -278,23 +263,19 @@ impl Scheduler {
     /// # Errors
     /// `Next::Done` if the binding does not exist or is another scheduler's; the pause after which
     /// to look again if the cache does not show the last write yet.
-    fn current<B: BindingKind>(&self, fleet: &Fleet, key: &BindingKey) -> Result<Arc<B>, Next> {
-        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+    fn current(&self, fleet: &Fleet, key: &BindingKey) -> Result<Arc<AnyBinding>, Next> {
+        let cached = fleet.bindings.get(&key);
         let binding = cached
             .filter(|binding| is_ours(binding.as_ref(), fleet))
             .ok_or(Next::Done)?;
-        match self.expectations.pause(key, binding.meta()) {
+        match self.expectations.pause(key, &binding.metadata) {
             Some(pause) => Err(Next::After(pause)),
             None => Ok(binding),
         }
     }
 
-    async fn handle_kind<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: BindingKey,
-    ) -> Result<Next, Error> {
-        let binding = match self.current::<B>(fleet, &key) {
+    async fn handle(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+        let binding = match self.current(fleet, &key) {
             Ok(binding) => binding,
             Err(next) => {
                 if next == Next::Done {
@@ -311,17 +292,17 @@ impl Scheduler {
         // What failed is tried again without any change of a cluster.
         let wait = decided.as_ref().ok().and_then(|(_, wait)| *wait);
         self.waiting
-            .put(&key, wait.map(|wait| (binding.spec(), wait)));
+            .put(&key, wait.map(|wait| (&binding.spec, wait)));
         decided.map(|(next, _)| next)
     }
 
     /// Decides where a binding goes, writes it and says so; tells what the binding waits for from
     /// now on.
-    async fn decide<B: BindingKind>(
+    async fn decide(
         &self,
         fleet: &Fleet,
         key: &BindingKey,
-        binding: &B,
+        binding: &AnyBinding,
     ) -> Result<(Next, Option<Wait>), Error> {
         let started = Instant::now();
         let now = whole_second(fleet.clock.now());
@@ -335,11 +316,11 @@ impl Scheduler {
         let wait = outcome
             .failure
             .is_some()
-            .then(|| Wait::after(binding.spec(), &outcome.attempts));
+            .then(|| Wait::after(&binding.spec, &outcome.attempts));
         let attempt = measure::Attempt::begun(started, outcome.need, &outcome.spent);
         let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
 
-        let api = B::api(&fleet.client, key);
+        let api = key.api(&fleet.client);
         let news = outcome
             .placed
             .as_ref()
@@ -374,7 +355,7 @@ impl Scheduler {
                 }
                 // Somebody else was faster; the cache will show what they did.
                 Err(error) if client::is_conflict(&error) => {
-                    self.expectations.conflicted(key.clone(), binding.meta());
+                    self.expectations.conflicted(key.clone(), &binding.metadata);
                     return Ok((Next::Again, None));
                 }
                 Err(source) => {
@@ -403,7 +384,7 @@ impl Scheduler {
         }
         if let Some(written) = &written {
             self.expectations
-                .written(key.clone(), binding.meta(), written.meta(), ());
+                .written(key.clone(), &binding.metadata, &written.metadata, ());
             let subject = Subject::of(written);
             let (next, _) = self.outcome(fleet, written, has_completed, &snapshot, now);
             let report = outcome.followed_by(&next, &subject);
@@ -418,10 +399,10 @@ impl Scheduler {
     /// Returns what is to become of a binding, which may be that of a completed Job, and why a move
     /// of it has to wait, if no cluster could carry its order out. Whoever places it and whoever
     /// reports of it must find the same, or each would hand it to the other for ever.
-    fn outcome<B: BindingKind>(
+    fn outcome(
         &self,
         fleet: &Fleet,
-        binding: &B,
+        binding: &AnyBinding,
         has_completed: bool,
         snapshot: &Snapshot,
         now: Timestamp,
@@ -437,23 +418,12 @@ impl Scheduler {
 
     async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let client = fleet.status_writer.turn().await;
-        if key.namespace.is_some() {
-            self.confirm_kind::<ResourceBinding>(fleet, &client, key)
-                .await
-        } else {
-            self.confirm_kind::<ClusterResourceBinding>(fleet, &client, key)
-                .await
-        }
+        self.confirm_kind(fleet, &client, key).await
     }
 
     /// Returns whether a binding is that of a Job which has completed in each of its clusters, and
     /// tells people when that cannot be read for long.
-    fn completion<B: BindingKind>(
-        &self,
-        fleet: &Fleet,
-        key: &BindingKey,
-        binding: &B,
-    ) -> Option<bool> {
+    fn completion(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Option<bool> {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {
             self.unread.over(key);
@@ -464,13 +434,13 @@ impl Scheduler {
     }
 
     /// Reports of a binding that nothing is to be changed of its placement.
-    async fn confirm_kind<B: BindingKind>(
+    async fn confirm_kind(
         &self,
         fleet: &Fleet,
         client: &Client,
         key: BindingKey,
     ) -> Result<Next, Error> {
-        let binding = match self.current::<B>(fleet, &key) {
+        let binding = match self.current(fleet, &key) {
             Ok(binding) => binding,
             Err(next) => return Ok(next),
         };
@@ -493,18 +463,18 @@ impl Scheduler {
             };
             report = waits;
         }
-        let api = B::api(client, &key);
+        let api = key.api(&client);
         self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
     }
 
     /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
     /// asks for something else by now it does not say that this is done.
-    async fn report<B: BindingKind>(
+    async fn report(
         &self,
-        api: &Api<B>,
+        api: &Api<AnyBinding>,
         key: &BindingKey,
-        binding: &B,
+        binding: &AnyBinding,
         report: &Report,
         now: Timestamp,
     ) -> Result<(), Error> {
@@ -512,8 +482,8 @@ impl Scheduler {
             key: key.clone(),
             source,
         };
-        let mut fresh: Option<B> = None;
-        let decided = binding.spec();
+        let mut fresh: Option<AnyBinding> = None;
+        let decided = &binding.spec;
         let partly = Report {
             observed_generation: None,
             scheduled_at: None,
@@ -521,7 +491,7 @@ impl Scheduler {
         };
         for _ in 0..REPORT_ATTEMPTS {
             let binding = fresh.as_ref().unwrap_or(binding);
-            let is_same = binding.spec() == decided;
+            let is_same = &binding.spec == decided;
             let report = if is_same { report } else { &partly };
             let Some(mut patch) = report.patch(binding.status(), now) else {
                 return Ok(());
@@ -533,8 +503,12 @@ impl Scheduler {
                 .await
             {
                 Ok(written) => {
-                    self.expectations
-                        .written(key.clone(), binding.meta(), written.meta(), ());
+                    self.expectations.written(
+                        key.clone(),
+                        &binding.metadata,
+                        &written.metadata,
+                        (),
+                    );
                     return Ok(());
                 }
                 Err(error) if client::is_not_found(&error) => return Ok(()),
@@ -553,13 +527,13 @@ impl Scheduler {
 
 /// Returns whether the binding is for us to place: its scheduler is us, nobody suspended it, and it
 /// has a placement (bindings that only follow others as their dependencies have none).
-fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
-    let spec = binding.spec();
+fn is_ours(binding: &AnyBinding, fleet: &Fleet) -> bool {
+    let spec = &binding.spec;
     let scheduler = spec
         .scheduler_name
         .as_deref()
         .filter(|name| !name.is_empty());
-    binding.meta().deletion_timestamp.is_none()
+    binding.metadata.deletion_timestamp.is_none()
         && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
         && !spec.scheduling_suspended()
         && spec.placement.is_some()

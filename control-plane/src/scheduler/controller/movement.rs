@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
@@ -18,7 +19,7 @@ use super::turns::Turns;
 use super::{Scheduler, Subject};
 use crate::budget::pace::{Pace, Paid};
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::binding::BindingKey;
 use crate::pause::Pause;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
@@ -242,10 +243,10 @@ impl Scheduler {
 
     /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that tells why
     /// no cluster may have it any more.
-    pub(super) fn hold<B: BindingKind>(
+    pub(super) fn hold(
         &self,
         fleet: &Fleet,
-        (key, binding): (&BindingKey, &B),
+        (key, binding): (&BindingKey, &AnyBinding),
         outcome: &Outcome,
         held: &Held,
         now: Timestamp,
@@ -273,10 +274,15 @@ impl Scheduler {
             if is_paused {
                 let events = &fleet.events;
                 let note = verdict.message;
-                events.publish(binding, EventType::Warning, "MovementPaused", note);
+                events.publish_about(
+                    binding.reference(),
+                    EventType::Warning,
+                    "MovementPaused",
+                    note,
+                );
             }
         }
-        let (turns, priority) = (&self.movement.turns, self.priority_of(binding.spec()));
+        let (turns, priority) = (&self.movement.turns, self.priority_of(&binding.spec));
         match held {
             Held::Paused(_) | Held::Obstructed(_) => turns.leave(key),
             Held::Refused(until) => turns.refused(key, priority, *until),
@@ -287,7 +293,7 @@ impl Scheduler {
         }
         // The pause may have ended meanwhile. By a later time than that of the decision, it would
         // be decided anew with the same result until the second is over.
-        let mut clusters = binding.spec().clusters.iter();
+        let mut clusters = binding.spec.clusters.iter();
         if is_paused && clusters.all(|it| fleet.pauses.of(&it.name, now).is_none()) {
             self.pauses_changed();
         }

@@ -1,23 +1,22 @@
 //! Writes a schedule to the binding.
 
-use muster_shared::api::binding::Binding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
 use super::movement::Permit;
 use crate::fleet::api_error::may_be_written;
-use crate::fleet::binding::BindingKind;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
 /// on. What was paid for it is taken back if it is known that nothing was written.
-pub(super) async fn write<B: BindingKind>(
-    api: &Api<B>,
-    binding: &B,
+pub(super) async fn write(
+    api: &Api<AnyBinding>,
+    binding: &AnyBinding,
     placed: &Placed,
     permit: Permit,
-) -> Result<B, kube::Error> {
+) -> Result<AnyBinding, kube::Error> {
     let written = api
         .patch(
             &binding.name_any(),
@@ -31,7 +30,7 @@ pub(super) async fn write<B: BindingKind>(
     written
 }
 
-fn result_patch<B: Binding>(binding: &B, placed: &Placed) -> Value {
+fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
     // An empty list is not stored: null takes the field away, as Go leaves it out.
     let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
     let mut patch = json!({
@@ -49,13 +48,12 @@ fn result_patch<B: Binding>(binding: &B, placed: &Placed) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBinding;
 
     use super::*;
 
     #[test]
     fn a_result_is_written_only_on_the_state_that_it_was_decided_on() {
-        let mut binding = ResourceBinding::default();
+        let mut binding = AnyBinding::default();
         binding.metadata.resource_version = Some("7".into());
         for tasks in [None, Some(Vec::new())] {
             let placed = Placed {
@@ -81,7 +79,7 @@ mod tests {
             applied_placement: "{}".into(),
             tasks: None,
         };
-        let patch = result_patch(&ResourceBinding::default(), &placed);
+        let patch = result_patch(&AnyBinding::default(), &placed);
         assert_eq!(patch["spec"]["clusters"], json!([target]));
     }
 }

@@ -2,8 +2,9 @@
 //! binding waits for.
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    Binding, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
@@ -38,14 +39,14 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// Returns the subject for a binding.
-    pub fn of<B: Binding>(binding: &'a B) -> Self {
-        let annotations = binding.meta().annotations.as_ref();
+    pub fn of(binding: &'a AnyBinding) -> Self {
+        let annotations = binding.metadata.annotations.as_ref();
         Self {
-            generation: binding.meta().generation.unwrap_or(0),
+            generation: binding.metadata.generation.unwrap_or(0),
             applied_placement: annotations
                 .and_then(|annotations| annotations.get(APPLIED_PLACEMENT))
                 .map(String::as_str),
-            spec: binding.spec(),
+            spec: &binding.spec,
             status: binding.status(),
         }
     }

@@ -7,7 +7,6 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
-use muster_shared::api::binding::Binding as _;
 
 use super::fleet::Fleet;
 use super::process::last_lines;

@@ -1,7 +1,7 @@
 //! Clusters that recover while a workload leaves them: the proposal's table of outcomes.
 
 use muster_control_plane::settings::Settings;
-use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,9 +9,9 @@ use crate::old_copies::tests::work;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
-fn binding(conditions: &Value, leaving: Option<&str>) -> AnyBinding {
+fn binding(conditions: &Value, leaving: Option<&str>) -> Arc<AnyBinding> {
     let tasks = tasks(leaving);
-    let binding: ResourceBinding = serde_json::from_value(json!({
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": {"name": "web-deployment", "namespace": "shop"},
         "spec": {
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
@@ -20,7 +20,7 @@ fn binding(conditions: &Value, leaving: Option<&str>) -> AnyBinding {
         "status": {"conditions": conditions},
     }))
     .unwrap();
-    AnyBinding::from(Arc::new(binding))
+    Arc::new(binding)
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
@@ -98,7 +98,7 @@ fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_
         not_heard: BTreeSet::from(["m3".to_owned(), "m4".to_owned()]),
     };
     let key = left.copies.keys().next().unwrap().clone();
-    let copies = BTreeMap::from([(moved.key(), left.copies[&key].clone())]);
+    let copies = BTreeMap::from([(BindingKey::of(&moved), left.copies[&key].clone())]);
     let row = WorkloadRow::of(&moved, &Left { copies, ..left });
     assert_eq!(
         row.leaving(),
@@ -110,7 +110,7 @@ fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_
 
 #[test]
 fn what_follows_a_workload_is_placed_where_that_is() {
-    let follows: ResourceBinding = serde_json::from_value(json!({
+    let follows: AnyBinding = serde_json::from_value(json!({
         "metadata": {"name": "settings-configmap", "namespace": "shop"},
         "spec": {
             "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
@@ -118,7 +118,7 @@ fn what_follows_a_workload_is_placed_where_that_is() {
         },
     }))
     .unwrap();
-    let follows = AnyBinding::from(Arc::new(follows));
+    let follows = Arc::new(follows);
     let row = WorkloadRow::of(&follows, &Left::default());
     assert_eq!(
         (&*row.clusters, &*row.state),

@@ -1,7 +1,9 @@
 use std::collections::HashMap;
 
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
+
+use std::sync::Arc;
 
 use super::*;
 use crate::dependencies::tests::need;
@@ -19,8 +21,8 @@ fn cluster(name: &str, taints: &Value) -> Cluster {
     .unwrap()
 }
 
-fn binding(name: &str, placement: &Value) -> AnyBinding {
-    let binding: ResourceBinding = serde_json::from_value(json!({
+fn binding(name: &str, placement: &Value) -> Arc<AnyBinding> {
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
         "spec": {
             "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
@@ -28,7 +30,7 @@ fn binding(name: &str, placement: &Value) -> AnyBinding {
         },
     }))
     .unwrap();
-    Arc::new(binding).into()
+    Arc::new(binding)
 }
 
 #[test]
@@ -40,7 +42,7 @@ fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
         binding("key", &affinity("m2")),
     ];
     let needs = vec![need("settings"), need("key")];
-    let needs: Needs = Ok(HashMap::from([(bindings[0].key(), needs)]));
+    let needs: Needs = Ok(HashMap::from([(BindingKey::of(&bindings[0]), needs)]));
     let preview = preview(
         (1..=3).map(|n| cluster(&format!("m{n}"), &json!([]))),
         &bindings,
@@ -147,16 +149,13 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
 #[test]
 fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its_cluster() {
     let two = |name: &str| {
-        let AnyBinding::Namespaced(binding) = binding(name, &json!({})) else {
-            panic!("it has a namespace");
-        };
-        let mut binding = (*binding).clone();
+        let mut binding = AnyBinding::clone(&binding(name, &json!({})));
         let second = serde_json::from_value(json!({"name": "m2"})).unwrap();
         binding.spec.clusters.push(second);
-        AnyBinding::from(Arc::new(binding))
+        Arc::new(binding)
     };
     let bindings = [two("web"), two("api"), binding("db", &json!({}))];
-    let drain = |bindings: &[AnyBinding], members: usize| {
+    let drain = |bindings: &[Arc<AnyBinding>], members: usize| {
         preview(
             (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
             bindings,

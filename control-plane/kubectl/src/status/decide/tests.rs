@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::client::Life;
 use muster_shared::names::annotation::PAUSED;
@@ -45,7 +45,11 @@ fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
 
 /// Returns a binding with conditions, each given as type, status and reason, and a cluster that it
 /// leaves.
-fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>) -> AnyBinding {
+fn binding(
+    name: &str,
+    conditions: &[(&str, &str, &str)],
+    leaving: Option<&str>,
+) -> Arc<AnyBinding> {
     let conditions: Vec<Value> = conditions
         .iter()
         .map(|(kind, status, reason)| {
@@ -56,7 +60,7 @@ fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>)
         })
         .collect();
     let tasks = tasks(leaving);
-    let binding: ResourceBinding = serde_json::from_value(json!({
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": { "name": name, "namespace": "default" },
         "spec": {
             "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
@@ -65,10 +69,10 @@ fn binding(name: &str, conditions: &[(&str, &str, &str)], leaving: Option<&str>)
         "status": { "conditions": conditions },
     }))
     .unwrap();
-    AnyBinding::from(Arc::new(binding))
+    Arc::new(binding)
 }
 
-fn snapshot(clusters: Vec<Cluster>, bindings: Vec<AnyBinding>) -> Snapshot {
+fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot {
     Snapshot {
         now: NOW.parse().unwrap(),
         leader: Ok(Some(lease("cp-0", "2026-01-01T00:09:58Z"))),
@@ -131,10 +135,7 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
 
 #[test]
 fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
-    let waits = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
-    let AnyBinding::Namespaced(binding) = waits else {
-        panic!("it has a namespace");
-    };
+    let binding = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
     for (message, expected) in [
         (
             "its copy may run until 400 s after the last renewal",
@@ -149,7 +150,7 @@ fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
         let mut binding = (*binding).clone();
         let status = binding.status.as_mut().unwrap();
         status.conditions[0].message = format!("m1 has a taint: {message}");
-        let bindings = vec![AnyBinding::from(Arc::new(binding))];
+        let bindings = vec![Arc::new(binding)];
         // The last renewal was 340 s ago.
         let report = decide(&snapshot(well(), bindings));
         assert_eq!(report.waiting[0].at_most_seconds, expected, "{message}");
@@ -452,8 +453,8 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     assert_eq!(first(one), [None, Some(60), None]);
 }
 
-fn binding_saying(reason: &str, message: &str) -> AnyBinding {
-    let binding: ResourceBinding = serde_json::from_value(json!({
+fn binding_saying(reason: &str, message: &str) -> Arc<AnyBinding> {
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "default" },
         "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } },
         "status": { "conditions": [{
@@ -462,7 +463,7 @@ fn binding_saying(reason: &str, message: &str) -> AnyBinding {
         }] },
     }))
     .unwrap();
-    AnyBinding::from(Arc::new(binding))
+    Arc::new(binding)
 }
 
 #[test]

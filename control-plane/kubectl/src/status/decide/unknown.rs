@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_control_plane::eviction::any_binding::AnyBinding;
 use muster_control_plane::eviction::explain;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::names::condition;
 
@@ -26,7 +26,7 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
     let conditions = &binding.status().conditions;
     let applied = conditions::get(conditions, condition::FULLY_APPLIED);
     let applied = applied.filter(|it| it.status == conditions::UNKNOWN);
-    let on = binding.spec().clusters.iter().map(|it| &it.name);
+    let on = binding.spec.clusters.iter().map(|it| &it.name);
     let on: Vec<&str> = on
         .filter(|it| silent.contains(*it))
         .map(String::as_str)

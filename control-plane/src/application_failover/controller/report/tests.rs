@@ -1,13 +1,15 @@
 //! What is written and told of applications, and what waits in line.
 
-use http::Method;
-use muster_shared::api::binding::ResourceBinding;
-use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::Method;
+use muster_shared::api::any_binding::AnyBinding;
+use serde_json::Value;
+
 use super::super::{Exit, Hearing, Known, Move, Obstacle, Openings, Pace, Turns, WORTH_TELLING};
 use super::*;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
 
 fn at(second: i64) -> Timestamp {
@@ -42,7 +44,7 @@ fn binding(told: Option<Condition>) -> Value {
 
 /// Returns a fleet with the binding of an application for which a history is recorded, a
 /// controller, and the binding.
-async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<ResourceBinding>) {
+async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<AnyBinding>) {
     let mut stand = Stand::new([("resourcebindings", binding(told))]);
     let fleet = &stand.fleet;
     let pace = Pace::of(&fleet.settings);
@@ -56,13 +58,13 @@ async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<ResourceBindi
         known: Mutex::default(),
     };
     stand.follow().await;
-    let held = stand.fleet.bindings.get(Some("shop"), "web-deployment");
+    let held = stand.binding("web-deployment");
     let held: Value = serde_json::to_value(&*held.unwrap()).unwrap();
     let held = serde_json::from_value(held).unwrap();
     (stand, controller, Arc::new(held))
 }
 
-fn case<'a>(key: &'a BindingKey, binding: &'a ResourceBinding) -> Case<'a, ResourceBinding> {
+fn case<'a>(key: &'a BindingKey, binding: &'a AnyBinding) -> Case<'a> {
     let (written, now) = (History::of(binding), at(1_000));
     Case {
         key,

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::*;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::template::Kind;
 
 fn fixture() -> (TemplateKey, Template) {
@@ -25,7 +28,7 @@ fn spec(value: Value) -> ResourceBindingSpec {
 }
 
 fn write(
-    held: Option<&ResourceBinding>,
+    held: Option<&AnyBinding>,
     referrers: &[Referrer<'_>],
     undecided: &[&str],
 ) -> Option<Write> {
@@ -35,7 +38,7 @@ fn write(
     write.unwrap()
 }
 
-fn created(referrers: &[Referrer<'_>]) -> ResourceBinding {
+fn created(referrers: &[Referrer<'_>]) -> AnyBinding {
     match write(None, referrers, &[]) {
         Some(Write::Create(object)) => serde_json::from_value(object).unwrap(),
         other => panic!("expected a creation, got {other:?}"),
@@ -272,7 +275,7 @@ fn a_binding_without_referrers_is_written_once() {
     if left["spec"]["conflictResolution"].is_null() {
         left["spec"]["conflictResolution"] = json!("Abort");
     }
-    let left: ResourceBinding = serde_json::from_value(left).unwrap();
+    let left: AnyBinding = serde_json::from_value(left).unwrap();
     assert_eq!(write(Some(&left), &[], &[]), None);
 }
 

@@ -1,10 +1,10 @@
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
 
 /// Returns a binding with conditions, each given as type, status and reason.
-fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> ResourceBinding {
+fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> AnyBinding {
     let conditions: Vec<Value> = told
         .iter()
         .map(|(kind, status, reason)| {
@@ -32,7 +32,7 @@ fn at(second: i64) -> Timestamp {
 
 fn decide(
     known: Option<&PropagationStatus>,
-    bindings: &[ResourceBinding],
+    bindings: &[AnyBinding],
     findings: &[Finding],
     second: i64,
 ) -> PropagationStatus {
@@ -150,7 +150,7 @@ fn the_same_state_is_the_same_status_and_the_time_moves_with_the_condition() {
 
 #[test]
 fn a_policy_is_not_ready_while_nothing_is_heard_of_what_it_placed() {
-    let silent = |name: &str, reports: &[&str]| -> ResourceBinding {
+    let silent = |name: &str, reports: &[&str]| -> AnyBinding {
         let mut binding = binding(name, &["m1", "m2"], &[]);
         let report = |name: &&str| json!({"clusterName": name, "health": "Unknown", "appliedMessage": "unknown since noon"});
         let well = json!({"clusterName": "m2", "health": "Healthy", "applied": true});

@@ -1,10 +1,12 @@
 //! Conditions and events of workloads that wait or have left.
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::*;
 
 #[test]
 fn a_condition_left_over_from_before_a_restart_is_put_right() {
-    let mut waiting = ResourceBinding::clone(&binding("w", &["c0"], &json!({})));
+    let mut waiting = AnyBinding::clone(&binding("w", &["c0"], &json!({})));
     waiting.status = serde_json::from_value(json!({"conditions": [
         {"type": "EvictionPending", "status": "True", "reason": "WaitingForRate", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"},
     ]}))
@@ -17,7 +19,7 @@ fn a_condition_left_over_from_before_a_restart_is_put_right() {
     assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnMove")]);
 }
 
-fn with_condition(binding: &ResourceBinding, condition: &Value) -> Arc<ResourceBinding> {
+fn with_condition(binding: &AnyBinding, condition: &Value) -> Arc<AnyBinding> {
     let mut binding = binding.clone();
     binding.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
     Arc::new(binding)
@@ -33,7 +35,7 @@ fn pending(message: &str, second: i64) -> Value {
 #[test]
 fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_cause() {
     let moved = {
-        let mut moved = ResourceBinding::clone(&binding("w", &["c1"], &json!({})));
+        let mut moved = AnyBinding::clone(&binding("w", &["c1"], &json!({})));
         let at = Timestamp::from_second(900).unwrap();
         let cause = "taint down:NoExecute, which is not tolerated";
         let record = Record::new("c0", "c1", "Directly", cause, at);
@@ -41,7 +43,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
         moved.metadata.annotations = Some(annotations.into());
         moved
     };
-    let told = |binding: Arc<ResourceBinding>| {
+    let told = |binding: Arc<AnyBinding>| {
         let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
         let mut world = World::of(clusters, vec![binding], true);
         let news = world.evictor.take_news().bindings;
@@ -109,7 +111,7 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
         || Outcome::Nowhere("full".into()),
     ];
     let moved = |annotated: bool| {
-        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c5"], &json!({})));
+        let mut moved = AnyBinding::clone(&binding("w0-0", &["c5"], &json!({})));
         moved.metadata.resource_version = Some("2".into());
         if annotated {
             let at = Timestamp::from_second(1_010).unwrap();

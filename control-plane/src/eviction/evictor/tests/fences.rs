@@ -144,7 +144,9 @@ fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
     let mut world = failed(&json!({}));
     world.second = 100.0;
     let eviction = world.begin_eviction();
-    world.evictor.binding_gone(&eviction.binding.key());
+    world
+        .evictor
+        .binding_gone(&BindingKey::of(&eviction.binding));
     let failure = Outcome::Failed("refused".to_owned());
     world.evictor.done(&eviction, failure, world.now());
     assert!(world.evictor.failures.is_empty());

@@ -79,7 +79,7 @@ fn writes_upon_one_version_of_a_binding_are_paid_once_however_often_their_end_is
     let mut world = World::new(10, 1, 250);
     // The API gives an error of its own for some, for as long as they are tried.
     let is_odd = |eviction: &Eviction| {
-        let key = eviction.binding.key();
+        let key = BindingKey::of(&eviction.binding);
         let number = key.name.rsplit('-').next().map(str::parse::<u32>);
         number.unwrap().unwrap() < 20
     };

@@ -1,5 +1,7 @@
 use muster_shared::events::EventType;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::*;
 
 /// Returns what the binding and the cluster are told when the eviction of a workload comes to that
@@ -156,7 +158,7 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
         let mut world = World::new(3, 1, 1);
         world.pass(2.5, |_| Outcome::Unclear("no answer in time".into()));
         world.told();
-        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c1"], &json!({})));
+        let mut moved = AnyBinding::clone(&binding("w0-0", &["c1"], &json!({})));
         if let Some(from) = recorded {
             let now = world.now().wall;
             let record = Record::new(from, "c1", "Directly", "taint down:NoExecute", now).write();
@@ -176,7 +178,7 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
 
 /// Returns the binding of a Job in `c0` that has this condition according to the report of the
 /// cluster `reporter`.
-fn job(reporter: &str, condition: &str) -> Arc<ResourceBinding> {
+fn job(reporter: &str, condition: &str) -> Arc<AnyBinding> {
     let resource = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "sum"});
     let mut job = binding("sum", &["c0"], &json!({"resource": resource}))
         .as_ref()

@@ -1,6 +1,9 @@
 use serde_json::Value;
 
+use muster_shared::api::any_binding::AnyBinding;
+
 use super::*;
+use crate::fleet::binding::BindingKey;
 use crate::scheduler::core::Decision;
 
 fn key(name: &str) -> BindingKey {
@@ -104,7 +107,7 @@ fn nothing_returns_while_something_else_is_under_way() {
         let mut spec = spec;
         spec["resource"] = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a" });
         let binding = json!({ "metadata": metadata, "spec": spec, "status": status });
-        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        let binding: AnyBinding = serde_json::from_value(binding).unwrap();
         assert_eq!(is_settled(&binding), expected, "{what}");
     }
 }
@@ -162,7 +165,7 @@ async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_return
                 "lastTransitionTime": "2026-01-01T00:00:10Z",
             }],
         });
-        let asked: ResourceBinding = serde_json::from_value(asked).unwrap();
+        let asked: AnyBinding = serde_json::from_value(asked).unwrap();
         assert_eq!(takes_turn(&stand.fleet, &asked), expected, "{reason}");
     }
 }

@@ -1,4 +1,4 @@
-use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::any_binding::AnyBinding;
 
 use super::*;
 
@@ -276,7 +276,7 @@ fn the_health_of_a_cluster_is_recorded_while_workloads_may_return_to_it() {
 
 #[test]
 fn homes_are_read_from_the_annotations_of_a_binding() {
-    let binding: ResourceBinding = serde_json::from_value(json!({
+    let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": {"name": "web", "annotations": {
             "failover.muster.io/homes": json!({"m1": at(7).to_string()}).to_string(),
             "home.failover.muster.io/m2": at(7).to_string(),

@@ -1,0 +1,174 @@
+//! What an eviction reads in a binding.
+
+use std::borrow::Cow;
+
+use kube::ResourceExt as _;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::policy::Placement;
+use muster_shared::names::annotation;
+
+use super::judge;
+use crate::fleet::completion;
+
+/// Returns whether the workload of a binding has completed in a cluster: it is a Job, and the
+/// cluster reports so. A completed Job that is created in another cluster runs again.
+pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
+    let reports = &binding.status().aggregated_status;
+    completion::has_completed(&binding.spec.resource, reports, cluster)
+}
+
+/// Returns whether a cluster reports a status of the workload of a binding.
+pub fn has_report_of(binding: &AnyBinding, cluster: &str) -> bool {
+    completion::has_report(&binding.status().aggregated_status, cluster)
+}
+
+/// Returns the placement of a binding whose tolerations count.
+pub fn placement(binding: &AnyBinding) -> Option<Cow<'_, Placement>> {
+    let applied = binding.annotations().get(annotation::APPLIED_PLACEMENT);
+    judge::placement(&binding.spec, applied.map(String::as_str))
+}
+
+/// Returns the priority of a binding in the queue: `spec.schedulePriority`.
+pub fn priority(binding: &AnyBinding) -> i32 {
+    let priority = binding.spec.schedule_priority.as_ref();
+    priority.map_or(0, |it| it.priority)
+}
+
+/// Returns the kind of a binding's resource as the metrics name it: API version and kind.
+pub fn resource_kind(binding: &AnyBinding) -> String {
+    let resource = &binding.spec.resource;
+    format!("{}/{}", resource.api_version, resource.kind)
+}
+
+/// Returns whether nothing differs that an eviction depends on. What the clusters report counts
+/// only where it is to be preserved, and where a Job has completed.
+pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
+    binding.spec == other.spec
+        && (!preserves_state(binding)
+            || binding.status().aggregated_status == other.status().aggregated_status)
+        && has_completed_where(binding, other)
+        && binding.metadata.annotations == other.metadata.annotations
+        && binding.metadata.deletion_timestamp == other.metadata.deletion_timestamp
+}
+
+/// Returns whether the clusters of a Job report the same of its completion in both versions of the
+/// binding.
+fn has_completed_where(binding: &AnyBinding, other: &AnyBinding) -> bool {
+    let mut clusters = binding.spec.clusters.iter();
+    let reported = |binding: &AnyBinding, cluster: &str| {
+        let has_completed = has_completed(binding, cluster);
+        (has_completed, has_report_of(binding, cluster))
+    };
+    !completion::is_job(&binding.spec.resource)
+        || clusters.all(|it| reported(binding, &it.name) == reported(other, &it.name))
+}
+
+fn preserves_state(binding: &AnyBinding) -> bool {
+    let failover = binding.spec.failover.as_ref();
+    failover
+        .and_then(|failover| failover.cluster.as_ref())
+        .is_some_and(|cluster| cluster.state_preservation.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding(changes: &[(&str, Value)]) -> AnyBinding {
+        let mut binding = json!({
+            "metadata": {"namespace": "default", "name": "b"},
+            "spec": {
+                "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"},
+                "clusters": [{"name": "m1"}, {"name": "m2"}],
+            },
+        });
+        for (pointer, value) in changes {
+            let mut at = &mut binding;
+            for part in pointer.split('.') {
+                at = &mut at[part];
+            }
+            *at = value.clone();
+        }
+        serde_json::from_value(binding).unwrap()
+    }
+
+    fn reports(done: &[&str]) -> Value {
+        let report = |name: &&str| {
+            let complete = json!([{"type": "Complete", "status": "True"}]);
+            json!({"clusterName": name, "status": {"conditions": complete}})
+        };
+        json!(done.iter().map(report).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn only_what_an_eviction_depends_on_is_another_wish() {
+        let job = ("spec.resource.kind", json!("Job"));
+        let other = ("spec.resource.kind", json!("Other"));
+        let rules = json!({"rules": [{"aliasLabelName": "a", "jsonPath": "{.b}"}]});
+        let preserved = (
+            "spec.failover",
+            json!({"cluster": {"statePreservation": rules}}),
+        );
+        let plain = ("spec.failover", json!({"cluster": {}}));
+        let reported = |done: &[&str]| ("status.aggregatedStatus", reports(done));
+        let annotated = ("metadata.annotations", json!({"a": "b"}));
+        let deleted = ("metadata.deletionTimestamp", json!("2024-01-01T00:00:00Z"));
+        let version = ("metadata.resourceVersion", json!("2"));
+        for (what, both, change, expected) in [
+            ("nothing", vec![job.clone()], vec![], true),
+            ("a write", vec![job.clone()], vec![version], true),
+            ("an annotation", vec![job.clone()], vec![annotated], false),
+            ("its deletion", vec![job.clone()], vec![deleted], false),
+            ("its spec", vec![job.clone()], vec![plain.clone()], false),
+            (
+                "a completed Job",
+                vec![job.clone()],
+                vec![reported(&["m2"])],
+                false,
+            ),
+            (
+                "a Job that runs",
+                vec![job.clone()],
+                vec![(
+                    "status.aggregatedStatus",
+                    json!([{"clusterName": "m1", "status": {"active": 1}}]),
+                )],
+                false,
+            ),
+            ("a Job elsewhere", vec![job], vec![reported(&["m3"])], true),
+            (
+                "a report",
+                vec![other.clone()],
+                vec![reported(&["m2"])],
+                true,
+            ),
+            (
+                "a report, of a policy",
+                vec![other.clone(), plain],
+                vec![reported(&["m2"])],
+                true,
+            ),
+            (
+                "a state that is kept",
+                vec![other, preserved],
+                vec![reported(&["m2"])],
+                false,
+            ),
+        ] {
+            let changed: Vec<_> = both.iter().cloned().chain(change).collect();
+            let (old, new) = (binding(&both), binding(&changed));
+            assert_eq!(is_same(&old, &new), expected, "{what}");
+            assert_eq!(is_same(&new, &old), expected, "{what}, and back");
+        }
+    }
+
+    #[test]
+    fn events_refer_to_the_binding() {
+        let reference = binding(&[]).reference();
+        assert_eq!(reference.kind.as_deref(), Some("ResourceBinding"));
+        assert_eq!(reference.name.as_deref(), Some("b"));
+        assert_eq!(reference.namespace.as_deref(), Some("default"));
+    }
+}

@@ -1,0 +1,219 @@
+//! A binding of either kind.
+
+use std::borrow::Cow;
+
+use kube::core::DynamicResourceScope;
+use kube::{Resource, ResourceExt as _};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::binding::{
+    ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+};
+use crate::k8s::{CoreObjectReference, ObjectMeta};
+use crate::names::{finalizer, label};
+
+/// The kind of a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BindingKind {
+    /// `ResourceBinding`, which lives in a namespace.
+    Namespaced,
+    /// `ClusterResourceBinding`.
+    Cluster,
+}
+
+impl BindingKind {
+    /// Returns the kind of the bindings in a namespace, or of those without.
+    pub const fn of(namespace: Option<&str>) -> Self {
+        match namespace {
+            Some(_) => Self::Namespaced,
+            None => Self::Cluster,
+        }
+    }
+
+    /// Returns the name of the kind, as in `kind`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Namespaced => "ResourceBinding",
+            Self::Cluster => "ClusterResourceBinding",
+        }
+    }
+
+    /// Returns the label that holds the permanent id of such a binding.
+    pub const fn id_label(self) -> &'static str {
+        match self {
+            Self::Namespaced => label::RESOURCE_BINDING_ID,
+            Self::Cluster => label::CLUSTER_RESOURCE_BINDING_ID,
+        }
+    }
+
+    /// Returns the finalizer by which the binding controller keeps such a binding until its Works
+    /// are gone.
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Self::Namespaced => finalizer::RESOURCE_BINDING,
+            Self::Cluster => finalizer::CLUSTER_RESOURCE_BINDING,
+        }
+    }
+}
+
+/// A binding of either kind: both have the same spec and status, and which it is shows in its
+/// metadata.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct AnyBinding {
+    /// Standard object metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// Desired state.
+    #[serde(default)]
+    pub spec: ResourceBindingSpec,
+    /// Observed state; `None` until it is first reported.
+    #[serde(default)]
+    pub status: Option<ResourceBindingStatus>,
+}
+
+impl AnyBinding {
+    /// Returns the kind of the binding.
+    pub fn binding_kind(&self) -> BindingKind {
+        BindingKind::of(self.metadata.namespace.as_deref())
+    }
+
+    /// Returns the reference by which events name the binding.
+    pub fn reference(&self) -> CoreObjectReference {
+        self.object_ref(&self.binding_kind())
+    }
+
+    /// Returns the permanent id of the binding, `None` before it has one.
+    pub fn permanent_id(&self) -> Option<&str> {
+        let id = self.labels().get(self.binding_kind().id_label())?;
+        (!id.is_empty()).then_some(id)
+    }
+}
+
+impl From<ResourceBinding> for AnyBinding {
+    fn from(binding: ResourceBinding) -> Self {
+        Self {
+            metadata: binding.metadata,
+            spec: binding.spec,
+            status: binding.status,
+        }
+    }
+}
+
+impl From<ClusterResourceBinding> for AnyBinding {
+    fn from(binding: ClusterResourceBinding) -> Self {
+        Self {
+            metadata: binding.metadata,
+            spec: binding.spec,
+            status: binding.status,
+        }
+    }
+}
+
+impl Serialize for AnyBinding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let kind = self.binding_kind();
+        let mut object = serializer.serialize_struct("AnyBinding", 5)?;
+        object.serialize_field("apiVersion", &Self::api_version(&kind))?;
+        object.serialize_field("kind", kind.name())?;
+        object.serialize_field("metadata", &self.metadata)?;
+        object.serialize_field("spec", &self.spec)?;
+        if let Some(status) = &self.status {
+            object.serialize_field("status", status)?;
+        }
+        object.end()
+    }
+}
+
+impl Resource for AnyBinding {
+    type DynamicType = BindingKind;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &BindingKind) -> Cow<'_, str> {
+        kind.name().into()
+    }
+    fn group(_: &BindingKind) -> Cow<'_, str> {
+        ResourceBinding::group(&())
+    }
+    fn version(_: &BindingKind) -> Cow<'_, str> {
+        ResourceBinding::version(&())
+    }
+    fn plural(kind: &BindingKind) -> Cow<'_, str> {
+        match kind {
+            BindingKind::Namespaced => ResourceBinding::plural(&()),
+            BindingKind::Cluster => ClusterResourceBinding::plural(&()),
+        }
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_binding_is_written_as_the_kind_that_it_is() {
+        let body = json!({
+            "apiVersion": "work.karmada.io/v1alpha2",
+            "kind": "ResourceBinding",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "web"}},
+            "status": {"schedulerObservedGeneration": 1},
+        });
+        let mut wide = body.clone();
+        wide["kind"] = json!("ClusterResourceBinding");
+        wide["metadata"] = json!({"name": "web"});
+        let typed: [Value; 2] = [
+            serde_json::to_value(serde_json::from_value::<ResourceBinding>(body.clone()).unwrap()),
+            serde_json::to_value(
+                serde_json::from_value::<ClusterResourceBinding>(wide.clone()).unwrap(),
+            ),
+        ]
+        .map(Result::unwrap);
+        for (typed, body) in typed.into_iter().zip([body, wide]) {
+            let binding: AnyBinding = serde_json::from_value(body.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&binding).unwrap(), typed);
+            let reference = binding.reference();
+            assert_eq!(reference.kind.as_deref(), body["kind"].as_str());
+            assert_eq!(
+                reference.api_version.as_deref(),
+                body["apiVersion"].as_str()
+            );
+            let place = AnyBinding::url_path(
+                &binding.binding_kind(),
+                binding.metadata.namespace.as_deref(),
+            );
+            let expected = match &binding.metadata.namespace {
+                Some(_) => "/apis/work.karmada.io/v1alpha2/namespaces/shop/resourcebindings",
+                None => "/apis/work.karmada.io/v1alpha2/clusterresourcebindings",
+            };
+            assert_eq!(place, expected);
+        }
+    }
+
+    #[test]
+    fn the_permanent_id_is_the_value_of_the_label_of_the_kind() {
+        for (namespace, label, id, expected) in [
+            (Some("shop"), label::RESOURCE_BINDING_ID, "a", Some("a")),
+            (Some("shop"), label::RESOURCE_BINDING_ID, "", None),
+            (Some("shop"), label::CLUSTER_RESOURCE_BINDING_ID, "a", None),
+            (None, label::CLUSTER_RESOURCE_BINDING_ID, "a", Some("a")),
+        ] {
+            let metadata = json!({"namespace": namespace, "name": "web", "labels": {label: id}});
+            let binding = json!({"metadata": metadata, "spec": {"resource": {}}});
+            let binding: AnyBinding = serde_json::from_value(binding).unwrap();
+            assert_eq!(
+                binding.permanent_id(),
+                expected,
+                "{namespace:?} {label} {id:?}"
+            );
+        }
+    }
+}
