@@ -7,10 +7,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::webhook::{Hook, Hooks};
 use muster_shared::k8s::ResourceExt as _;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 
@@ -21,20 +22,20 @@ const INVALID: &str = "InvalidWebhook";
 
 /// Starts telling.
 pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let name = "configurations of interpreter webhooks";
-    let queue = Queue::<String>::new(name);
-    let to = queue.clone();
     let informer = fleet.interpreter_webhooks.informer();
-    informer.on_change(move |change| {
-        if let Change::Applied { old, new } = change
-            && old
+    let following = Controller::new(fleet, "configurations of interpreter webhooks").watches(
+        informer,
+        |_, change| {
+            let Change::Applied { old, new } = change else {
+                return None;
+            };
+            let is_edited = old
                 .as_ref()
-                .is_none_or(|old| old.metadata.generation != new.metadata.generation)
-        {
-            to.add(new.name_any());
-        }
-    });
-    fleet.work(tasks, name, queue, 1, |fleet, key| async move {
+                .is_none_or(|old| old.metadata.generation != new.metadata.generation);
+            is_edited.then(|| new.name_any())
+        },
+    );
+    following.run(tasks, 1, (), |fleet, (), key: String| async move {
         let informer = fleet.interpreter_webhooks.informer();
         let Some(object) = informer.get(None, &key) else {
             return Ok::<_, Infallible>(Next::Done);

@@ -11,7 +11,7 @@
 //! | [`customizations`], [`interpreter_webhooks`] | the users' scripts and webhooks for it |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
-//! | [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
+//! | [`controller`], [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
 //! | [`serve`], [`https`] | servers for metrics, health checks and admission |
 //! | [`certificate`], [`tls`] | certificates of agents and servers |
 //! | [`settings`], [`telemetry`] | command line, logs and metrics of a process |
@@ -28,6 +28,7 @@ pub mod client;
 pub mod clock;
 pub mod conditions;
 mod confirmed;
+pub mod controller;
 pub mod customizations;
 pub mod events;
 pub mod fencing;

@@ -10,7 +10,8 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::conditions;
-use muster_shared::queue::{Next, Queue, again};
+use muster_shared::controller::Controller;
+use muster_shared::queue::{Next, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use tokio::time::Instant;
@@ -34,7 +35,7 @@ use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::binding::BindingKey;
 use crate::settings::PROPAGATE_DEPS;
 
 mod report;
@@ -50,7 +51,7 @@ const WORTH_TELLING: Duration = Duration::from_secs(1);
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
 type Held = (String, Obstacle, Option<Duration>);
 
-struct Controller {
+struct Applications {
     fleet: Arc<Fleet>,
     exit: Exit,
     hearing: Hearing,
@@ -110,7 +111,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         METRIC,
         "Applications that were to leave a cluster where they stayed unhealthy, by result"
     );
-    let controller = Arc::new(Controller {
+    let applications = Arc::new(Applications {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
@@ -122,39 +123,39 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         )),
         known: Mutex::default(),
     });
-    let queue = Queue::<BindingKey>::new("application failover");
+    let following = Controller::new(fleet, "application failover")
+        .watches(&fleet.bindings, {
+            let applications = Arc::clone(&applications);
+            move |_, change| applications.concerned(change)
+        })
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew);
+    let queue = following.queue().clone();
     tasks.spawn("application failover turns", {
-        let (controller, fleet, queue) =
-            (Arc::clone(&controller), Arc::clone(fleet), queue.clone());
+        let (applications, fleet, queue) =
+            (Arc::clone(&applications), Arc::clone(fleet), queue.clone());
         async move {
             if fleet.ready().await {
-                controller.turns.pace().begin(Instant::now());
-                let turns = Arc::clone(&controller.turns);
+                applications.turns.pace().begin(Instant::now());
+                let turns = Arc::clone(&applications.turns);
                 turns.run(queue, fleet.shutdown.clone()).await;
             }
         }
     });
-    follow(&controller, &fleet.bindings, &queue);
-    fleet.follow_interpreters(&queue);
-    let opened = controller.openings.clone();
+    let opened = applications.openings.clone();
     tasks.spawn("application failover openings", {
-        let (controller, fleet, queue) =
-            (Arc::clone(&controller), Arc::clone(fleet), queue.clone());
+        let (applications, fleet, queue) =
+            (Arc::clone(&applications), Arc::clone(fleet), queue.clone());
         async move {
-            let held = || controller.held();
+            let held = || applications.held();
             opened.run(held, queue, fleet.shutdown.clone()).await;
         }
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
-    fleet.work(
+    following.run(
         tasks,
-        "application failover",
-        queue,
         workers,
-        move |_, key: BindingKey| {
-            let controller = Arc::clone(&controller);
-            async move { controller.reconcile(key).await }
-        },
+        applications,
+        |_, applications, key| async move { applications.reconcile(key).await },
     );
 }
 
@@ -162,25 +163,6 @@ const METRIC: &str = "muster_application_failovers_total";
 
 fn count(result: &'static str) {
     metrics::counter!(METRIC, "result" => result).increment(1);
-}
-
-fn follow(controller: &Arc<Controller>, bindings: &Bindings, queue: &Queue<BindingKey>) {
-    let (controller, queue) = (Arc::clone(controller), queue.clone());
-    bindings.on_change(move |change| match change {
-        Change::Applied { old, new } => {
-            let mut states = [Some(new), old.as_ref()].into_iter().flatten();
-            if states.any(|it| concerns_us(it.as_ref())) {
-                queue.add(BindingKey::of(new.as_ref()));
-            }
-        }
-        Change::Deleted { old } => {
-            let key = BindingKey::of(old.as_ref());
-            controller.known().remove(&key);
-            controller.turns.leave(&key);
-            // What is under way may still note something of it.
-            queue.add(key);
-        }
-    });
 }
 
 /// Returns whether a policy asks for the failover of an application, or the binding records
@@ -196,7 +178,25 @@ impl Known {
     }
 }
 
-impl Controller {
+impl Applications {
+    /// Returns the binding of a change, if the change may concern its failover.
+    fn concerned(&self, change: &Change<AnyBinding>) -> Option<BindingKey> {
+        let key = BindingKey::of(change.object());
+        let is_concerned = match change {
+            Change::Applied { old, new } => {
+                let mut states = [Some(new), old.as_ref()].into_iter().flatten();
+                states.any(|it| concerns_us(it))
+            }
+            Change::Deleted { .. } => {
+                self.known().remove(&key);
+                self.turns.leave(&key);
+                // What is under way may still note something of it.
+                true
+            }
+        };
+        is_concerned.then_some(key)
+    }
+
     /// Applications that found no place when they were to leave last.
     fn held(&self) -> Vec<BindingKey> {
         let known = self.known();

@@ -75,10 +75,9 @@ impl State {
 
 impl Companions {
     /// Follows the bindings and the Works of workloads; adds what waits for them to the queue.
-    pub fn follow(fleet: &Fleet, queue: &Queue<BindingKey>) -> Self {
-        let companions = Self::default();
-        companions.follow_bindings(&fleet.bindings, queue);
-        let (followed, queue) = (companions.clone(), queue.clone());
+    pub fn follow(&self, fleet: &Fleet, queue: &Queue<BindingKey>) {
+        self.follow_bindings(&fleet.bindings, queue);
+        let (followed, queue) = (self.clone(), queue.clone());
         fleet.works.on_change(move |change| {
             if let Change::Deleted { old } = change
                 && let Some(key) = binding_of(old)
@@ -86,7 +85,6 @@ impl Companions {
                 followed.wake(&key, &queue);
             }
         });
-        companions
     }
 
     fn follow_bindings(&self, bindings: &Bindings, queue: &Queue<BindingKey>) {

@@ -6,6 +6,7 @@ use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
@@ -29,7 +30,7 @@ use crate::fencing;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
-use crate::fleet::binding::{BindingKey, Bindings, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
@@ -45,71 +46,59 @@ const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::new("binding");
-    let parked = Parked::new(&fleet.templates, &queue);
-    let keeping = Arc::new(Keeping::default());
-    follow(&fleet.bindings, &queue, &keeping);
-    overriding::follow(fleet, &queue);
-    fleet.follow_interpreters(&queue);
-    let claimed = queue.clone();
-    fleet.templates.on_change(move |news| {
-        // The manifest follows the template itself. The binding names its version, and need not
-        // change before the template does: the detector may be another program, or see two changes
-        // as one. The binding may have been seen first, too.
-        if news.event != TemplateEvent::Gone {
-            claimed.add(BindingKey::for_template(&news.key));
-        }
-    });
-    let works = queue.clone();
-    // `fleet` is not captured: it would keep itself alive.
-    let expected = expectation(fleet.bindings.clone());
-    fleet.works.on_change(move |change| {
-        let concerns_us = match change {
-            // Somebody changed the spec, or gave the permanent id that the manifest carries too.
-            Change::Applied {
-                old: Some(old),
-                new,
-            } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
-            // Made while its binding moved on or went: nobody else would ever look at it.
-            Change::Applied { old: None, new } => !expected(new),
-            Change::Deleted { .. } => true,
-        };
-        if let Some(key) = binding_of(change.object()).filter(|_| concerns_us) {
-            works.add(key);
-        }
-    });
-    let companions = Companions::follow(fleet, &queue);
-    let patches = Arc::new(LastPatches::default());
-    fleet.works.on_change({
-        let patches = Arc::clone(&patches);
-        move |change| {
-            if let Some(uid) = uid_gone(change) {
-                patches.forget(uid);
-            }
-        }
-    });
     let memory = Arc::new(Memory {
-        patches,
+        patches: Arc::default(),
         missing: Missing::default(),
         waits: Waits::default(),
         unremoved: Waits::default(),
         outdated: Waits::default(),
-        parked,
-        keeping,
-        companions,
+        parked: Parked::new(&fleet.templates, &queue),
+        keeping: Arc::default(),
+        companions: Companions::default(),
+    });
+    overriding::follow(fleet, &queue);
+    let keeping = Arc::clone(&memory.keeping);
+    let following = Controller::with(fleet, "binding", &queue)
+        .watches(&fleet.bindings, move |_, change| {
+            concerned(&keeping, change)
+        })
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        // The manifest follows the template itself. The binding names its version, and need not
+        // change before the template does: the detector may be another program, or see two changes
+        // as one. The binding may have been seen first, too.
+        .watches(&fleet.templates, |_, news| {
+            let is_there = news.event != TemplateEvent::Gone;
+            is_there.then(|| BindingKey::for_template(&news.key))
+        })
+        .watches(&fleet.works, |fleet, change| {
+            let concerns_us = match change {
+                // Somebody changed the spec, or gave the permanent id that the manifest carries too.
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
+                // Made while its binding moved on or went: nobody else would ever look at it.
+                Change::Applied { old: None, new } => !is_expected(fleet, new),
+                Change::Deleted { .. } => true,
+            };
+            binding_of(change.object()).filter(|_| concerns_us)
+        });
+    memory.companions.follow(fleet, &queue);
+    let patches = Arc::clone(&memory.patches);
+    fleet.works.on_change(move |change| {
+        if let Some(uid) = uid_gone(change) {
+            patches.forget(uid);
+        }
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
-    let settled = Arc::new(OnceCell::new());
-    fleet.work(
+    let memory = (memory, Arc::new(OnceCell::new()));
+    following.run(
         tasks,
-        "binding",
-        queue,
         workers,
-        move |fleet, key: BindingKey| {
-            let (memory, settled) = (Arc::clone(&memory), Arc::clone(&settled));
-            async move {
-                settled.get_or_init(|| overriding::settle(&fleet)).await;
-                sync(&fleet, &memory, &key).await
-            }
+        memory,
+        |fleet, (memory, settled), key| async move {
+            settled.get_or_init(|| overriding::settle(&fleet)).await;
+            sync(&fleet, &memory, &key).await
         },
     );
 }
@@ -131,51 +120,46 @@ pub(super) struct Memory {
     companions: Companions,
 }
 
-/// Tells whether a Work is where its binding wants one. False too where the binding is not known:
+/// Returns whether a Work is where its binding wants one. False too where the binding is not known:
 /// its Works are looked at.
-fn expectation(bindings: Bindings) -> impl Fn(&CachedWork) -> bool {
-    move |work| {
-        let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
-            return true;
-        };
-        bindings.get(&key).is_some_and(|binding| {
-            binding.metadata.deletion_timestamp.is_none() && expects(&binding.spec, cluster)
-        })
-    }
+fn is_expected(fleet: &Fleet, work: &CachedWork) -> bool {
+    let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
+        return true;
+    };
+    fleet.bindings.get(&key).is_some_and(|binding| {
+        binding.metadata.deletion_timestamp.is_none() && expects(&binding.spec, cluster)
+    })
 }
 
-/// Follows the bindings, and queues those that change. A change of the status alone is left out,
-/// except where replicas are kept until others are reported, and where a condition of this
-/// controller changed: while the cache showed an older state, a condition that differs now may have
-/// seemed to be written already.
-fn follow(bindings: &Bindings, queue: &Queue<BindingKey>, keeping: &Arc<Keeping>) {
-    let (queue, keeping) = (queue.clone(), Arc::clone(keeping));
-    bindings.on_change(move |change| match change {
-        Change::Applied { old, new } => {
-            let same = |old: &Arc<AnyBinding>| {
-                let (old, new) = (&old.metadata, &new.metadata);
-                old.generation == new.generation
-                    && old.labels == new.labels
-                    && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
-            };
-            let told = |it: &AnyBinding| {
-                let conditions = &it.status().conditions;
-                OURS.map(|ours| conditions::get(conditions, ours).cloned())
-            };
-            let same = |old: &Arc<AnyBinding>| same(old) && told(old) == told(new);
-            let key = BindingKey::of(new.as_ref());
-            if !old.as_ref().is_some_and(same) || keeping.has(&key) {
-                queue.add(key);
-            }
-        }
-        // As a rule its Works went before it; without its finalizer they did not.
-        Change::Deleted { old } => queue.add(BindingKey::of(old.as_ref())),
-    });
+/// Returns the binding of a change, but for changes of the status alone. These count where replicas
+/// are kept until others are reported, and where a condition of this controller changed: while the
+/// cache showed an older state, a condition that differs now may have seemed to be written already.
+fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKey> {
+    let key = BindingKey::of(change.object());
+    // As a rule the Works of a binding that is gone went before it; without its finalizer they did
+    // not.
+    let Change::Applied {
+        old: Some(old),
+        new,
+    } = change
+    else {
+        return Some(key);
+    };
+    let conditions = |it: &AnyBinding| {
+        let conditions = &it.status().conditions;
+        OURS.map(|ours| conditions::get(conditions, ours).cloned())
+    };
+    let (was, is) = (&old.metadata, &new.metadata);
+    let is_same = was.generation == is.generation
+        && was.labels == is.labels
+        && was.deletion_timestamp.is_some() == is.deletion_timestamp.is_some()
+        && conditions(old) == conditions(new);
+    (!is_same || keeping.has(&key)).then_some(key)
 }
 
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.work_writer.turn().await;
-    let Some(binding) = fleet.bindings.get(&key) else {
+    let Some(binding) = fleet.bindings.get(key) else {
         memory.waits.over(key);
         memory.unremoved.over(key);
         memory.outdated.over(key);

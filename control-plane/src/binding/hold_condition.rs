@@ -33,7 +33,7 @@ pub async fn tell_of_hold(
         "status": {"conditions": list},
     });
     let written = key
-        .api(&client)
+        .api(client)
         .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
         .await;
     match written {

@@ -326,10 +326,11 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
     let works = all().map(|it| ("works", work_of(&it, "m1")));
     let mut stand = Stand::new(bindings.chain(works));
     let queue = Queue::new("looks");
-    let companions = Companions::follow(&stand.fleet, &queue);
+    let companions = Companions::default();
+    companions.follow(&stand.fleet, &queue);
     stand.follow().await;
     for service in stand.fleet.bindings.list() {
-        queue.add(crate::fleet::binding::BindingKey::of(&*service));
+        queue.add(crate::fleet::binding::BindingKey::of(&service));
     }
     let (looks, over) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
     let look = {
@@ -337,7 +338,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
         move |key: crate::fleet::binding::BindingKey| {
             let binding = fleet.bindings.get(&key).unwrap();
             let works = fleet.work_index.of(&key);
-            let kept = companions.kept(&fleet, &key, &*binding, works.iter());
+            let kept = companions.kept(&fleet, &key, &binding, works.iter());
             looks.fetch_add(usize::from(!kept.is_empty()), Ordering::Relaxed);
             async { Ok::<_, std::convert::Infallible>(Next::Done) }
         }

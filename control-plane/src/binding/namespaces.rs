@@ -17,6 +17,7 @@ use kube::api::{Api, Patch, PostParams};
 use kube::{Resource, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::work::Work;
+use muster_shared::controller::Controller;
 use muster_shared::interpreter::prune;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
@@ -28,7 +29,7 @@ use super::compare;
 use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{Bindings, patch_params};
+use crate::fleet::binding::patch_params;
 use crate::fleet::scope::Scope;
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
@@ -86,82 +87,66 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     };
     let queue: Queue<Place> = Queue::new("namespaces");
-    let changed = queue.clone();
-    fleet.namespaces.on_change(move |change| {
-        if let Change::Applied { new, .. } = change {
-            changed.add(Place::everywhere(new.name_any()));
-        }
-    });
-    follow_preserved(&fleet.bindings, &queue);
-    // A new cluster needs all of them. `fleet` is not captured: it would keep itself alive.
-    let (arrived, namespaces) = (queue.clone(), fleet.namespaces.clone());
-    fleet.clusters.on_change(move |change| {
-        if let Change::Applied { old: None, new } = change {
-            let names = namespaces.list();
-            let names = names.iter().map(|namespace| namespace.name_any());
-            Place::in_cluster(names, &new.name_any()).for_each(|place| arrived.add(place));
-        }
-    });
-    let lost = queue.clone();
-    fleet.works.on_change(move |change| {
-        if let Change::Deleted { old } = change
-            && let Some(owner) = old
-                .owner_references()
-                .iter()
-                .find(|owner| owner.kind == "Namespace")
-        {
-            let lies_in = old.metadata.namespace.as_deref();
-            lost.add(Place {
-                namespace: owner.name.clone(),
-                cluster: lies_in
-                    .and_then(names::cluster_of_execution_namespace)
-                    .map(str::to_owned),
-            });
-        }
-    });
+    let workers = settings.concurrent_namespace_syncs;
     let shared = Arc::new(Shared {
         scope,
         waits: Waits::default(),
         queue: queue.clone(),
     });
-    fleet.work(
-        tasks,
-        "namespace",
-        queue,
-        settings.concurrent_namespace_syncs,
-        move |fleet, place: Place| {
-            let shared = Arc::clone(&shared);
-            async move { reconcile(&fleet, &shared, place).await }
-        },
-    );
+    Controller::with(fleet, "namespace", &queue)
+        .watches(&fleet.namespaces, |_, change| match change {
+            Change::Applied { new, .. } => Some(Place::everywhere(new.name_any())),
+            Change::Deleted { .. } => None,
+        })
+        .watches(&fleet.bindings, |_, change| preserved_anew(change))
+        // A new cluster needs all of them.
+        .watches(&fleet.clusters, |fleet, change| {
+            let Change::Applied { old: None, new } = change else {
+                return Vec::new();
+            };
+            let names = fleet.namespaces.list();
+            let names = names.iter().map(|namespace| namespace.name_any());
+            Place::in_cluster(names, &new.name_any()).collect()
+        })
+        .watches(&fleet.works, |_, change| {
+            let Change::Deleted { old } = change else {
+                return None;
+            };
+            let owners = old.owner_references();
+            let owner = owners.iter().find(|owner| owner.kind == "Namespace")?;
+            let lies_in = old.metadata.namespace.as_deref();
+            Some(Place {
+                namespace: owner.name.clone(),
+                cluster: lies_in
+                    .and_then(names::cluster_of_execution_namespace)
+                    .map(str::to_owned),
+            })
+        })
+        .run(tasks, workers, shared, |fleet, shared, place| async move {
+            reconcile(&fleet, &shared, place).await
+        });
 }
 
-/// Looks at the namespace of each binding whose objects stay in the members when it is deleted.
-fn follow_preserved(bindings: &Bindings, queue: &Queue<Place>) {
-    let queue = queue.clone();
-    bindings.on_change(move |change| {
-        let Change::Applied { old, new } = change else {
-            return;
-        };
-        let (was, is) = (old.as_deref().map(preserved_in), preserved_in(new));
-        let Some(namespace) = &new.metadata.namespace else {
-            return;
-        };
-        let added = is.filter(|name| {
-            was.as_ref()
-                .is_none_or(|was| !was.clone().any(|it| it == *name))
-        });
-        for cluster in added {
-            queue.add(Place {
-                namespace: namespace.clone(),
-                cluster: Some(cluster.to_owned()),
-            });
-        }
-    });
+/// Returns the namespaces in which a change of a binding preserves something that it did not
+/// preserve before.
+fn preserved_anew(change: &Change<AnyBinding>) -> Vec<Place> {
+    let Change::Applied { old, new } = change else {
+        return Vec::new();
+    };
+    let Some(namespace) = &new.metadata.namespace else {
+        return Vec::new();
+    };
+    let was: Vec<_> = old.as_deref().into_iter().flat_map(preserved_in).collect();
+    let added = preserved_in(new).filter(|cluster| !was.contains(cluster));
+    let place = |cluster: &str| Place {
+        namespace: namespace.clone(),
+        cluster: Some(cluster.to_owned()),
+    };
+    added.map(place).collect()
 }
 
 /// Returns the clusters in which the objects of a binding stay when it is deleted.
-fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> + Clone {
+fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
     let spec = &binding.spec;
     let preserves = spec.preserve_resources_on_deletion == Some(true);
     let clusters = spec.clusters.iter().filter(move |_| preserves);

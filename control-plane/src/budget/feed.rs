@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{self, Head, says_absent};
-use muster_shared::queue::{Next, Queue};
+use muster_shared::controller::Controller;
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Presence};
 use tokio::time::Instant;
@@ -34,19 +35,21 @@ struct Error {
 /// date.
 pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
     let pace = Pace::of(&fleet.settings);
-    let lost = Queue::new("lost clusters");
-    fleet.clusters.on_change({
-        let (pace, lost, clusters) = (pace.clone(), lost.clone(), fleet.clusters.clone());
-        move |change| match change {
-            Change::Applied { new, .. } => pace.hear(new, Instant::now()),
+    let following = Controller::new(fleet, "lost clusters").watches(&fleet.clusters, {
+        let pace = pace.clone();
+        move |fleet: &Fleet, change| match change {
+            Change::Applied { new, .. } => {
+                pace.hear(new, Instant::now());
+                None
+            }
             Change::Deleted { old } => {
                 let name = old.name_any();
-                if clusters.presence(None, &name).is_gone() {
+                if fleet.clusters.presence(None, &name).is_gone() {
                     pace.gone(&name, Instant::now());
-                } else {
-                    pace.lost(&name, Instant::now());
-                    lost.add(name);
+                    return None;
                 }
+                pace.lost(&name, Instant::now());
+                Some(name)
             }
         }
     });
@@ -54,10 +57,8 @@ pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
         let pace = pace.clone();
         move |_, name| pace.gone(name, Instant::now())
     });
-    let known = pace.clone();
-    fleet.work(tasks, "lost clusters", lost, 1, move |fleet, name| {
-        let pace = known.clone();
-        async move { look_for(&fleet, &pace, name).await }
+    following.run(tasks, 1, pace.clone(), |fleet, pace, name| async move {
+        look_for(&fleet, &pace, name).await
     });
     pace
 }

@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, label};
@@ -30,35 +31,20 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("cluster");
     // Listens first: whoever looks at a cluster knows what it claims.
     let identities = duplicates::listen(&fleet.clusters, &fleet.namespaces, &queue);
-    fleet.clusters.on_change({
-        let queue = queue.clone();
-        move |change| queue.add(change.object().name_any())
-    });
-    fleet.pauses.on_change({
-        let (clusters, queue) = (fleet.clusters.clone(), queue.clone());
-        move || {
-            for cluster in clusters.list() {
-                queue.add(cluster.name_any());
-            }
-        }
-    });
-    fleet.namespaces.on_change({
-        let queue = queue.clone();
-        move |change| {
-            if let Some(cluster) = cluster_of_execution_namespace(&change.object().name_any()) {
-                queue.add(cluster.to_owned());
-            }
-        }
-    });
-    let told = Arc::new(Told::default());
-    fleet.work(
-        tasks,
-        "cluster",
-        queue,
-        fleet.settings.concurrent_cluster_syncs,
-        move |fleet, name| {
-            let (identities, told) = (Arc::clone(&identities), Arc::clone(&told));
-            async move {
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    let memory = (identities, Arc::<Told>::default());
+    Controller::with(fleet, "cluster", &queue)
+        .watches(&fleet.clusters, |_, change| [change.object().name_any()])
+        .watches(&fleet.pauses, |fleet, ()| fleet.cluster_names())
+        .watches(&fleet.namespaces, |_, change| {
+            let namespace = change.object().name_any();
+            cluster_of_execution_namespace(&namespace).map(str::to_owned)
+        })
+        .run(
+            tasks,
+            workers,
+            memory,
+            |fleet, (identities, told), name: String| async move {
                 let Some(cluster) = fleet.clusters.get(None, &name) else {
                     told.forget(&name);
                     return Ok(Next::Done);
@@ -68,9 +54,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 } else {
                     attend(&fleet, &cluster, &identities).await
                 }
-            }
-        },
-    );
+            },
+        );
     rollcall::start(fleet, tasks);
     fleet_id::start(fleet, tasks);
     measure::start(fleet, tasks);

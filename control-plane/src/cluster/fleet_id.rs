@@ -6,11 +6,12 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::client;
+use muster_shared::controller::Controller;
 use muster_shared::fleet_id::SYSTEM_NAMESPACE;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::names::annotation::FLEET_ID;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
@@ -29,17 +30,12 @@ struct Error(Box<kube::Error>);
 
 /// Starts the publication: when one of the two namespaces changes, and only then.
 pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
-    let queue = Queue::<()>::new("fleet id");
-    fleet.namespaces.on_change({
-        let queue = queue.clone();
-        move |change| {
-            let name = change.object().name_any();
-            if [CLUSTER_NAMESPACE, SYSTEM_NAMESPACE].contains(&name.as_str()) {
-                queue.add(());
-            }
-        }
+    let following = Controller::new(fleet, "fleet id").watches(&fleet.namespaces, |_, change| {
+        let name = change.object().name_any();
+        let ours = [CLUSTER_NAMESPACE, SYSTEM_NAMESPACE];
+        ours.contains(&name.as_str()).then_some(())
     });
-    fleet.work(tasks, "fleet id", queue, 1, |fleet, ()| async move {
+    following.run(tasks, 1, (), |fleet, (), ()| async move {
         let get = |name| fleet.namespaces.get(None, name);
         let (Some(cluster), Some(system)) = (get(CLUSTER_NAMESPACE), get(SYSTEM_NAMESPACE)) else {
             return Ok(Next::Done);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::policy::ResourceSelector;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -110,8 +111,7 @@ impl Audits {
 
 /// Starts looking through policies.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
-    let work = Arc::clone(detector);
-    let queue = detector.audits.queue.clone();
+    let queue = &detector.audits.queue;
     let to = Arc::downgrade(detector);
     detector.fleet.clusters.on_change(move |change| {
         if let Change::Deleted { .. } = change
@@ -120,12 +120,13 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
             detector.audits.all_again();
         }
     });
-    detector
-        .fleet
-        .work(tasks, "policy audits", queue, 1, move |_, key| {
-            let detector = Arc::clone(&work);
-            async move { Ok::<_, Infallible>(look_through(&detector, &key)) }
-        });
+    let detector = Arc::clone(detector);
+    Controller::with(&detector.fleet.clone(), "policy audits", queue).run(
+        tasks,
+        1,
+        detector,
+        |_, detector, key| async move { Ok::<_, Infallible>(look_through(&detector, &key)) },
+    );
 }
 
 fn look_through(detector: &Detector, key: &PolicyKey) -> Next {

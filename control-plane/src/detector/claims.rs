@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::Patch;
 use kube::core::ObjectMeta;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::merge;
 use muster_shared::queue::Next;
@@ -31,18 +32,13 @@ const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Starts the workers.
 pub fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
+    let workers = detector.fleet.settings.concurrent_resource_template_syncs;
     let fleet = &detector.fleet;
-    let workers = fleet.settings.concurrent_resource_template_syncs;
-    let work = Arc::clone(detector);
-    fleet.work(
+    Controller::with(fleet, "claims", &detector.claims).run(
         tasks,
-        "claims",
-        detector.claims.clone(),
         workers,
-        move |_, key| {
-            let detector = Arc::clone(&work);
-            async move { detector.settle(key).await }
-        },
+        Arc::clone(detector),
+        |_, detector, key| async move { detector.settle(key).await },
     );
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
@@ -132,17 +133,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         began: OnceLock::new(),
     });
     listen(&detector);
-    let work = Arc::clone(&detector);
     let workers = settings.concurrent_resource_template_syncs;
-    fleet.work(
+    Controller::with(fleet, "detector", &detector.templates).run(
         tasks,
-        "detector",
-        detector.templates.clone(),
         workers,
-        move |_, key| {
-            let detector = Arc::clone(&work);
-            async move { detector.reconcile(key).await }
-        },
+        Arc::clone(&detector),
+        |_, detector, key| async move { detector.reconcile(key).await },
     );
     super::overrides::follow(&detector);
     policies::start(&detector, tasks);

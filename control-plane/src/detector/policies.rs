@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{Api, Patch};
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::{finalizer, label};
 use muster_shared::queue::Next;
@@ -32,16 +33,12 @@ const WORKERS: usize = 4;
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     listen(detector, &detector.fleet.policies, Policy::Namespaced);
     listen(detector, &detector.fleet.cluster_policies, Policy::Cluster);
-    let work = Arc::clone(detector);
-    detector.fleet.work(
+    let fleet = &detector.fleet;
+    Controller::with(fleet, "policies", &detector.policies).run(
         tasks,
-        "policies",
-        detector.policies.clone(),
         WORKERS,
-        move |_, key| {
-            let detector = Arc::clone(&work);
-            async move { detector.reconcile_policy(key).await }
-        },
+        Arc::clone(detector),
+        |_, detector, key| async move { detector.reconcile_policy(key).await },
     );
 }
 

@@ -13,6 +13,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions;
+use muster_shared::controller::Controller;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -70,19 +71,14 @@ impl ConditionWriter {
             ("eviction notes", &writer.urgent, URGENT, Duration::ZERO),
             ("patient eviction notes", &writer.patient, PATIENT, PACE),
         ] {
-            let writer = writer.clone();
-            fleet.work(
+            Controller::with(fleet, name, queue).run(
                 tasks,
-                name,
-                queue.clone(),
                 writers,
-                move |fleet, key: Key| {
-                    let writer = writer.clone();
-                    async move {
-                        let next = writer.write(&fleet, key).await;
-                        tokio::time::sleep(pace).await;
-                        next
-                    }
+                writer.clone(),
+                move |fleet, writer, key: Key| async move {
+                    let next = writer.write(&fleet, key).await;
+                    tokio::time::sleep(pace).await;
+                    next
                 },
             );
         }

@@ -125,7 +125,7 @@ fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| match change {
         Change::Applied { new, .. } => {
-            controller.with(|evictor, now| evictor.binding(&Arc::clone(new).into(), now));
+            controller.with(|evictor, now| evictor.binding(&Arc::clone(new), now));
         }
         Change::Deleted { old } => {
             controller.with(|evictor, _| evictor.binding_gone(&BindingKey::of(old.as_ref())));

@@ -247,7 +247,7 @@ impl Evictor {
     pub fn binding(&mut self, binding: &Arc<AnyBinding>, now: Now) {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
-        if old.as_ref().is_some_and(|old| wish::is_same(&old, binding)) {
+        if old.as_ref().is_some_and(|old| wish::is_same(old, binding)) {
             return;
         }
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
@@ -418,7 +418,7 @@ impl Evictor {
     }
 
     fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
-        let placement = wish::placement(&binding);
+        let placement = wish::placement(binding);
         let judgement = judge(
             self.fleet.taints(cluster),
             &binding.spec,
@@ -462,7 +462,7 @@ impl Evictor {
                 return;
             }
             Judgement::Leave { due, cause } => {
-                let rank = Rank::new(wish::priority(&binding), due);
+                let rank = Rank::new(wish::priority(binding), due);
                 if due <= now.wall {
                     self.turn_of_due(cluster, binding, &cause, rank, now)
                 } else {
@@ -546,7 +546,7 @@ impl Evictor {
     }
 
     fn key_of(&self, binding: &AnyBinding) -> Key {
-        let key = BindingKey::of(&binding);
+        let key = BindingKey::of(binding);
         let known = self
             .bindings
             .get_key_value(&key)

@@ -286,7 +286,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
         condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
     };
-    wish::has_completed(&binding, cluster) || (!wish::has_report_of(&binding, cluster) && told())
+    wish::has_completed(binding, cluster) || (!wish::has_report_of(binding, cluster) && told())
 }
 
 impl Turn {

@@ -100,7 +100,7 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
     let verdict = || {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let namespace = names::execution_namespace(name);
-        let works = fleet.work_index.of(&BindingKey::of(&binding));
+        let works = fleet.work_index.of(&BindingKey::of(binding));
         let work = works
             .iter()
             .find(|work| work.metadata.namespace.as_ref() == Some(&namespace))?;

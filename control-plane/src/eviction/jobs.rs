@@ -51,8 +51,8 @@ impl Jobs {
     pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
         if !is_job(&binding.spec.resource) {
             Some(false)
-        } else if wish::has_report_of(&binding, cluster) {
-            Some(wish::has_completed(&binding, cluster))
+        } else if wish::has_report_of(binding, cluster) {
+            Some(wish::has_completed(binding, cluster))
         } else {
             (self.0)(binding)
         }

@@ -9,6 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
 use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::controller::Controller;
 use muster_shared::merge;
 use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace, label};
 use muster_shared::queue::{Next, Queue};
@@ -78,13 +79,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         "failover record watch",
         recorder.records.clone().run(shutdown),
     );
-    fleet.work(tasks, NAME, recorder.queue.clone(), 1, {
-        let recorder = Arc::clone(&recorder);
-        move |_, name: String| {
-            let recorder = Arc::clone(&recorder);
-            async move { recorder.reconcile(&name).await }
-        }
-    });
+    Controller::with(fleet, NAME, &recorder.queue).run(
+        tasks,
+        1,
+        Arc::clone(&recorder),
+        |_, recorder, name: String| async move { recorder.reconcile(&name).await },
+    );
     tasks.spawn("failovers", async move {
         recorder.run(limits).await;
     });

@@ -82,7 +82,7 @@ impl Signs {
         let (spec, resource) = (&binding.spec, &binding.spec.resource);
         let moves = moves(binding);
         Self {
-            key: BindingKey::of(&binding),
+            key: BindingKey::of(binding),
             workload: FailoverWorkload {
                 kind: resource.kind.clone(),
                 namespace: resource.namespace.clone().filter(|it| !it.is_empty()),

@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells the index that the binding of a namespace, or of none, changed from one spec to another.
+    /// Changes the binding of a namespace, or of none, from one spec to another.
     fn change(
         index: &BindingsByCluster,
         namespace: Option<&str>,

@@ -35,14 +35,12 @@ mod waiting;
 pub mod waits;
 pub mod works;
 
-use std::fmt::{Debug, Display};
-use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Client;
 use kube::api::Api;
+use kube::{Client, ResourceExt as _};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
@@ -50,14 +48,14 @@ use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
+use muster_shared::controller::{Context, Watched};
 use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
-use muster_shared::interpreter::Interpreters;
+use muster_shared::interpreter::{Changed, Interpreters};
 use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::Leadership;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
-use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +65,7 @@ use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::orders::Orders;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
+use crate::fleet::template_event::News as TemplateChange;
 use crate::fleet::templates::Templates;
 use crate::fleet::unseen_works::UnseenWorks;
 use crate::fleet::works::{CachedWork, WorkIndex};
@@ -253,17 +252,20 @@ impl Fleet {
         });
     }
 
-    /// Has bindings worked on again when the scripts for the kind of their template change.
-    pub fn follow_interpreters(&self, queue: &Queue<BindingKey>) {
-        let (bindings, queue) = (self.bindings.clone(), queue.clone());
-        self.interpreters.on_change(move |changed| {
-            for binding in bindings.list() {
-                let resource = &binding.spec.resource;
-                if changed.has(&resource.api_version, &resource.kind) {
-                    queue.add(BindingKey::of(&binding));
-                }
-            }
+    /// Returns the bindings of templates of the kinds whose interpretation has changed.
+    pub fn interpreted_anew(&self, changed: &Changed) -> Vec<BindingKey> {
+        let bindings = self.bindings.list();
+        let concerned = bindings.iter().filter(|binding| {
+            let resource = &binding.spec.resource;
+            changed.has(&resource.api_version, &resource.kind)
         });
+        concerned.map(|it| BindingKey::of(it)).collect()
+    }
+
+    /// Returns the names of all clusters.
+    pub fn cluster_names(&self) -> Vec<String> {
+        let clusters = self.clusters.list();
+        clusters.iter().map(|cluster| cluster.name_any()).collect()
     }
 
     /// Starts following everything. Call it after every controller has installed its listeners.
@@ -388,43 +390,38 @@ impl Fleet {
             () = self.shutdown.cancelled() => false,
         }
     }
+}
 
-    /// Starts the workers of a queue: once [`ready`](Self::ready), and asking for leadership at
-    /// each act.
-    pub fn work<K, F, Fut, E>(
-        self: &Arc<Self>,
-        tasks: &mut Tasks,
-        name: &'static str,
-        queue: Queue<K>,
-        workers: usize,
-        reconcile: F,
-    ) where
-        K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
-        F: Fn(Arc<Self>, K) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Next, E>> + Send + 'static,
-        E: Display + Send + 'static,
-    {
-        let fleet = Arc::clone(self);
-        tasks.spawn(name, async move {
-            if !fleet.ready().await {
-                return;
-            }
-            let shutdown = fleet.shutdown.clone();
-            queue
-                .run(workers, shutdown, move |key| {
-                    let work = fleet
-                        .leadership
-                        .is_current()
-                        .then(|| reconcile(Arc::clone(&fleet), key));
-                    async move {
-                        match work {
-                            Some(work) => work.await,
-                            // Somebody else leads; this process is about to end.
-                            None => Ok(Next::Done),
-                        }
-                    }
-                })
-                .await;
-        });
+impl Context for Fleet {
+    async fn ready(&self) -> bool {
+        self.ready().await
+    }
+
+    fn may_act(&self) -> bool {
+        self.leadership.is_current()
+    }
+}
+
+impl Watched for Bindings {
+    type Change = Change<AnyBinding>;
+
+    fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
+        Self::on_change(self, listener);
+    }
+}
+
+impl Watched for Templates {
+    type Change = TemplateChange;
+
+    fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
+        Self::on_change(self, listener);
+    }
+}
+
+impl Watched for Pauses {
+    type Change = ();
+
+    fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
+        Self::on_change(self, move || listener(&()));
     }
 }

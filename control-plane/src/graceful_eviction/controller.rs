@@ -4,21 +4,20 @@ use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{Interpreters, Operation};
 use muster_shared::names::{annotation, label};
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
-use tokio::sync::Notify;
 
 use muster_shared::queue::until;
 
@@ -30,7 +29,6 @@ use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
-use crate::fleet::binding::Bindings;
 use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 use crate::fleet::copy::Order;
 use crate::fleet::standing::Standing;
@@ -75,88 +73,36 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     });
     // The template says whether the members decide on the number of replicas.
     fleet.follow_templates();
-    let queue = Queue::<BindingKey>::new("graceful eviction");
-    follow(&fleet.bindings, &queue);
-    let around = Arc::new(Notify::new());
-    fleet.clusters.on_change({
-        let around = Arc::clone(&around);
-        move |change| {
-            let concerns_us = match change {
-                Change::Applied {
-                    old: Some(old),
-                    new,
-                } => matters(old, new),
-                // A list may have lacked it, or it could not be read.
-                Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
-            };
-            if concerns_us {
-                around.notify_one();
-            }
-        }
-    });
-    fleet.pauses.on_change({
-        let around = Arc::clone(&around);
-        move || around.notify_one()
-    });
-    tasks.spawn("graceful eviction changes", {
-        let (fleet, queue) = (Arc::clone(fleet), queue.clone());
-        async move {
-            if !fleet.ready().await {
-                return;
-            }
-            // What came before is seen by the first looks.
-            _ = around.notified().now_or_never();
-            loop {
-                tokio::select! {
-                    () = fleet.shutdown.cancelled() => return,
-                    () = around.notified() => {}
-                }
-                // A failure of many clusters is one look at all bindings.
-                tokio::time::sleep(GATHERING).await;
-                enqueue_all(&fleet, &queue);
-            }
-        }
-    });
-    // A report counts when its Work says the same, which may be heard of later.
-    fleet.works.on_change({
-        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
-        move |change| {
-            let Change::Applied { old, new } = change else {
-                return;
-            };
-            let is_same = old.as_ref().is_some_and(|old| new.reports_as(old));
-            let key = binding_of(new).filter(|_| !is_same);
-            if let Some((fleet, key)) = fleet.upgrade().zip(key)
-                && waits(&fleet, &key)
-            {
-                queue.add_after(key, GATHERING);
-            }
-        }
-    });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     // Settings that were checked name plugins that there are.
     let plugins = EvictPlugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
-    fleet.work(
-        tasks,
-        "graceful eviction",
-        queue,
-        workers,
-        move |fleet, key: BindingKey| {
-            let mover = Arc::clone(&mover);
-            async move { work_off(&fleet, &mover, plugins, key).await }
-        },
-    );
-}
-
-fn follow(bindings: &Bindings, queue: &Queue<BindingKey>) {
-    let queue = queue.clone();
-    bindings.on_change(move |change| {
-        if let Change::Applied { new, .. } = change
-            && is_concerned(new.as_ref())
-        {
-            queue.add(BindingKey::of(new.as_ref()));
-        }
-    });
+    Controller::new(fleet, "graceful eviction")
+        .watches(&fleet.bindings, |_, change| match change {
+            Change::Applied { new, .. } => is_concerned(new).then(|| BindingKey::of(new)),
+            Change::Deleted { .. } => None,
+        })
+        // A report counts when its Work says the same, which may be heard of later.
+        .gathers(GATHERING, &fleet.works, |fleet, change| {
+            let Change::Applied { old, new } = change else {
+                return None;
+            };
+            let is_same = old.as_ref().is_some_and(|old| new.reports_as(old));
+            let key = binding_of(new).filter(|_| !is_same);
+            key.filter(|key| waits(fleet, key))
+        })
+        .resyncs_on(&fleet.clusters, |_, change| match change {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => matters(old, new),
+            // A list may have lacked it, or it could not be read.
+            Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
+        })
+        .resyncs_on(&fleet.pauses, |_, ()| true)
+        .resyncs(tasks, GATHERING, with_tasks)
+        .run(tasks, workers, mover, move |fleet, mover, key| async move {
+            work_off(&fleet, &mover, plugins, key).await
+        });
 }
 
 /// Returns whether a binding has graceful eviction tasks.
@@ -165,12 +111,11 @@ fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
     held.is_some_and(|it| !it.spec.graceful_eviction_tasks.is_empty())
 }
 
-fn enqueue_all(fleet: &Fleet, queue: &Queue<BindingKey>) {
-    for binding in fleet.bindings.list() {
-        if has_tasks(binding.as_ref()) {
-            queue.add(BindingKey::of(binding.as_ref()));
-        }
-    }
+/// Returns the bindings that have tasks to look at.
+fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
+    let bindings = fleet.bindings.list();
+    let bindings = bindings.iter().filter(|it| has_tasks(it));
+    bindings.map(|it| BindingKey::of(it)).collect()
 }
 
 async fn work_off(

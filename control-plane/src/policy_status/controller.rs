@@ -13,8 +13,9 @@ use kube::api::{Api, Patch};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus};
 use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::controller::Controller;
 use muster_shared::merge;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
@@ -39,9 +40,6 @@ const SHARE: u32 = 50;
 /// Shortest and longest back-off of a policy whose status cannot be written.
 const FAILED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
 
-/// The one key of the queue: policies are counted together, since they see the same clusters.
-type All = ();
-
 /// State of the controller. All of it may be lost.
 struct Statuses {
     /// Whether the definition has a status. It may be upgraded a little after this process.
@@ -57,40 +55,31 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     if !fleet.settings.runs("clustertaintpolicy") {
         return;
     }
-    let queue = Queue::<All>::new(NAME);
-    fleet.clusters.on_change({
-        let queue = queue.clone();
-        move |change| {
-            let is_news = match change {
-                Change::Applied { old, new } => old.as_ref().is_none_or(|old| matters(old, new)),
-                Change::Deleted { .. } => true,
-            };
-            if is_news {
-                queue.add_after((), GATHER);
-            }
-        }
-    });
-    fleet.taint_policies.on_change({
-        let queue = queue.clone();
-        move |change| {
-            if let Change::Applied { old, new } = change
-                && old
-                    .as_ref()
-                    .is_none_or(|old| is_other_policy(old, new) || old.status != new.status)
-            {
-                queue.add_after((), GATHER);
-            }
-        }
-    });
     let statuses = Arc::new(Statuses {
         served: Served::default(),
         failing: Mutex::default(),
         earliest: Mutex::default(),
     });
-    fleet.work(tasks, NAME, queue, 1, move |fleet, ()| {
-        let statuses = Arc::clone(&statuses);
-        async move { Ok::<_, Infallible>(statuses.update(&fleet).await) }
-    });
+    Controller::new(fleet, NAME)
+        .gathers(GATHER, &fleet.clusters, |_, change| {
+            let is_news = match change {
+                Change::Applied { old, new } => old.as_ref().is_none_or(|old| matters(old, new)),
+                Change::Deleted { .. } => true,
+            };
+            is_news.then_some(())
+        })
+        .gathers(GATHER, &fleet.taint_policies, |_, change| {
+            let Change::Applied { old, new } = change else {
+                return None;
+            };
+            let is_news = old
+                .as_ref()
+                .is_none_or(|old| is_other_policy(old, new) || old.status != new.status);
+            is_news.then_some(())
+        })
+        .run(tasks, 1, statuses, |fleet, statuses, ()| async move {
+            Ok::<_, Infallible>(statuses.update(&fleet).await)
+        });
 }
 
 impl Statuses {

@@ -14,10 +14,11 @@ use muster_agent::settings::Settings as AgentSettings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client::{self, Gateway, Head, Limits, Profile};
 use muster_shared::conditions;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Secret, ServiceAccount};
 use muster_shared::names::condition;
-use muster_shared::queue::{Next, Queue, backoff, jittered};
+use muster_shared::queue::{Next, backoff, jittered};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
@@ -46,16 +47,14 @@ const STATUS: &str = "clusterStatus";
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let queue = Queue::<String>::new(NAME);
-    fleet.clusters.on_change({
-        let queue = queue.clone();
-        move |change| queue.add(change.object().name_any())
-    });
-    let hosts = Arc::new(Hosts::default());
-    fleet.work(tasks, NAME, queue, WORKERS, move |fleet, name: String| {
-        let hosts = Arc::clone(&hosts);
-        async move { reconcile(&fleet, &hosts, &name).await }
-    });
+    Controller::new(fleet, NAME)
+        .watches(&fleet.clusters, |_, change| [change.object().name_any()])
+        .run(
+            tasks,
+            WORKERS,
+            Arc::<Hosts>::default(),
+            |fleet, hosts, name: String| async move { reconcile(&fleet, &hosts, &name).await },
+        );
 }
 
 /// Members whose tasks run, and members without a connection.

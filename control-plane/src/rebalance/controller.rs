@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, Preconditions};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
@@ -35,7 +36,7 @@ const MOST_ASKED: usize = 200;
 /// Time in which answers are gathered before a rebalancer is looked at again.
 const GATHER: Duration = Duration::from_millis(500);
 
-struct Controller {
+struct Rebalancers {
     pace: Pace,
     queue: Queue<String>,
     /// Rebalancers by the bindings that they wait for.
@@ -63,7 +64,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         Selection::everything(),
     );
     let queue = Queue::<String>::new(NAME);
-    let controller = Arc::new(Controller {
+    let controller = Arc::new(Rebalancers {
         pace,
         queue: queue.clone(),
         waiting: Mutex::default(),
@@ -98,21 +99,23 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         };
         let _: Option<()> = shutdown.run_until_cancelled(turns).await;
     });
-    let cache = rebalancers.clone();
-    fleet.work(tasks, NAME, queue, 1, move |fleet, name: String| {
-        let (rebalancer, controller) = (cache.get(None, &name), Arc::clone(&controller));
-        async move {
-            match rebalancer {
+    let memory = (rebalancers.clone(), controller);
+    Controller::with(fleet, NAME, &queue).run(
+        tasks,
+        1,
+        memory,
+        |fleet, (rebalancers, controller), name: String| async move {
+            match rebalancers.get(None, &name) {
                 Some(rebalancer) => controller.reconcile(&fleet, &rebalancer).await,
                 None => Ok(Next::Done),
             }
-        }
-    });
+        },
+    );
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
-fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
+fn follow(controller: &Arc<Rebalancers>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| {
         let key = BindingKey::of(change.object().as_ref());
@@ -136,7 +139,7 @@ struct Look {
     failure: Option<ApiError>,
 }
 
-impl Controller {
+impl Rebalancers {
     async fn reconcile(
         &self,
         fleet: &Fleet,

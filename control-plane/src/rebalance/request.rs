@@ -52,7 +52,7 @@ pub(super) async fn request(
     asked: Option<Made>,
     (since, now): (Timestamp, Timestamp),
 ) -> Result<Requested, ApiError> {
-    let binding = match fleet.bindings.presence(&key) {
+    let binding = match fleet.bindings.presence(key) {
         Presence::There(binding) => binding,
         Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
             return Ok(Requested::Later);

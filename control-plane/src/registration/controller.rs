@@ -10,9 +10,10 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{self, Head};
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::CertificateSigningRequest;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::Value;
@@ -66,34 +67,26 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let api = Api::all(fleet.watch_client.clone());
     let requests: Informer<CertificateSigningRequest> =
         Informer::keeping(api, Selection::everything(), decide::form);
-    let queue = Queue::<String>::new("signing requests");
-    requests.on_change({
-        let queue = queue.clone();
-        move |change| {
-            if let Change::Applied { new, .. } = change {
-                queue.add(new.name_any());
-            }
-        }
-    });
-    let shutdown = tasks.shutdown().clone();
-    tasks.spawn("signing requests", requests.clone().run(shutdown));
-    let given = Arc::new(Given::default());
-    fleet.work(
-        tasks,
-        "agent approver",
-        queue,
-        WORKERS,
-        move |fleet, name| {
-            let (requests, given) = (requests.clone(), Arc::clone(&given));
-            async move {
+    let memory = (requests.clone(), Arc::new(Given::default()));
+    Controller::new(fleet, "agent approver")
+        .watches(&requests, |_, change| match change {
+            Change::Applied { new, .. } => Some(new.name_any()),
+            Change::Deleted { .. } => None,
+        })
+        .run(
+            tasks,
+            WORKERS,
+            memory,
+            |fleet, (requests, given), name| async move {
                 // Whether a name is promised already is known from the whole list only.
                 if !requests.is_synced() {
                     return Ok(Next::After(UNLISTED));
                 }
                 answer(&fleet, &requests, &given, &name).await
-            }
-        },
-    );
+            },
+        );
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("signing requests", requests.run(shutdown));
 }
 
 /// Names for which a request was approved a moment ago, with that request.

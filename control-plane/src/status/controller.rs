@@ -10,6 +10,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::interpreter;
 use muster_shared::k8s::Condition;
@@ -28,7 +29,7 @@ use crate::fencing;
 use crate::fencing::telling::{self, Copy};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, Bindings, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 use crate::fleet::completion::has_completed;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
@@ -66,91 +67,66 @@ impl Error {
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
+    let workers = fleet.settings.concurrent_work_syncs;
     let queue = Queue::new("binding status");
-    let parked = Parked::new(&fleet.templates, &queue);
     let written = Arc::new(Expectations::default());
-    follow(&fleet.bindings, &queue, &written);
-    fleet.follow_interpreters(&queue);
-    let reports = queue.clone();
-    fleet.works.on_change(move |change| {
-        let tells_nothing_new = match change {
-            Change::Applied {
-                old: Some(old),
-                new,
-            } => {
-                new.reports_as(old)
-                    && owner_id(new) == owner_id(old)
-                    && old.metadata.deletion_timestamp.is_some()
-                        == new.metadata.deletion_timestamp.is_some()
-            }
-            Change::Applied { old: None, .. } | Change::Deleted { .. } => false,
-        };
-        if let Some(key) = binding_of(change.object()).filter(|_| !tells_nothing_new) {
-            reports.add_after(key, GATHERING);
-        }
+    let memory = Arc::new(Memory {
+        parked: Parked::new(&fleet.templates, &queue),
+        written: Arc::clone(&written),
+        shown: Expectations::default(),
+        patches: LastPatches::default(),
+        places: Places::of(workers),
     });
-    fleet.templates.on_change({
-        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
-        move |news| {
+    Controller::with(fleet, "binding status", &queue)
+        .gathers(GATHERING, &fleet.bindings, move |_, change| {
+            judged_anew(&written, change)
+        })
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        .gathers(GATHERING, &fleet.works, |_, change| {
+            let tells_nothing_new = match change {
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } => {
+                    new.reports_as(old)
+                        && owner_id(new) == owner_id(old)
+                        && old.metadata.deletion_timestamp.is_some()
+                            == new.metadata.deletion_timestamp.is_some()
+                }
+                Change::Applied { old: None, .. } | Change::Deleted { .. } => false,
+            };
+            binding_of(change.object()).filter(|_| !tells_nothing_new)
+        })
+        .gathers(GATHERING, &fleet.templates, |fleet, news| {
             let concerns_us = match news.event {
                 // A claim on a template, or its end, is a new generation of many kinds, which the
                 // status has to have observed.
                 TemplateEvent::Marked => true,
                 // The list before may have lacked it. Whoever needs the first list waits for it.
-                TemplateEvent::Appeared => {
-                    let fleet = fleet.upgrade();
-                    fleet.is_some_and(|fleet| fleet.templates.is_known(&news.key.kind))
-                }
+                TemplateEvent::Appeared => fleet.templates.is_known(&news.key.kind),
                 // That is a change of the binding as well.
                 TemplateEvent::Changed | TemplateEvent::Gone => false,
             };
-            if concerns_us {
-                queue.add_after(BindingKey::for_template(&news.key), GATHERING);
-            }
-        }
-    });
-    follow_silence(fleet, &queue);
-    let workers = fleet.settings.concurrent_work_syncs;
-    let memory = Arc::new(Memory {
-        parked,
-        written,
-        shown: Expectations::default(),
-        patches: LastPatches::default(),
-        places: Places::of(workers),
-    });
-    fleet.work(
-        tasks,
-        "binding status",
-        queue,
-        workers,
-        move |fleet, key: BindingKey| {
-            let memory = Arc::clone(&memory);
-            async move { reconcile(&fleet, &memory, &key).await }
-        },
-    );
+            concerns_us.then(|| BindingKey::for_template(&news.key))
+        })
+        .gathers(GATHERING, &fleet.clusters, silenced)
+        .run(tasks, workers, memory, |fleet, memory, key| async move {
+            reconcile(&fleet, &memory, &key).await
+        });
 }
 
-/// Queues every binding with a Work in a cluster when the cluster falls silent or is heard again:
-/// the binding has to be judged anew.
-fn follow_silence(fleet: &Fleet, queue: &Queue<BindingKey>) {
-    let (works, queue) = (fleet.works.clone(), queue.clone());
-    fleet.clusters.on_change(move |change| {
-        let (before, now) = match change {
-            Change::Applied { old, new } => {
-                (old.as_deref().and_then(Silence::of), Silence::of(new))
-            }
-            Change::Deleted { old } => (Silence::of(old), None),
-        };
-        if before == now {
-            return;
-        }
-        let namespace = names::execution_namespace(&change.object().name_any());
-        for work in works.list_in(&namespace) {
-            if let Some(key) = binding_of(&work) {
-                queue.add_after(key, GATHERING);
-            }
-        }
-    });
+/// Returns the bindings with Works in a cluster that has fallen silent or is heard again.
+fn silenced(fleet: &Fleet, change: &Change<Cluster>) -> Vec<BindingKey> {
+    let (before, now) = match change {
+        Change::Applied { old, new } => (old.as_deref().and_then(Silence::of), Silence::of(new)),
+        Change::Deleted { old } => (Silence::of(old), None),
+    };
+    if before == now {
+        return Vec::new();
+    }
+    let namespace = names::execution_namespace(&change.object().name_any());
+    let works = fleet.works.list_in(&namespace);
+    works.iter().filter_map(|work| binding_of(work)).collect()
 }
 
 /// Returns the silent ones of the clusters that hold Works of a binding.
@@ -164,30 +140,29 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
         .collect()
 }
 
-/// Queues a binding that has to be judged anew: its clusters have changed, somebody else wrote what
+/// Returns a binding that has to be judged anew: its clusters have changed, somebody else wrote what
 /// the clusters report, or the cache showed nothing new of it for long.
-fn follow(bindings: &Bindings, queue: &Queue<BindingKey>, written: &Arc<Expectations<BindingKey>>) {
-    let (queue, written) = (queue.clone(), Arc::clone(written));
-    bindings.on_change(move |change| match change {
+fn judged_anew(
+    written: &Expectations<BindingKey>,
+    change: &Change<AnyBinding>,
+) -> Option<BindingKey> {
+    let key = BindingKey::of(change.object());
+    match change {
         Change::Applied { old, new } => {
-            let key = BindingKey::of(new.as_ref());
             let is_ours = written.is_last_write(&key, &new.metadata);
             written.observe(&key, &new.metadata);
             let seen = |old: &Arc<AnyBinding>| {
                 old.metadata.generation == new.metadata.generation
                     && (is_ours || old.status().aggregated_status == new.status().aggregated_status)
             };
-            if !old.as_ref().is_some_and(seen) {
-                queue.add_after(key, GATHERING);
-            }
+            (!old.as_ref().is_some_and(seen)).then_some(key)
         }
         // It is forgotten.
-        Change::Deleted { old } => {
-            let key = BindingKey::of(old.as_ref());
+        Change::Deleted { .. } => {
             written.forget(&key);
-            queue.add(key);
+            Some(key)
         }
-    });
+    }
 }
 
 /// What the controller remembers. May be lost.
@@ -205,7 +180,7 @@ pub(super) struct Memory {
 
 async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.status_writer.turn().await;
-    let Some(binding) = fleet.bindings.get(&key) else {
+    let Some(binding) = fleet.bindings.get(key) else {
         memory.patches.forget(key);
         memory.shown.forget(key);
         memory.parked.leave(key);

@@ -9,14 +9,17 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Taint;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::Next;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::describe;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
 use serde_json::json;
+
+use muster_shared::queue::until;
 
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
@@ -25,7 +28,6 @@ use super::refusal::{Refusals, culprits};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::taint::condition_taints;
-use muster_shared::queue::until;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -40,45 +42,31 @@ struct Error {
 /// Starts the controller. With the gate `Failover` off it runs only to show what would happen, if
 /// asked to.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let queue = Queue::<String>::new("clustertaintpolicy");
-    fleet.clusters.on_change({
-        let queue = queue.clone();
-        move |change| match change {
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    Controller::new(fleet, "clustertaintpolicy")
+        .watches(&fleet.clusters, |_, change| match change {
             Change::Applied { old, new } => {
-                if old.as_ref().is_none_or(|old| matters(old, new)) {
-                    queue.add(new.name_any());
-                }
+                let concerns_us = old.as_ref().is_none_or(|old| matters(old, new));
+                concerns_us.then(|| new.name_any())
             }
             // It is forgotten.
-            Change::Deleted { old } => queue.add(old.name_any()),
-        }
-    });
-    fleet.taint_policies.on_change({
-        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
-        move |change| {
-            let Some(fleet) = fleet.upgrade() else { return };
+            Change::Deleted { old } => Some(old.name_any()),
+        })
+        .watches(&fleet.taint_policies, |fleet, change| {
             if let Change::Applied { old, new } = change {
                 if old.as_ref().is_some_and(|old| !is_other_policy(old, new)) {
-                    return;
+                    return Vec::new();
                 }
-                report_faults(&fleet, new);
+                report_faults(fleet, new);
             }
-            for cluster in fleet.clusters.list() {
-                queue.add(cluster.name_any());
-            }
-        }
-    });
-    let memory = Arc::new(Memory::default());
-    fleet.work(
-        tasks,
-        "taint policies",
-        queue,
-        fleet.settings.concurrent_cluster_syncs,
-        move |fleet, name| {
-            let memory = Arc::clone(&memory);
-            async move { look(&fleet, &memory, &name).await }
-        },
-    );
+            fleet.cluster_names()
+        })
+        .run(
+            tasks,
+            workers,
+            Arc::<Memory>::default(),
+            |fleet, memory, name| async move { look(&fleet, &memory, &name).await },
+        );
 }
 
 /// Returns whether a policy says something else than before. A change of its status does not.

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::api::binding::{AggregatedStatusItem, Component, ComponentReplicaRequirements};
 use crate::clock::calendar;
+use crate::controller::Watched;
 
 /// Time for which the failure of a script is not told to the listeners of failures after another.
 const NEXT_FAILURE: Duration = Duration::from_mins(5);
@@ -107,6 +108,14 @@ impl Default for Interpreters {
             told: Mutex::default(),
         });
         Self { shared, late: None }
+    }
+}
+
+impl Watched for Interpreters {
+    type Change = Changed;
+
+    fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
+        Self::on_change(self, listener);
     }
 }
 

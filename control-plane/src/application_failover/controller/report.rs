@@ -9,14 +9,14 @@ use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::{ATTEMPTS, Case, Controller, Progress, SETTLING, after, count, sooner};
+use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
 use crate::application_failover::decide::Since;
 use crate::application_failover::explain::{CONDITION, Turn, Unfollowed, is_not_followed};
 use crate::application_failover::history::{self, History};
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, event_reference, patch_params};
 
-impl Controller {
+impl Applications {
     /// Writes down and tells what came of a look.
     pub(super) async fn conclude(
         &self,

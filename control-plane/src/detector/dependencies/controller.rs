@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::says_absent;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -77,18 +78,22 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
             to.templates.add(news.key.clone());
         }
     });
-    fleet.follow_interpreters(&distributor.referrers);
     let workers = fleet.settings.concurrent_resource_template_syncs;
-    let (work, queue) = (Arc::clone(&distributor), distributor.referrers.clone());
-    fleet.work(tasks, "referrers", queue, workers, move |fleet, key| {
-        let distributor = Arc::clone(&work);
-        async move { distributor.survey(&fleet, key).await }
-    });
-    let (work, queue) = (Arc::clone(&distributor), distributor.templates.clone());
-    fleet.work(tasks, "dependencies", queue, workers, move |fleet, key| {
-        let distributor = Arc::clone(&work);
-        async move { distributor.attach(&fleet, key).await }
-    });
+    Controller::with(fleet, "referrers", &distributor.referrers)
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        .run(
+            tasks,
+            workers,
+            Arc::clone(&distributor),
+            |fleet, distributor, key| async move { distributor.survey(&fleet, key).await },
+        );
+    let queue = distributor.templates.clone();
+    Controller::with(fleet, "dependencies", &queue).run(
+        tasks,
+        workers,
+        distributor,
+        |fleet, distributor, key| async move { distributor.attach(&fleet, key).await },
+    );
 }
 
 impl Distributor {
@@ -314,7 +319,7 @@ impl Distributor {
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
     /// referrer needs, or the referrer merely cannot be seen.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
-        let found = fleet.bindings.presence(&referrer);
+        let found = fleet.bindings.presence(referrer);
         match found {
             Presence::There(binding) => Ok(!self.index().knows(referrer) && refers(&binding)),
             Presence::Gone => Ok(false),

@@ -9,6 +9,7 @@ use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{Dependency, Operation};
 use muster_shared::queue::{Next, Queue};
@@ -33,7 +34,6 @@ const SETTLING: Duration = Duration::from_secs(5);
 const WORKERS: usize = 2;
 
 struct Teller {
-    queue: Queue<BindingKey>,
     /// What workloads refer to that do not take it along. May be lost.
     index: Mutex<Index>,
     /// Workloads that wait for the kind of their template to be listed.
@@ -45,17 +45,18 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::new("missing dependencies");
     let teller = Arc::new(Teller {
         parked: Parked::new(&fleet.templates, &queue),
-        queue: queue.clone(),
         index: Mutex::default(),
     });
-    let to = Arc::clone(&teller);
-    fleet.bindings.on_change(move |change| to.hear(change));
-    fleet.follow_interpreters(&queue);
-    let name = "missing dependencies";
-    fleet.work(tasks, name, queue, WORKERS, move |fleet, key| {
+    let concerned = {
         let teller = Arc::clone(&teller);
-        async move { teller.look(&fleet, &key).await }
-    });
+        move |_: &Fleet, change: &_| teller.concerned(change)
+    };
+    Controller::with(fleet, "missing dependencies", &queue)
+        .gathers(SETTLING, &fleet.bindings, concerned)
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        .run(tasks, WORKERS, teller, |fleet, teller, key| async move {
+            teller.look(&fleet, &key).await
+        });
 }
 
 impl Teller {
@@ -63,25 +64,23 @@ impl Teller {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a binding that changes, and those that refer to its template: all of them may lack
+    /// Returns a binding that changes, and those that refer to its template: all of them may lack
     /// something.
-    fn hear(&self, change: &Change<AnyBinding>) {
+    fn concerned(&self, change: &Change<AnyBinding>) -> Vec<BindingKey> {
         let binding = change.object();
         if let Change::Applied { old: Some(old), .. } = change
             && old.metadata.generation == binding.metadata.generation
         {
-            return;
+            return Vec::new();
         }
-        self.queue
-            .add_after(BindingKey::of(binding.as_ref()), SETTLING);
         let template = TemplateKey::of(&binding.spec.resource);
-        for referrer in self.index().naming(&template) {
-            self.queue.add_after(referrer.clone(), SETTLING);
-        }
+        let index = self.index();
+        let referrers = index.naming(&template).cloned();
+        referrers.chain([BindingKey::of(binding)]).collect()
     }
 
     async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
-        let Some(binding) = fleet.bindings.get(&key) else {
+        let Some(binding) = fleet.bindings.get(key) else {
             self.forget(key);
             return Ok(Next::Done);
         };

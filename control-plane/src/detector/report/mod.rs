@@ -15,6 +15,7 @@ use kube::{Resource, ResourceExt as _};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
 use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::controller::Controller;
 use muster_shared::merge;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -119,13 +120,13 @@ impl Reports {
 
 /// Starts writing the status of policies.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
-    let work = Arc::clone(detector);
-    let queue = detector.reports.queue.clone();
     let fleet = &detector.fleet;
-    fleet.work(tasks, "policy status", queue, WORKERS, move |_, key| {
-        let detector = Arc::clone(&work);
-        async move { detector.report_status(&key).await }
-    });
+    Controller::with(fleet, "policy status", &detector.reports.queue).run(
+        tasks,
+        WORKERS,
+        Arc::clone(detector),
+        |_, detector, key| async move { detector.report_status(&key).await },
+    );
 }
 
 impl Detector {
@@ -206,7 +207,7 @@ impl Detector {
     }
 
     fn count(&self, tally: &mut Tally, key: &BindingKey) {
-        if let Some(binding) = self.fleet.bindings.get(&key) {
+        if let Some(binding) = self.fleet.bindings.get(key) {
             tally.take(binding.as_ref());
         }
     }

@@ -125,7 +125,7 @@ impl World {
         self.evictor = evictor;
         for binding in self.bindings.iter().rev() {
             self.evictor
-                .binding(&Arc::clone(binding).into(), self.now());
+                .binding(&Arc::clone(binding), self.now());
         }
         for cluster in &self.clusters {
             self.evictor.cluster(cluster, self.now());
@@ -144,7 +144,7 @@ impl World {
         self.bindings.retain(|binding| binding.name_any() != name);
         self.bindings.push(Arc::clone(changed));
         self.evictor
-            .binding(&Arc::clone(changed).into(), self.now());
+            .binding(&Arc::clone(changed), self.now());
     }
 
     /// Lets time pass; every eviction comes to the end that `end` gives it. Returns the evictions.

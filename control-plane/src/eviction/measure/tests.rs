@@ -65,13 +65,13 @@ fn evictor() -> Evictor {
             "spec": spec("Deployment", n == 0),
         }))
         .unwrap();
-        evictor.binding(&Arc::new(binding).into(), now());
+        evictor.binding(&Arc::new(binding), now());
     }
     let binding: AnyBinding = serde_json::from_value(
         json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
     )
     .unwrap();
-    evictor.binding(&Arc::new(binding).into(), now());
+    evictor.binding(&Arc::new(binding), now());
     evictor.open(now());
     evictor
 }

@@ -35,9 +35,7 @@ async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() 
             assert_eq!(waits(&stand.fleet, &key), expected, "{key}");
         }
     }
-    let queue = Queue::new("test");
-    enqueue_all(&stand.fleet, &queue);
-    assert_eq!(queue.len(), 2, "bindings of both kinds");
+    assert_eq!(with_tasks(&stand.fleet).len(), 2, "bindings of both kinds");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
+use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::queue::{Next, Queue, until};
@@ -71,7 +72,7 @@ impl Homes {
     }
 }
 
-struct Controller {
+struct Failback {
     snapshot: LiveSnapshot,
     options: Options,
     homes: Homes,
@@ -92,7 +93,7 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         REQUESTED,
         "Workloads of which a new placement was requested, to return to a cluster that they had left"
     );
-    let controller = Arc::new(Controller {
+    let controller = Arc::new(Failback {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
@@ -115,27 +116,22 @@ pub(in crate::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    let (queue, clusters) = (controller.queue.clone(), controller.clusters.clone());
-    fleet.work(tasks, NAME, queue, 1, {
-        let controller = Arc::clone(&controller);
-        move |fleet, key: BindingKey| {
-            let controller = Arc::clone(&controller);
-            async move { controller.look(&fleet, &key).await }
-        }
-    });
-    fleet.work(
+    Controller::with(fleet, NAME, &controller.queue).run(
         tasks,
-        "healthy clusters",
-        clusters,
         1,
-        move |fleet, name| {
-            let controller = Arc::clone(&controller);
-            async move { controller.record(&fleet, name).await }
-        },
+        Arc::clone(&controller),
+        |fleet, controller, key| async move { controller.look(&fleet, &key).await },
+    );
+    let clusters = controller.clusters.clone();
+    Controller::with(fleet, "healthy clusters", &clusters).run(
+        tasks,
+        1,
+        controller,
+        |fleet, controller, name| async move { controller.record(&fleet, name).await },
     );
 }
 
-fn follow(controller: &Arc<Controller>, fleet: &Arc<Fleet>, bindings: &Bindings) {
+fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
     let (controller, fleet) = (Arc::clone(controller), Arc::downgrade(fleet));
     let names = |binding: &AnyBinding| homes(binding).into_keys().collect::<Vec<_>>();
     bindings.on_change(move |change| match change {
@@ -171,7 +167,7 @@ fn follow(controller: &Arc<Controller>, fleet: &Arc<Fleet>, bindings: &Bindings)
     });
 }
 
-impl Controller {
+impl Failback {
     fn hear(&self, change: &Change<Cluster>) {
         let (old, new) = match change {
             Change::Applied { old, new } => (old.as_deref(), new),
@@ -249,7 +245,7 @@ impl Controller {
     }
 
     async fn decide(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
-        let Some(binding) = fleet.bindings.get(&key) else {
+        let Some(binding) = fleet.bindings.get(key) else {
             return Ok(Next::Done);
         };
         let spec = &binding.spec;

@@ -27,6 +27,7 @@ use jiff::Timestamp;
 use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
+use muster_shared::controller::Controller;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::queue::{Next, Queue};
@@ -139,21 +140,18 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         }
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
-    let (decisions, reports) = (scheduler.queue.clone(), scheduler.reports.clone());
-    let deciding = Arc::clone(&scheduler);
-    fleet.work(tasks, "scheduler", decisions, workers, move |fleet, key| {
-        let scheduler = Arc::clone(&deciding);
-        async move { scheduler.handle(&fleet, key).await }
-    });
-    fleet.work(
+    Controller::with(fleet, "scheduler", &scheduler.queue).run(
         tasks,
-        "scheduling reports",
-        reports,
+        workers,
+        Arc::clone(&scheduler),
+        |fleet, scheduler, key| async move { scheduler.handle(&fleet, key).await },
+    );
+    let reports = scheduler.reports.clone();
+    Controller::with(fleet, "scheduling reports", &reports).run(
+        tasks,
         REPORTERS,
-        move |fleet, key| {
-            let scheduler = Arc::clone(&scheduler);
-            async move { scheduler.confirm(&fleet, key).await }
-        },
+        scheduler,
+        |fleet, scheduler, key| async move { scheduler.confirm(&fleet, key).await },
     );
 }
 
@@ -264,7 +262,7 @@ impl Scheduler {
     /// `Next::Done` if the binding does not exist or is another scheduler's; the pause after which
     /// to look again if the cache does not show the last write yet.
     fn current(&self, fleet: &Fleet, key: &BindingKey) -> Result<Arc<AnyBinding>, Next> {
-        let cached = fleet.bindings.get(&key);
+        let cached = fleet.bindings.get(key);
         let binding = cached
             .filter(|binding| is_ours(binding.as_ref(), fleet))
             .ok_or(Next::Done)?;
@@ -463,7 +461,7 @@ impl Scheduler {
             };
             report = waits;
         }
-        let api = key.api(&client);
+        let api = key.api(client);
         self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
     }

@@ -44,12 +44,12 @@ fn binding(told: Option<Condition>) -> Value {
 
 /// Returns a fleet with the binding of an application for which a history is recorded, a
 /// controller, and the binding.
-async fn stand(told: Option<Condition>) -> (Stand, Controller, Arc<AnyBinding>) {
+async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>) {
     let mut stand = Stand::new([("resourcebindings", binding(told))]);
     let fleet = &stand.fleet;
     let pace = Pace::of(&fleet.settings);
     let (pauses, clock) = (fleet.pauses.clone(), Arc::clone(&fleet.clock));
-    let controller = Controller {
+    let controller = Applications {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
@@ -282,7 +282,7 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
         let turn = Turn::NotFollowed(Unfollowed::Health);
-        let told = controller.tell(&key(), &*binding, &turn, at(1_000)).await;
+        let told = controller.tell(&key(), &binding, &turn, at(1_000)).await;
         assert_eq!(told.is_ok(), is_done, "{code}");
         assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
         assert_eq!(stand.api.told().await, [], "{code}");
