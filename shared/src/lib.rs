@@ -11,7 +11,8 @@
 //! | [`customizations`], [`interpreter_webhooks`] | the users' scripts and webhooks for it |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
-//! | [`controller`], [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
+//! | [`controller`], [`queue`], [`lease`] | controllers, and who leads |
+//! | [`tasks`], [`events`], [`remind`] | tasks of a process, events, reminders |
 //! | [`serve`], [`https`] | servers for metrics, health checks and admission |
 //! | [`certificate`], [`tls`] | certificates of agents and servers |
 //! | [`settings`], [`telemetry`] | command line, logs and metrics of a process |
