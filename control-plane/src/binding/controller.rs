@@ -72,7 +72,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         })
         .watches(&fleet.works, |fleet, change| {
             let concerns_us = match change {
-                // Somebody changed the spec, or gave the permanent id that the manifest carries too.
+                // Somebody changed the spec, or gave the permanent id that the manifest carries.
                 Change::Applied {
                     old: Some(old),
                     new,
