@@ -16,7 +16,12 @@ const LONG: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_mins(30);
 
 /// How often in a row each key has waited. May be lost.
-pub struct Waits<K>(Mutex<HashMap<K, Waited>>);
+#[derive(Debug)]
+pub struct Waits<K> {
+    first: Duration,
+    longest: Duration,
+    waited: Mutex<HashMap<K, Waited>>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waited {
@@ -39,18 +44,28 @@ pub struct Wait {
 }
 
 impl<K: Clone + Eq + Hash> Default for Waits<K> {
+    /// Returns waits from 200 ms up to 30 s.
     fn default() -> Self {
-        Self(Mutex::default())
+        Self::between(FIRST, LONGEST)
     }
 }
 
 impl<K: Clone + Eq + Hash> Waits<K> {
-    /// Returns the next wait of a key: the first is 200 ms, and each one is twice as long up to 30
-    /// s.
+    /// Returns waits from a first one up to a longest one.
+    pub fn between(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            waited: Mutex::default(),
+        }
+    }
+
+    /// Returns the next wait of a key: each is twice as long as the one before it, up to the
+    /// longest.
     pub fn next(&self, key: &K) -> Wait {
         let mut waits = self.lock();
         let waited = waits.entry(key.clone()).or_default();
-        let time = length(waited.count);
+        let time = self.length(waited.count);
         waited.count = waited.count.saturating_add(1);
         let (is_long, now) = (time >= LONG, Instant::now());
         let is_news = waited
@@ -73,12 +88,13 @@ impl<K: Clone + Eq + Hash> Waits<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Waited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn length(count: u32) -> Duration {
-    FIRST.saturating_mul(1 << count.min(16)).min(LONGEST)
+    fn length(&self, count: u32) -> Duration {
+        let doubled = self.first.saturating_mul(1 << count.min(16));
+        doubled.min(self.longest)
+    }
 }
 
 #[cfg(test)]
@@ -105,5 +121,12 @@ mod tests {
         assert_eq!(waits.next(&"b").time, FIRST, "others do not wait longer");
         waits.over(&"a");
         assert_eq!(waits.next(&"a").time, FIRST);
+    }
+
+    #[test]
+    fn waits_have_bounds_of_their_own() {
+        let waits = Waits::between(Duration::from_secs(15), Duration::from_secs(50));
+        let seconds = [(); 4].map(|()| waits.next(&"a").time.as_secs());
+        assert_eq!(seconds, [15, 30, 50, 50]);
     }
 }

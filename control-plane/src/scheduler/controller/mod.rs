@@ -62,9 +62,6 @@ use crate::settings::PRIORITY_BASED_SCHEDULING;
 /// A binding that waits is looked at again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often).
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// A move that waits until its order could be carried out is looked at again after this time: the
-/// end of a removal is no change of a cluster.
-const OBSTRUCTED: Duration = Duration::from_secs(15);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
@@ -336,8 +333,11 @@ impl Scheduler {
                 tell(fleet, binding, &outcome);
             }
             let next = match held {
-                Held::Obstructed(_) => Next::After(OBSTRUCTED),
-                _ => wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)),
+                Held::Obstructed(_) => Next::After(self.movement.obstructed.next(key).time),
+                _ => {
+                    self.movement.obstructed.over(key);
+                    wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN))
+                }
             };
             return Ok((next, wait));
         }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
@@ -20,6 +21,7 @@ use super::{Scheduler, Subject};
 use crate::budget::pace::{Pace, Paid};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::waits::Waits;
 use crate::pause::Pause;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
@@ -68,12 +70,19 @@ pub(super) enum Held {
     Obstructed(String),
 }
 
+/// First and longest time after which a move that waits until its order could be carried out is
+/// looked at again: the end of a removal is no change of a cluster, and each look places it anew.
+const OBSTRUCTED_FIRST: Duration = Duration::from_secs(15);
+const OBSTRUCTED_LONGEST: Duration = Duration::from_mins(2);
+
 /// Moves that wait.
 #[derive(Debug)]
 pub(super) struct Movement {
     pace: Pace,
     /// Those that wait for the budget.
     pub turns: Turns<BindingKey>,
+    /// Those whose order could not be carried out anywhere.
+    pub obstructed: Waits<BindingKey>,
     /// Whether they wait by priority.
     is_ranked: bool,
     state: Mutex<State>,
@@ -95,6 +104,7 @@ impl Movement {
         Self {
             pace,
             turns,
+            obstructed: Waits::between(OBSTRUCTED_FIRST, OBSTRUCTED_LONGEST),
             is_ranked,
             state: Mutex::default(),
         }
@@ -103,6 +113,7 @@ impl Movement {
     /// Notes that a binding does not wait for anything any more.
     pub fn ends(&self, key: &BindingKey) {
         self.turns.leave(key);
+        self.obstructed.over(key);
         let mut state = self.lock();
         state.told.remove(key);
         state.paused.remove(key);
