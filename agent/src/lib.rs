@@ -31,9 +31,8 @@
 //!   (`debounce`) and [`report`] (`conditions`, `enablements`, `status`); writes the status of the
 //!   Cluster, and an event about resource models that cannot be used.
 //! * `credentials` watches Secrets of the member and the Cluster; decides in [`credentials`]
-//!   (`report`, `ownership`); writes accounts and roles in the member, Secrets in the fleet API.
-//! * `withdrawal of credentials` watches the Cluster; decides in [`credentials`] (`ownership`)
-//!   which accounts an agent made that are no longer reported; writes their removal.
+//!   (`report`, `ownership`) which accounts are missing, and which are no longer reported; writes
+//!   accounts and roles in the member, Secrets in the fleet API, and their removal.
 //! * `certificate rotation` watches the member's Secret; decides in [`certificate`] (`document`,
 //!   `asking`) when a new certificate is due; writes signing requests and the Secret.
 //! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]

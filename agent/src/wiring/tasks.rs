@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 23] = [
+const TASKS: [Task; 22] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -125,17 +125,10 @@ const TASKS: [Task; 23] = [
     },
     Task {
         name: "credentials",
-        runs: |settings| settings.reports().is_ok_and(|reports| !reports.is_empty()),
+        runs: always,
         phase: Phase::Member,
         hosted: None,
         make: access::credentials,
-    },
-    Task {
-        name: "withdrawal of credentials",
-        runs: |settings| access::unreported(settings).is_ok_and(|reports| !reports.is_empty()),
-        phase: Phase::Member,
-        hosted: None,
-        make: access::withdrawal,
     },
     // From the start: the fleet API rejects an expired certificate, and the Secret may have a valid
     // one.
