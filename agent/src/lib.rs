@@ -39,12 +39,12 @@
 //!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
 //! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
 //!   `repairs`) what differs and when to repair it; writes the queues of the next two tasks.
-//! * `work status` watches the statuses of objects; decides in [`reflect`] (`compose`, `sent`);
-//!   writes `status.manifestStatuses` of Works.
-//! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`) and [`apply`]
-//!   (`outcome`); writes objects in the member, conditions and finalizers of Works.
+//! * `work status` watches the statuses of objects; decides in [`work`] (`report`); writes
+//!   `status.manifestStatuses` of Works.
+//! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`, `apply`);
+//!   writes objects in the member, conditions and finalizers of Works.
 //! * `fencing` watches the times of renewals and the record of them in the member; decides in
-//!   [`fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
+//!   [`work::fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
 //!   record, and stops workloads in the member. The one task that does not ask for leadership: of
 //!   agents that are cut off none leads.
 //! * `change of the fleet id` watches the id of the fleet; decides that all objects are marked
@@ -69,20 +69,17 @@
 //! delay the leases.
 
 mod accounts;
-mod apply;
 mod census;
 mod certificate;
 pub mod check;
 mod credentials;
 mod digest;
 mod discovery;
-mod fencing;
 mod fleet_id;
 mod health;
 mod heartbeat;
 mod join;
 mod measures;
-pub mod reflect;
 mod report;
 pub mod settings;
 mod wiring;

@@ -15,11 +15,12 @@ use tokio::sync::broadcast;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::apply::{self, Applier};
 use crate::join::Standing;
-use crate::reflect::{Reporter, Room, Watches};
+use crate::work::apply::{self, Applier};
 use crate::work::member::Member;
 use crate::work::object::Objects;
+use crate::work::report::Reporter;
+use crate::work::watch::{Room, Watches};
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;

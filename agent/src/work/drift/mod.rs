@@ -1,7 +1,7 @@
 //! Decides whether an object in the member has to be applied.
 //!
-//! [`Drift`] is asked by `apply`, and fed by the answers to applies and by the events of the
-//! watches of `reflect`. Each of its parts may find that nothing has to be applied:
+//! [`Drift`] is asked by [`apply`](super::apply), and fed by the answers to applies and by the
+//! events of [`watch`](super::watch). Each of its parts may find that nothing has to be applied:
 //!
 //! | part | an object is as desired if | remembers |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //!
 //! Two other memories of the agent do not take part. [`repairs`](super::repairs) has the times of
 //! repairs: it decides when a difference is repaired, not whether there is one.
-//! `reflect::ObjectStatuses` has the last seen statuses: it decides what is reported, and is not
-//! read by `apply`.
+//! [`ObjectStatuses`](super::observed::ObjectStatuses) has the last seen statuses: it decides what
+//! is reported.
 
 mod difference;
 mod grown;

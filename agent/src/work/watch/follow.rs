@@ -15,7 +15,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::index::Index;
-use super::look::Look;
 use super::missing::spellings;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
@@ -26,6 +25,7 @@ use crate::work::desired::ObjectKey;
 use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
 use crate::work::member::Raw;
+use crate::work::observed::Look;
 use crate::work::reader::Unread;
 use crate::work::{object, ownership};
 

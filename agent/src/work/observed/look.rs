@@ -9,8 +9,45 @@ use muster_shared::interpreter::{Error, Interpreters};
 use muster_shared::work_status;
 use serde_json::Value;
 
-use super::news::Trouble;
+use crate::work::desired::ObjectKey;
 use crate::work::{completed, drift};
+
+/// Reason and text of an event, in Karmada's words.
+pub type Note = (&'static str, String);
+
+/// What a person has to know of an object beside its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The agent has stopped the object.
+    Stopped,
+    /// The status cannot be reflected.
+    Status(String),
+    /// The health cannot be judged; it is reported as unknown.
+    Health(String),
+}
+
+impl Trouble {
+    /// Returns the warning event.
+    pub fn note(&self, object: &ObjectKey) -> Note {
+        let object = format!("{}/{}/{}", object.kind.kind, object.namespace, object.name);
+        match self {
+            Self::Status(error) => {
+                let text = format!("Reflect status for object({object}) failed, err: {error}.");
+                ("ReflectStatusFailed", text)
+            }
+            Self::Stopped => {
+                let text = format!(
+                    "The agent has stopped object({object}), because its cluster was cut off from the fleet. It is started again as soon as that is known to be over."
+                );
+                ("StoppedWhileCutOff", text)
+            }
+            Self::Health(error) => {
+                let text = format!("Interpret health of object({object}) failed, err: {error}.");
+                ("InterpretHealthFailed", text)
+            }
+        }
+    }
+}
 
 /// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -326,6 +363,30 @@ mod tests {
             assert_eq!(seen.health, health, "{what}");
             assert_eq!(seen.status().is_some(), status, "{what}");
             assert_eq!(look.trouble.is_some(), told, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_interpreted_is_said_in_karmadas_words() {
+        let named = |kind: &str, namespace: &str| {
+            let manifest = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": namespace}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        for (trouble, object, reason, text) in [
+            (
+                Trouble::Status("too odd".into()),
+                named("Pod", "default"),
+                "ReflectStatusFailed",
+                "Reflect status for object(Pod/default/a) failed, err: too odd.",
+            ),
+            (
+                Trouble::Health("too odd".into()),
+                named("Node", ""),
+                "InterpretHealthFailed",
+                "Interpret health of object(Node//a) failed, err: too odd.",
+            ),
+        ] {
+            assert_eq!(trouble.note(&object), (reason, text.to_owned()));
         }
     }
 }

@@ -24,15 +24,15 @@ use tokio::time::Instant;
 use self::removal::Departure;
 use self::telling::is_news;
 use super::outcome::{self, Failures};
-use crate::fencing::orders::{self, Fenced};
-use crate::fencing::{Fencer, Permission};
 use crate::fleet_id;
-use crate::reflect::{Look, ObjectStatuses, has_run};
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
+use crate::work::fencing::orders::{self, Fenced};
+use crate::work::fencing::{Fencer, Permission};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
+use crate::work::observed::{Look, ObjectStatuses};
 use crate::work::reader::{Turns, Whole, WorkReader};
 use crate::work::repairs::Repairs;
 use crate::write::{self, within};
@@ -364,9 +364,8 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<Change, object::Error> {
-        let seen = self.statuses.seen(&work.name_any(), key);
         // A task that has succeeded does not run again because its object is cleaned up.
-        let has_run = has_run(work, seen.as_ref(), key, manifest);
+        let has_run = self.statuses.has_run(work, key, manifest);
         if has_run {
             let object = self.objects.member.get(key).await?;
             if object.is_none_or(|object| object::terminates_since(&object).is_some()) {

@@ -4,11 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use muster_shared::api::work::Work;
+use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Queue;
+use serde_json::Value;
 
-use super::look::{Look, ObjectStatus};
-use super::news::Trouble;
+use super::look::{Look, ObjectStatus, Trouble};
+use crate::work::completed;
 use crate::work::desired::ObjectKey;
+use crate::work::manifests::key_of;
 
 /// Time within which changes of an object become one report. A rollout changes a status several
 /// times a second.
@@ -156,6 +160,24 @@ impl ObjectStatuses {
         self.lock().get(work)?.seen(key).cloned()
     }
 
+    /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it
+    /// last.
+    pub fn has_run(&self, work: &Work, key: &ObjectKey, manifest: &Value) -> bool {
+        if !completed::is_task(manifest) {
+            return false;
+        }
+        let seen = self.seen(&work.name_any(), key);
+        if let Some(status) = seen.filter(|seen| !seen.lost && !seen.stays) {
+            let status = status.status();
+            return status.is_some_and(|it| completed::says(&it, manifest));
+        }
+        let status = work.status.iter();
+        let mut reported = status.flat_map(|status| &status.manifest_statuses);
+        let said = reported.find(|it| key_of(&it.identifier).object() == key.object());
+        said.and_then(|said| said.status.as_ref())
+            .is_some_and(|status| completed::says(&status.0, manifest))
+    }
+
     /// Forgets an object that was removed because its Work no longer wants it, and removes it from
     /// the report.
     pub fn drop_object(&self, work: &str, key: &ObjectKey) {
@@ -216,7 +238,7 @@ impl ObjectStatuses {
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::ResourceHealth;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use muster_shared::interpreter::Interpreters;

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::opened::Watched;
-use super::statuses::ObjectStatuses;
 use super::supervised::Supervised;
 use super::waiting::Room;
 use crate::discovery::Discovery;
 use crate::fleet_id;
 use crate::work::CachedWork;
 use crate::work::drift::Drift;
+use crate::work::observed::ObjectStatuses;
 use crate::work::reader::WorkReader;
 use crate::work::repairs::Repairs;
 

@@ -7,9 +7,9 @@ use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
-use super::look::ObjectStatus;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{identifier, key_of, keys};
+use crate::work::observed::ObjectStatus;
 
 /// Bytes that the manifests of a Work and the statuses of its objects may have together. etcd
 /// refuses an object of more than 1.5 MB; the rest is for the identifiers.

@@ -13,9 +13,9 @@ use serde_json::json;
 use super::compose::compose;
 use super::news::news;
 use super::sent::{Sent, Verdict};
-use super::statuses::ObjectStatuses;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
+use crate::work::observed::ObjectStatuses;
 use crate::work::reader::{Turns, Whole, WorkReader};
 use crate::write::{self, within};
 
@@ -191,8 +191,8 @@ mod tests {
     use muster_shared::queue::Queue;
 
     use super::*;
-    use crate::reflect::Look;
     use crate::work::desired::ObjectKey;
+    use crate::work::observed::Look;
     use crate::work::reader::tests::{Fleet, cache, work};
 
     /// Returns a reporter of a Work of which an object was seen.

@@ -10,11 +10,11 @@ use tokio::sync::broadcast;
 use super::*;
 use crate::discovery::Discovery;
 use crate::fleet_id;
-use crate::reflect::ObjectStatuses;
-use crate::reflect::waiting::Room;
 use crate::work::drift::Drift;
+use crate::work::observed::ObjectStatuses;
 use crate::work::reader::WorkReader;
 use crate::work::reader::tests::{Fleet, cache, work};
+use crate::work::watch::waiting::Room;
 
 /// Watches of a member with Works `a` and `b`, whose texts are not kept.
 async fn watches() -> (Arc<Watches>, Arc<Fleet>) {

@@ -17,13 +17,13 @@ use serde_json::Value;
 use super::super::outcome::{self, Failures, MISSING};
 use super::telling::is_news;
 use super::{Applier, CUT_OFF, Error};
-use crate::fencing::orders::Fenced;
-use crate::reflect::{Look, ObjectStatus, has_run};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
+use crate::work::fencing::orders::Fenced;
 use crate::work::manifests::{key_of, keys, namespace};
 use crate::work::member;
 use crate::work::object;
+use crate::work::observed::{Look, ObjectStatus};
 use crate::work::ownership::{self, Origin};
 
 impl Applier {
@@ -96,7 +96,7 @@ impl Applier {
         let mut missing = Vec::new();
         for (_, key, manifest) in keys(work) {
             let seen = self.statuses.seen(&name, &key);
-            if !reported.contains(&key.object()) || has_run(work, seen.as_ref(), &key, manifest) {
+            if !reported.contains(&key.object()) || self.statuses.has_run(work, &key, manifest) {
                 continue;
             }
             let is_missing = match seen {

@@ -4,17 +4,15 @@
 
 use std::time::Duration;
 
-use muster_shared::api::work::Work;
 use serde_json::Value;
 
 use super::index::Index;
-use super::look::{Look, ObjectStatus};
 use super::opened::{Opened, Watched};
 use super::watches::Watches;
 use crate::digest::digest;
-use crate::work::completed;
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::{desired_for, key_of};
+use crate::work::manifests::desired_for;
+use crate::work::observed::Look;
 use crate::work::reader::Unread;
 
 /// Time after which the applier looks at a Work that a watch could not read.
@@ -34,8 +32,7 @@ impl Watches {
             return;
         };
         self.drift.doubt(&key);
-        let seen = self.statuses.seen(name, &key);
-        if !has_run(&open.work, seen.as_ref(), &key, manifest) {
+        if !self.statuses.has_run(&open.work, &key, manifest) {
             self.statuses.see(name, &key, Look::lost());
         }
         tracing::info!(object = %key, work = name, "does not name its work any more");
@@ -72,8 +69,7 @@ impl Watches {
             return None;
         };
         self.drift.gone(&key);
-        let seen = self.statuses.seen(name, &key);
-        if has_run(&open.work, seen.as_ref(), &key, manifest) {
+        if self.statuses.has_run(&open.work, &key, manifest) {
             tracing::info!(object = %key, work = name, "gone after its task has succeeded");
             if open.cached.is_held() {
                 self.to_apply.add(name.to_owned());
@@ -117,30 +113,6 @@ impl Watches {
         }
         self.to_apply.add_after(name.to_owned(), LEFT);
     }
-}
-
-/// Returns whether the task of a manifest has succeeded, by what was seen or reported of it last.
-pub fn has_run(
-    work: &Work,
-    seen: Option<&ObjectStatus>,
-    key: &ObjectKey,
-    manifest: &Value,
-) -> bool {
-    if !completed::is_task(manifest) {
-        return false;
-    }
-    if let Some(status) = seen.filter(|seen| !seen.lost && !seen.stays) {
-        return status
-            .status()
-            .is_some_and(|it| completed::says(&it, manifest));
-    }
-    let status = work.status.as_ref();
-    let reported = status.map_or(&[][..], |status| &status.manifest_statuses);
-    let said = reported
-        .iter()
-        .find(|it| key_of(&it.identifier).object() == key.object());
-    said.and_then(|said| said.status.as_ref())
-        .is_some_and(|status| completed::says(&status.0, manifest))
 }
 
 /// Returns the keys that a manifest may have for an object: with the namespace where the server
