@@ -34,16 +34,9 @@ const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 pub(super) fn member_watches(context: &Context) -> Made {
     let watches = Watches {
         waiting: Room::default(),
-        works: context.works.clone(),
-        reader: Arc::clone(&context.reader),
+        store: Arc::clone(&context.store),
         member: context.base.member.client(Profile::Watch, Limits::NONE)?,
         discovery: context.discovery.clone(),
-        interpreters: Arc::clone(&context.interpreters),
-        statuses: Arc::clone(&context.statuses),
-        drift: Arc::clone(&context.drift),
-        repairs: Arc::clone(&context.repairs),
-        to_apply: context.to_apply.clone(),
-        fleet: context.fleet_id.clone(),
         kinds_changed: Arc::default(),
         readable: broadcast::channel(READABLE).0,
     };
@@ -53,13 +46,8 @@ pub(super) fn member_watches(context: &Context) -> Made {
 
 /// Reports the statuses of objects in the status of their Works.
 pub(super) fn work_status(context: &Context) -> Made {
-    let reporter = Reporter::new(
-        context.works.clone(),
-        context.works_api()?,
-        Arc::clone(&context.reader),
-        Arc::clone(&context.statuses),
-        context.events.clone(),
-    );
+    let store = Arc::clone(&context.store);
+    let reporter = Reporter::new(store, context.works_api()?, context.events.clone());
     let leadership = context.base.leadership.clone();
     let work = move |name| {
         let (reporter, leads) = (Arc::clone(&reporter), leadership.is_current());
@@ -71,7 +59,10 @@ pub(super) fn work_status(context: &Context) -> Made {
             }
         }
     };
-    let (queue, shutdown) = (context.to_report.clone(), context.base.shutdown.clone());
+    let (queue, shutdown) = (
+        context.store.to_report.clone(),
+        context.base.shutdown.clone(),
+    );
     Ok(Box::pin(queue.run(REPORTERS, shutdown, work)))
 }
 
@@ -82,26 +73,20 @@ pub(super) fn applier(context: &Context) -> Made {
     let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
     let client = base.member_client(Profile::Write)?;
     let applier = Applier {
-        works: context.works.clone(),
+        store: Arc::clone(&context.store),
         api: context.works_api()?,
-        reader: Arc::clone(&context.reader),
         clusters: context.clusters.clone(),
         objects: Objects {
             cluster: base.settings.cluster_name.clone(),
             member: Member::new(client, context.discovery.clone(), may_act.clone()),
-            drift: Arc::clone(&context.drift),
+            drift: Arc::clone(&context.store.drift),
         },
-        repairs: Arc::clone(&context.repairs),
-        interpreters: Arc::clone(&context.interpreters),
-        statuses: Arc::clone(&context.statuses),
         events: context.events.clone(),
         clock: Arc::clone(&context.clock),
-        queue: context.to_apply.clone(),
-        fleet: context.fleet_id.clone(),
         fencer: context.fencer.clone(),
         state: apply::State::default(),
     };
-    let applier = applier.listen();
+    let applier = Arc::new(applier);
     let work = move |name| {
         let (applier, may_act) = (Arc::clone(&applier), may_act());
         async move {
@@ -112,9 +97,9 @@ pub(super) fn applier(context: &Context) -> Made {
             }
         }
     };
-    let (queue, works) = (context.to_apply.clone(), context.works.clone());
+    let (queue, works) = (context.store.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
-    let interpreters = Arc::clone(&context.interpreters);
+    let interpreters = Arc::clone(&context.store.interpreters);
     Ok(Box::pin(async move {
         let known = async {
             works.synced().await;
@@ -143,7 +128,7 @@ pub(super) fn fencing(context: &Context) -> Made {
 
 /// Applies all Works again when the id of the fleet changes, because it marks every object.
 pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()> {
-    let (works, queue) = (context.works.clone(), context.to_apply.clone());
+    let (works, queue) = (context.works.clone(), context.store.to_apply.clone());
     let mut fleet_id = context.fleet_id.clone();
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
@@ -166,7 +151,10 @@ pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()
 /// have grown to a minute.
 pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
     let (works, returned) = (context.works.clone(), Arc::clone(&context.returned));
-    let (to_apply, to_report) = (context.to_apply.clone(), context.to_report.clone());
+    let (to_apply, to_report) = (
+        context.store.to_apply.clone(),
+        context.store.to_report.clone(),
+    );
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
         let retries = async {
@@ -191,7 +179,10 @@ pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
 /// applied or reported before.
 pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
     let (works, health) = (context.works.clone(), context.base.health.clone());
-    let (interpreters, feeds) = (Arc::clone(&context.interpreters), context.feeds.clone());
+    let (interpreters, feeds) = (
+        Arc::clone(&context.store.interpreters),
+        context.feeds.clone(),
+    );
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
         let unknown = || {
@@ -242,6 +233,7 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     };
     let failed = tell.clone();
     context
+        .store
         .interpreters
         .on_failure(move |failure| failed(FAILED, failure.note.clone()));
     let unread = tell.clone();

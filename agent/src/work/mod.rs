@@ -6,7 +6,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | what of a Work is in memory, and how is it opened? | [`cached`], [`texts`], [`reader`] |
+//! | what of a Work is in memory, and how is it opened? | [`cached`], [`texts`], [`works`] |
 //! | desired: which objects does a Work want? | [`manifests`], [`desired`] |
 //! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
 //! | how is an object read and written? | [`member`], [`raw`], [`partial`] |
@@ -15,6 +15,7 @@
 //! | when is a difference repaired? | [`repairs`] |
 //! | how is one object applied or removed? | [`object`] |
 //! | observed: which state was seen last? | [`observed`] |
+//! | what do the tasks share? | [`store`] |
 //! | which objects are stopped while the member is cut off? | [`fencing`], [`dependents`] |
 //! | what do the watches show? | [`watch`] |
 //! | apply: how is a whole Work applied or removed? | [`apply`] |
@@ -37,11 +38,12 @@ pub mod observed;
 pub(crate) mod ownership;
 pub(crate) mod partial;
 pub(crate) mod raw;
-pub(crate) mod reader;
 pub(crate) mod repairs;
 pub(crate) mod report;
+pub(crate) mod store;
 pub(crate) mod takeover;
 pub mod texts;
 pub(crate) mod watch;
+pub(crate) mod works;
 
 pub use self::cached::CachedWork;

@@ -14,17 +14,15 @@ use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
 use muster_shared::fencing::{Orders, Times};
-use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Condition, ResourceExt};
-use muster_shared::queue::{Next, Queue};
-use muster_shared::watch::{Change as Seen, Expectations, Informer};
+use muster_shared::queue::Next;
+use muster_shared::watch::Informer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::removal::Departure;
 use self::telling::is_news;
 use super::outcome::{self, Failures};
-use crate::fleet_id;
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::fencing::orders::{self, Fenced};
@@ -32,10 +30,10 @@ use crate::work::fencing::{Fencer, Permission};
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
-use crate::work::observed::{Look, ObjectStatuses};
-use crate::work::reader::{Turns, Whole, WorkReader};
-use crate::work::repairs::Repairs;
-use crate::write::{self, within};
+use crate::work::observed::Look;
+use crate::work::store::Store;
+use crate::work::works::{Turns, Whole};
+use crate::write;
 
 /// After a namespace or a definition was created, Works that wait for one are tried again; a
 /// definition takes a moment to be served.
@@ -69,30 +67,18 @@ pub enum Error {
 
 /// Applies the Works of one member.
 pub struct Applier {
-    /// Cache of Works.
-    pub works: Informer<CachedWork>,
+    /// Works, and what is known of their objects.
+    pub store: Arc<Store>,
     /// API of Works, for writes on a connection apart from the watch.
     pub api: Api<CachedWork>,
-    /// Opens Works.
-    pub reader: Arc<WorkReader>,
     /// Cache of the member's Cluster.
     pub clusters: Informer<Cluster>,
     /// Applies and removes the objects in the member.
     pub objects: Objects,
-    /// Times of repairs, and ranks of Works.
-    pub repairs: Arc<Repairs>,
-    /// Meaning of resources.
-    pub interpreters: Arc<Interpreters>,
-    /// Statuses of objects, which begin with the answers to applies.
-    pub statuses: Arc<ObjectStatuses>,
     /// Publishes events about Works.
     pub events: Events,
     /// Clock for the times of conditions.
     pub clock: Arc<Clock>,
-    /// Works to reconcile.
-    pub queue: Queue<String>,
-    /// The id of the fleet.
-    pub fleet: fleet_id::Known,
     /// Stops objects while the member is cut off; `None` where nothing does, because the member
     /// has no lease.
     pub fencer: Option<Arc<Fencer>>,
@@ -103,8 +89,6 @@ pub struct Applier {
 /// State of an [`Applier`].
 #[derive(Default)]
 pub struct State {
-    /// The agent's writes of Works that the cache does not show yet.
-    expectations: Arc<Expectations<String, Arc<CachedWork>>>,
     /// Turns of large Works.
     turns: Turns,
     /// Works with an object whose namespace or kind the member does not have yet.
@@ -123,55 +107,29 @@ impl State {
 }
 
 impl Applier {
-    /// Adds Works to the queue when they change. They are reconciled when
-    /// [`reconcile`](Self::reconcile) is called for the keys of the queue.
-    pub fn listen(self) -> Arc<Self> {
-        let (keys, asked) = (self.queue.clone(), Arc::clone(&self.repairs));
-        let expectations = Arc::clone(&self.state.expectations);
-        self.works.on_change(move |seen| match seen {
-            Seen::Applied { old, new } => {
-                let name = new.name_any();
-                let own = expectations.is_last_write(&name, &new.metadata);
-                expectations.observe(&name, &new.metadata);
-                let lost = !own && CachedWork::tells_otherwise(old.as_deref(), new);
-                if lost || CachedWork::concerns_us(old.as_deref(), new) {
-                    asked.ask(&name);
-                    keys.add(name);
-                }
-            }
-            // A reconciliation that is under way may still record something about the Work, so it
-            // is forgotten in its turn on the queue.
-            Seen::Deleted { old } => keys.add(old.name_any()),
-        });
-        Arc::new(self)
-    }
-
     /// Brings one Work up to date.
     pub async fn reconcile(self: Arc<Self>, name: String) -> Result<Next, Error> {
         let outcome = self.attempt(&name).await;
         if outcome.is_err() {
-            self.repairs.failed(&name);
+            self.store.repairs.failed(&name);
         }
         outcome
     }
 
     async fn attempt(&self, name: &str) -> Result<Next, Error> {
-        let namespace = self.api.namespace().map(str::to_owned);
-        let Some(cached) = self.works.get(namespace.as_deref(), name) else {
+        let Some(cached) = self.store.works.latest(name) else {
             self.forget(name);
             return Ok(Next::Done);
         };
-        let written = self.state.expectations.answer(name, &cached.metadata);
-        let cached = written.unwrap_or(cached);
-        let Some(_turn) = self.state.turns.take(&cached, &self.queue) else {
+        let Some(_turn) = self.state.turns.take(&cached, &self.store.to_apply) else {
             return Ok(Next::Waits);
         };
-        self.repairs.begin(name);
+        self.store.repairs.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
         // The cache will tell of the one that is gone, or of the other one of its name.
-        let Some(Whole { cached, work }) = self.reader.open(&cached).await? else {
+        let Some(Whole { cached, work }) = self.store.works.open(&cached).await? else {
             return Ok(Next::Done);
         };
         if cached.metadata.deletion_timestamp.is_some() {
@@ -187,7 +145,7 @@ impl Applier {
             let mut finalizers = work.finalizers().to_vec();
             finalizers.push(FINALIZER.to_owned());
             let patch = json!({ "metadata": { "finalizers": finalizers } });
-            return promised(self.patch(&work, None, &patch).await?.as_ref());
+            return promised(self.patch(&work, None, patch).await?.as_ref());
         }
         if cached.suspended {
             return self.hold(&cached, work).await;
@@ -222,7 +180,7 @@ impl Applier {
             Permission::Verify => {}
         }
         let asked = Instant::now();
-        let fresh = self.reader.read(&name).await?;
+        let fresh = self.store.works.read(&name).await?;
         let is_wanted = fresh.is_some_and(|Whole { cached, .. }| {
             cached.metadata.uid == work.metadata.uid && cached.metadata.deletion_timestamp.is_none()
         });
@@ -285,7 +243,7 @@ impl Applier {
             match outcome {
                 Ok(change) => changed |= change != Change::None,
                 // A webhook has to say which fields the member keeps.
-                Err(error) if error.waits(&self.queue, &name) => is_asked = true,
+                Err(error) if error.waits(&self.store.to_apply, &name) => is_asked = true,
                 Err(error) => {
                     waits |= waits_for_others(&error);
                     failures.unapplied.push(error.to_string());
@@ -308,7 +266,7 @@ impl Applier {
         }
         let now = self.clock.now();
         let applied = outcome::applied(total, &failures, now);
-        let (contended, again) = self.repairs.contended(&name);
+        let (contended, again) = self.store.repairs.contended(&name);
         let status = work.status.as_ref();
         let known = status.map_or(&[][..], |status| &status.conditions);
         let contended = outcome::contended(known, &contended, now);
@@ -365,14 +323,14 @@ impl Applier {
         manifest: &Value,
     ) -> Result<Change, object::Error> {
         // A task that has succeeded does not run again because its object is cleaned up.
-        let has_run = self.statuses.has_run(work, key, manifest);
+        let has_run = self.store.statuses.has_run(work, key, manifest);
         if has_run {
             let object = self.objects.member.get(key).await?;
             if object.is_none_or(|object| object::terminates_since(&object).is_some()) {
                 return Ok(Change::None);
             }
         }
-        let fleet = self.fleet.now();
+        let fleet = self.store.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
         // A list shows an object as desired that was stopped where the member decides its replicas.
         let may_be_stopped = Orders::of(&wanted).is_some();
@@ -382,7 +340,7 @@ impl Applier {
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
         let is_lost = |error: &object::Error| error.is_absence() && !has_run;
         if outcome.as_ref().is_err_and(is_lost) {
-            self.statuses.see(&work.name_any(), key, Look::lost());
+            self.store.statuses.see(&work.name_any(), key, Look::lost());
         }
         self.note_applied(&work.name_any(), key, manifest, &outcome);
         outcome.map(|(change, _)| change)
@@ -398,10 +356,12 @@ impl Applier {
     ) {
         match outcome {
             Ok((_, object)) => {
-                let look = Look::of(object, manifest, &self.interpreters);
-                self.statuses.see_first(work, key, look);
+                let look = Look::of(object, manifest, &self.store.interpreters);
+                self.store.statuses.see_first(work, key, look);
             }
-            Err(error) if error.is_hidden() => self.statuses.see_first(work, key, Look::unknown()),
+            Err(error) if error.is_hidden() => {
+                self.store.statuses.see_first(work, key, Look::unknown())
+            }
             Err(_) => {}
         }
         match outcome {
@@ -417,28 +377,15 @@ impl Applier {
         }
     }
 
-    /// Sends a merge patch of a Work, with the version of `work`, so that a change in between is a
-    /// conflict. Returns the Work afterwards.
     async fn patch(
         &self,
         work: &Work,
         subresource: Option<&str>,
-        patch: &Value,
+        patch: Value,
     ) -> Result<Arc<CachedWork>, write::Error> {
-        let mut patch = patch.clone();
-        patch["metadata"]["resourceVersion"] = json!(work.resource_version());
-        let name = work.name_any();
-        let call = write::merge(&self.api, &name, subresource, &patch);
-        let after = within("update the Work", call).await?;
-        let after = self.works.kept(after);
-        let (expectations, answer) = (&self.state.expectations, Arc::clone(&after));
-        expectations.written(name.as_str(), &work.metadata, &after.metadata, answer);
-        // The informer may have been faster, and shows nothing more of a Work that is gone.
-        match self.works.get(self.api.namespace(), &name) {
-            Some(cached) => expectations.observe(&name, &cached.metadata),
-            None => expectations.forget(&name),
-        }
-        Ok(after)
+        let works = &self.store.works;
+        let call = works.patch(&self.api, &work.metadata, subresource, patch);
+        call.await
     }
 
     /// Forgets a Work that is gone.
@@ -446,8 +393,7 @@ impl Applier {
         if let Some(fencer) = &self.fencer {
             fencer.forget(name);
         }
-        self.state.expectations.forget(name);
-        self.repairs.forget(name);
+        self.store.repairs.forget(name);
         self.objects.drift.forget_work(name);
         self.note_waiting(name, false);
         self.state.forget_departure(name);
@@ -475,7 +421,7 @@ impl Applier {
                 .unwrap_or_else(PoisonError::into_inner),
         );
         for name in waiting {
-            self.queue.add_after(name, PREREQUISITE_PAUSE);
+            self.store.to_apply.add_after(name, PREREQUISITE_PAUSE);
         }
     }
 }

@@ -101,11 +101,6 @@ impl ObjectStatuses {
         }
     }
 
-    /// Returns the queue of Works to report.
-    pub fn queue(&self) -> &Queue<String> {
-        &self.queue
-    }
-
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
         // What was seen before stays until the webhook has answered.
@@ -189,11 +184,6 @@ impl ObjectStatuses {
         }
         drop(works);
         self.queue.add(work.to_owned());
-    }
-
-    /// Adds a Work to the queue whose report has to be compared again.
-    pub fn again(&self, work: &str, after: Duration) {
-        self.queue.add_after(work.to_owned(), after);
     }
 
     /// Forgets the objects that a Work does not want, where more are known than it wants.

@@ -3,6 +3,5 @@
 mod compose;
 mod news;
 mod reporter;
-mod sent;
 
 pub use self::reporter::Reporter;

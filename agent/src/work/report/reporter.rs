@@ -5,19 +5,16 @@ use std::time::Duration;
 
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::Api;
-use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Next;
-use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::compose::compose;
 use super::news::news;
-use super::sent::{Sent, Verdict};
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
-use crate::work::observed::ObjectStatuses;
-use crate::work::reader::{Turns, Whole, WorkReader};
-use crate::write::{self, within};
+use crate::work::store::Store;
+use crate::work::works::{Turns, Whole};
+use crate::write;
 
 /// Pause of a Work that is gone, or another one of its name, until the cache shows that.
 const UNTIL_SHOWN: Next = Next::After(Duration::from_secs(5));
@@ -27,74 +24,40 @@ const ATTEMPTS: usize = 4;
 
 /// Writes `manifestStatuses`, the part of a Work's status that only the agent writes.
 pub struct Reporter {
-    works: Informer<CachedWork>,
+    store: Arc<Store>,
+    /// API of Works, for writes on a connection apart from the watch.
     api: Api<CachedWork>,
-    reader: Arc<WorkReader>,
     turns: Turns,
-    statuses: Arc<ObjectStatuses>,
     events: Events,
-    sent: Sent,
 }
 
 impl Reporter {
-    /// Makes a reporter, which forgets Works when they are deleted.
-    pub fn new(
-        works: Informer<CachedWork>,
-        api: Api<CachedWork>,
-        reader: Arc<WorkReader>,
-        statuses: Arc<ObjectStatuses>,
-        events: Events,
-    ) -> Arc<Self> {
-        let reporter = Arc::new(Self {
-            works,
+    /// Makes a reporter of the Works of a store.
+    pub fn new(store: Arc<Store>, api: Api<CachedWork>, events: Events) -> Arc<Self> {
+        let turns = Turns::default();
+        Arc::new(Self {
+            store,
             api,
-            reader,
-            turns: Turns::default(),
-            statuses,
+            turns,
             events,
-            sent: Sent::default(),
-        });
-        let weak = Arc::downgrade(&reporter);
-        reporter.works.on_change(move |change| {
-            let Some(reporter) = weak.upgrade() else {
-                return;
-            };
-            match change {
-                Change::Applied { old, new } => {
-                    let (name, old) = (new.name_any(), old.as_deref());
-                    // The status was lost, or another writer changed it.
-                    let is_lost = CachedWork::reports_otherwise(old, new)
-                        && reporter.sent.is_foreign(&name, new);
-                    if is_lost || CachedWork::becomes_readable(old, new) {
-                        reporter.statuses.again(&name, Duration::ZERO);
-                    }
-                }
-                Change::Deleted { old } => reporter.forget(&old.name_any()),
-            }
-        });
-        reporter
-    }
-
-    /// Forgets a Work that is gone.
-    fn forget(&self, name: &str) {
-        self.statuses.forget(name);
-        self.sent.forget(name);
+        })
     }
 
     /// Writes the report of one Work, unless its status has it already.
     pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
-        let Some(cached) = self.works.get(self.api.namespace(), &name) else {
-            // An object may have been seen, or a report written, after the Work was deleted.
-            self.forget(&name);
+        let (works, statuses) = (&self.store.works, &self.store.statuses);
+        let Some(cached) = works.latest(&name) else {
+            // An object may have been seen after the Work was deleted.
+            statuses.forget(&name);
             return Ok(Next::Done);
         };
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let Some(_turn) = self.turns.take(&cached, self.statuses.queue()) else {
+        let Some(_turn) = self.turns.take(&cached, &self.store.to_report) else {
             return Ok(Next::Waits);
         };
-        let mut whole = self.reader.open(&cached).await?;
+        let mut whole = works.open(&cached).await?;
         for _ in 0..ATTEMPTS {
             let Some(present) = &whole else {
                 return Ok(UNTIL_SHOWN);
@@ -103,7 +66,7 @@ impl Reporter {
                 return Ok(next);
             }
             // The cache may lag for long: the report is composed upon the Work as it is.
-            let fresh = self.reader.read(&name).await?;
+            let fresh = works.read(&name).await?;
             whole = fresh.filter(|fresh| fresh.cached.metadata.uid == cached.metadata.uid);
         }
         Ok(Next::Again)
@@ -119,34 +82,30 @@ impl Reporter {
         if work.metadata.deletion_timestamp.is_some() {
             return Ok(Some(Next::Done));
         }
-        for (object, trouble) in self.statuses.new_troubles(name) {
+        let statuses = &self.store.statuses;
+        for (object, trouble) in statuses.new_troubles(name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
             self.events.publish(work, EventType::Warning, reason, text);
         }
         let wanted = || keys(work).map(|(_, key, _)| key).collect();
         let manifests = work.spec.workload.manifests.len();
-        self.statuses.retain(name, manifests, wanted);
-        let (seen, gone) = self.statuses.of(name);
+        statuses.retain(name, manifests, wanted);
+        let (seen, gone) = statuses.of(name);
         let report = compose(work, &seen, &gone);
-        let fingerprint = CachedWork::fingerprint(&report.statuses);
-        match self.sent.judge(name, &whole.cached, fingerprint) {
-            Verdict::Said => {
-                self.statuses.settle_gone(name, &gone);
-                return Ok(Some(Next::Done));
-            }
-            Verdict::Wait(rest) => return Ok(Some(Next::After(rest))),
-            Verdict::Write => {}
+        if whole
+            .cached
+            .reports(CachedWork::fingerprint(&report.statuses))
+        {
+            statuses.settle_gone(name, &gone);
+            return Ok(Some(Next::Done));
         }
         // The applier adds the names of objects that it is about to make: a report upon an older
         // version would take them away.
-        let version = &whole.cached.metadata.resource_version;
-        let patch = json!({
-            "metadata": { "resourceVersion": version },
-            "status": { "manifestStatuses": report.statuses },
-        });
-        let call = write::merge(&self.api, name, Some("status"), &patch);
-        match within("report the status of a Work", call).await {
+        let patch = json!({ "status": { "manifestStatuses": report.statuses } });
+        let (works, before) = (&self.store.works, &whole.cached.metadata);
+        let call = works.patch(&self.api, before, Some("status"), patch);
+        match call.await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 let before = work.status.as_ref();
@@ -160,13 +119,7 @@ impl Reporter {
                     self.events
                         .publish(work, EventType::Warning, "ReflectStatusFailed", text);
                 }
-                self.statuses.settle_gone(name, &gone);
-                let shown = self.works.get(self.api.namespace(), name);
-                let uid = work.metadata.uid.as_deref();
-                self.sent.wrote(name, shown.as_deref(), uid, fingerprint);
-                if self.works.get(self.api.namespace(), name).is_none() {
-                    self.forget(name);
-                }
+                statuses.settle_gone(name, &gone);
                 Ok(Some(Next::Done))
             }
             Err(error) if error.is_not_found() => Ok(Some(Next::Done)),
@@ -188,12 +141,12 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use muster_shared::interpreter::Interpreters;
-    use muster_shared::queue::Queue;
+    use serde_json::Value;
 
     use super::*;
     use crate::work::desired::ObjectKey;
     use crate::work::observed::Look;
-    use crate::work::reader::tests::{Fleet, cache, work};
+    use crate::work::works::tests::{Fleet, store, work};
 
     /// Returns a reporter of a Work of which an object was seen.
     async fn reporter(has_room: bool) -> (Arc<Reporter>, Arc<Fleet>) {
@@ -202,13 +155,13 @@ mod tests {
         let key = ObjectKey::of(&work["spec"]["workload"]["manifests"][0], 0).unwrap();
         fleet.put(work);
         let api = fleet.start();
-        let works = cache(&api, has_room).await;
-        let reader = Arc::new(WorkReader::new(api.clone()));
-        let statuses = Arc::new(ObjectStatuses::new(Queue::new("test")));
+        let store = store(&api, has_room).await;
         let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": "a" }, "status": { "replicas": 1 } });
-        statuses.see("w", &key, Look::at(&object, &Interpreters::default()));
-        let reporter = Reporter::new(works, api, reader, statuses, Events::nowhere());
+        store
+            .statuses
+            .see("w", &key, Look::at(&object, &Interpreters::default()));
+        let reporter = Reporter::new(store, api, Events::nowhere());
         (reporter, fleet)
     }
 
@@ -253,5 +206,23 @@ mod tests {
         fleet.is_down.store(false, Ordering::Relaxed);
         assert!(matches!(report(&reporter).await, Ok(Next::Done)));
         assert_eq!(fleet.patches.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_written_once_while_the_cache_lags_and_again_when_it_was_lost() {
+        let (reporter, fleet) = reporter(true).await;
+        let written = async |what: &str, count: usize| {
+            assert!(matches!(report(&reporter).await, Ok(Next::Done)));
+            assert_eq!(fleet.patches.lock().unwrap().len(), count, "{what}");
+        };
+        written("the first", 1).await;
+        written("the cache does not show it", 1).await;
+        tokio::time::advance(Duration::from_mins(10)).await;
+        written("the cache never shows it", 1).await;
+        let mut lost = fleet.get("w");
+        lost["metadata"]["resourceVersion"] = json!("5");
+        lost["status"] = Value::Null;
+        fleet.put(lost);
+        written("it was lost", 2).await;
     }
 }

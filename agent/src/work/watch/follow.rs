@@ -26,7 +26,7 @@ use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
 use crate::work::member::Raw;
 use crate::work::observed::Look;
-use crate::work::reader::Unread;
+use crate::work::works::Unread;
 use crate::work::{object, ownership};
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
@@ -58,7 +58,7 @@ impl Watches {
         let follow = || watch::explained_events(&api, selection.clone(), Arc::clone(&trouble));
         let (mut events, mut is_hidden) = (Box::pin(follow()), false);
         let readable = self.readable.subscribe();
-        let mut relist = Relist::new(&self.interpreters, &watched.kind, readable);
+        let mut relist = Relist::new(&self.store.interpreters, &watched.kind, readable);
         let mut index = Index::default();
         let mut listed: Option<(Index, AsDesired)> = None;
         let mut opened = None;
@@ -108,7 +108,7 @@ impl Watches {
                 Event::InitDone => {
                     opened = None;
                     let (present, as_desired) = listed.take().unwrap_or_default();
-                    self.go_on(self.drift.listed(&watched.kind, as_desired));
+                    self.go_on(self.store.drift.listed(&watched.kind, as_desired));
                     let before = std::mem::replace(&mut index, present);
                     for (place, works) in index.succeed(before) {
                         waiting.forget(&place);
@@ -165,12 +165,12 @@ impl Watches {
         // Elements of a list come without them.
         object["apiVersion"] = watched.kind.api_version().into();
         object["kind"] = watched.kind.kind.as_str().into();
-        let fleet = self.fleet.now();
+        let fleet = self.store.fleet.now();
         let owner = fleet.owner(ownership::fleet(&object));
         // Two fleets may have Works of one name, each in a namespace of one name.
         let work = ownership::work_of(&object)
             .filter(|_| owner != Owner::Other)
-            .filter(|work| Some(work.namespace) == self.works.api().namespace())
+            .filter(|work| Some(work.namespace) == self.store.works.cache.api().namespace())
             .map(|work| work.name.to_owned());
         let mut seen = Seen {
             work,
@@ -183,7 +183,7 @@ impl Watches {
             // The Work may want it, and a list shows it again.
             Err(Unread) => {
                 for key in &spellings(place) {
-                    self.drift.doubt(key);
+                    self.store.drift.doubt(key);
                 }
                 seen.wanted = true;
                 seen.again = Some(LIST_AGAIN);
@@ -196,37 +196,39 @@ impl Watches {
         seen.wanted = true;
         seen.key = Some(key.clone());
         if let Some(reason) = unreadable {
-            self.statuses.see(name, &key, Look::unreadable(reason));
-            self.drift.doubt(&key);
+            self.store
+                .statuses
+                .see(name, &key, Look::unreadable(reason));
+            self.store.drift.doubt(&key);
             return seen;
         }
-        let look = Look::of(&object, manifest, &self.interpreters);
+        let look = Look::of(&object, manifest, &self.store.interpreters);
         seen.again = look.again;
         seen.pending.clone_from(&look.pending);
         let is_stopped = fencing::stopped(&object).is_some();
-        self.statuses.see(name, &key, look);
+        self.store.statuses.see(name, &key, look);
         if open.cached.is_held_and_unapplied() || (open.cached.suspended && is_stopped) {
-            self.to_apply.add(name.clone());
+            self.store.to_apply.add(name.clone());
         }
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
             return seen.of(object);
         }
         if object::terminates_since(&object).is_some() {
             // The applier says so, and makes it again when it is gone.
-            self.drift.doubt(&key);
-            self.to_apply.add(name.clone());
+            self.store.drift.doubt(&key);
+            self.store.to_apply.add(name.clone());
             return seen.of(object);
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());
-        match self.drift.seen(&key, &wanted, &object) {
+        match self.store.drift.seen(&key, &wanted, &object) {
             Ok(None) => seen.as_desired = Some(digest(&wanted)),
             Ok(Some(_)) => {
                 metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
                     .increment(1);
                 let by = rival(&wanted, &object);
-                let pause = self.repairs.differs(name, &key, digest(&wanted), by);
+                let pause = self.store.repairs.differs(name, &key, digest(&wanted), by);
                 tracing::debug!(object = %key, work = name, by, ?pause, "differs from its work");
-                self.to_apply.add_after(name.clone(), pause);
+                self.store.to_apply.add_after(name.clone(), pause);
             }
             // An object that cannot be compared is not repaired.
             Err(error) => {
@@ -249,7 +251,7 @@ impl Watches {
         name: &str,
         opened: &'a mut Option<Opened>,
     ) -> Result<Option<&'a Opened>, Unread> {
-        let Some(cached) = self.works.get(self.works.api().namespace(), name) else {
+        let Some(cached) = self.store.works.cached(name) else {
             return Ok(None);
         };
         match opened {
@@ -257,7 +259,7 @@ impl Watches {
             _ => {
                 // Two large ones are not held at a time.
                 *opened = None;
-                let whole = self.reader.open_promptly(&cached).await?;
+                let whole = self.store.works.open_promptly(&cached).await?;
                 *opened = Opened::new(watched, cached, whole);
             }
         }
@@ -284,21 +286,19 @@ impl Watches {
 
     /// Forgets the Works that wanted objects before, and are gone.
     fn forget_works(&self, index: &mut Index) {
-        if self.works.is_synced() {
-            let namespace = self.works.api().namespace();
-            index.retain_former(|work| self.works.get(namespace, work).is_some());
+        if self.store.works.cache.is_synced() {
+            index.retain_former(|work| self.store.works.cached(work).is_some());
         }
     }
 
     /// Counts the objects that name a missing Work, and so are neither updated nor removed.
     fn count_orphans(&self, watched: &Watched, index: &Index) {
-        if !self.works.is_synced() {
+        if !self.store.works.cache.is_synced() {
             return;
         }
-        let namespace = self.works.api().namespace();
         let mut orphans = index
             .all()
-            .filter(|(_, work)| self.works.get(namespace, work).is_none());
+            .filter(|(_, work)| self.store.works.cached(work).is_none());
         let Some((first, work)) = orphans.next() else {
             return gauge_orphans(watched, 0);
         };

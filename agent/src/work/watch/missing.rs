@@ -13,7 +13,7 @@ use crate::digest::digest;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::desired_for;
 use crate::work::observed::Look;
-use crate::work::reader::Unread;
+use crate::work::works::Unread;
 
 /// Time after which the applier looks at a Work that a watch could not read.
 const LEFT: Duration = Duration::from_secs(5);
@@ -31,18 +31,18 @@ impl Watches {
         let Some((key, manifest)) = open.find(place) else {
             return;
         };
-        self.drift.doubt(&key);
-        if !self.statuses.has_run(&open.work, &key, manifest) {
-            self.statuses.see(name, &key, Look::lost());
+        self.store.drift.doubt(&key);
+        if !self.store.statuses.has_run(&open.work, &key, manifest) {
+            self.store.statuses.see(name, &key, Look::lost());
         }
         tracing::info!(object = %key, work = name, "does not name its work any more");
         let pause = if open.cached.is_held() {
             Duration::ZERO
         } else {
             let desired = digest(&self.desired(open, manifest));
-            self.repairs.differs(name, &key, desired, None)
+            self.store.repairs.differs(name, &key, desired, None)
         };
-        self.to_apply.add_after(name.to_owned(), pause);
+        self.store.to_apply.add_after(name.to_owned(), pause);
     }
 
     /// Reports an object that is gone from the member, and has it created again. Returns the key
@@ -54,7 +54,7 @@ impl Watches {
         name: &str,
     ) -> Option<ObjectKey> {
         // Objects that no Work wants any more are forgotten as well.
-        self.drift.gone(place);
+        self.store.drift.gone(place);
         let mut opened = None;
         let Ok(open) = self.open(watched, name, &mut opened).await else {
             self.leave_to_applier(place, name);
@@ -64,27 +64,27 @@ impl Watches {
         let Some((key, manifest)) = open.find(place) else {
             // The Work may wait until an object is gone that it does not want any more.
             if open.cached.is_pending() {
-                self.to_apply.add(name.to_owned());
+                self.store.to_apply.add(name.to_owned());
             }
             return None;
         };
-        self.drift.gone(&key);
-        if self.statuses.has_run(&open.work, &key, manifest) {
+        self.store.drift.gone(&key);
+        if self.store.statuses.has_run(&open.work, &key, manifest) {
             tracing::info!(object = %key, work = name, "gone after its task has succeeded");
             if open.cached.is_held() {
-                self.to_apply.add(name.to_owned());
+                self.store.to_apply.add(name.to_owned());
             }
             return Some(key);
         }
-        self.statuses.see(name, &key, Look::lost());
+        self.store.statuses.see(name, &key, Look::lost());
         tracing::info!(object = %key, work = name, "disappeared from the member");
         let pause = if open.cached.is_held() {
             Duration::ZERO
         } else {
             let desired = digest(&self.desired(open, manifest));
-            self.repairs.disappeared(name, &key, desired)
+            self.store.repairs.disappeared(name, &key, desired)
         };
-        self.to_apply.add_after(name.to_owned(), pause);
+        self.store.to_apply.add_after(name.to_owned(), pause);
         Some(key)
     }
 
@@ -96,22 +96,22 @@ impl Watches {
             if let Ok(Some(open)) = self.open(watched, name, &mut opened).await
                 && let Some((key, _)) = open.find(place)
             {
-                self.statuses.see(name, &key, Look::unknown());
+                self.store.statuses.see(name, &key, Look::unknown());
             }
         }
     }
 
     fn desired(&self, open: &Opened, manifest: &Value) -> Value {
-        desired_for(&open.work, manifest, self.fleet.now().mark())
+        desired_for(&open.work, manifest, self.store.fleet.now().mark())
     }
 
     /// Has the applier look at an object whose Work a watch could not read: it reads the Work until
     /// that succeeds, and makes the object again if it is still wanted.
     fn leave_to_applier(&self, place: &ObjectKey, name: &str) {
         for key in &spellings(place) {
-            self.drift.doubt(key);
+            self.store.drift.doubt(key);
         }
-        self.to_apply.add_after(name.to_owned(), LEFT);
+        self.store.to_apply.add_after(name.to_owned(), LEFT);
     }
 }
 

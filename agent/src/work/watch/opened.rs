@@ -11,7 +11,7 @@ use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::keys;
 use crate::work::member::Raw;
-use crate::work::reader::Whole;
+use crate::work::works::Whole;
 
 /// A kind that is watched.
 pub(super) struct Watched {

@@ -4,10 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Client, GroupVersionKind};
-use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -16,12 +14,8 @@ use super::opened::Watched;
 use super::supervised::Supervised;
 use super::waiting::Room;
 use crate::discovery::Discovery;
-use crate::fleet_id;
 use crate::work::CachedWork;
-use crate::work::drift::Drift;
-use crate::work::observed::ObjectStatuses;
-use crate::work::reader::WorkReader;
-use crate::work::repairs::Repairs;
+use crate::work::store::Store;
 
 /// Interval at which kinds that the member does not serve yet are looked for again: the agent may
 /// apply their definition, too.
@@ -29,26 +23,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The watches in the member.
 pub struct Watches {
-    /// Cache of Works.
-    pub works: Informer<CachedWork>,
-    /// Opens Works.
-    pub reader: Arc<WorkReader>,
+    /// Works, and what is known of their objects.
+    pub store: Arc<Store>,
     /// The member's API, for watches.
     pub member: Client,
     /// Kinds that the member serves.
     pub discovery: Discovery,
-    /// Meaning of resources.
-    pub interpreters: Arc<Interpreters>,
-    /// Statuses of the objects that are seen.
-    pub statuses: Arc<ObjectStatuses>,
-    /// Memory that says whether an object has to be applied, and is fed by the watches.
-    pub drift: Arc<Drift>,
-    /// Times of repairs.
-    pub repairs: Arc<Repairs>,
-    /// Works to be applied again.
-    pub to_apply: Queue<String>,
-    /// The id of the fleet.
-    pub fleet: fleet_id::Known,
     /// What objects may take that wait for a webhook.
     pub waiting: Room,
     /// Notified when the Works may have other kinds.
@@ -62,7 +42,7 @@ impl Watches {
     /// Listens to the Works for kinds to watch.
     pub fn listen(self) -> Arc<Self> {
         let (changed, readable) = (Arc::clone(&self.kinds_changed), self.readable.clone());
-        self.works.on_change(move |change| {
+        self.store.works.cache.on_change(move |change| {
             if let Change::Applied { old, new } = change {
                 let old = old.as_deref();
                 if !CachedWork::concerns_us(old, new) {
@@ -82,8 +62,8 @@ impl Watches {
     /// Keeps one watch for each kind that Works mention, until shutdown. One that breaks is started
     /// again without touching the others.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
-        self.works.synced().await;
-        self.interpreters.known().await;
+        self.store.works.cache.synced().await;
+        self.store.interpreters.known().await;
         let mut watches: Supervised<GroupVersionKind> = Supervised::new();
         loop {
             let wanted = self.kinds();
@@ -101,12 +81,12 @@ impl Watches {
                         unserved += 1;
                     }
                     Ok(None) => {
-                        self.go_on(self.drift.unlisted(&kind));
+                        self.go_on(self.store.drift.unlisted(&kind));
                         unserved += 1;
                     }
                     // A kind that cannot be watched is never listed.
                     Ok(Some(place)) if !place.watchable => {
-                        self.go_on(self.drift.unlisted(&kind));
+                        self.go_on(self.store.drift.unlisted(&kind));
                         watches.start(kind, stop, async move { ends.cancelled().await });
                     }
                     Ok(Some(place)) => {
@@ -136,7 +116,7 @@ impl Watches {
     }
 
     fn kinds(&self) -> HashSet<GroupVersionKind> {
-        let works = self.works.list();
+        let works = self.store.works.cache.list();
         works
             .iter()
             .flat_map(|work| work.kinds())
@@ -147,7 +127,7 @@ impl Watches {
     /// Adds Works to the queue that waited for a list.
     pub(super) fn go_on(&self, works: Vec<String>) {
         for work in works {
-            self.to_apply.add(work);
+            self.store.to_apply.add(work);
         }
     }
 }

@@ -95,8 +95,10 @@ impl Applier {
             .collect();
         let mut missing = Vec::new();
         for (_, key, manifest) in keys(work) {
-            let seen = self.statuses.seen(&name, &key);
-            if !reported.contains(&key.object()) || self.statuses.has_run(work, &key, manifest) {
+            let seen = self.store.statuses.seen(&name, &key);
+            if !reported.contains(&key.object())
+                || self.store.statuses.has_run(work, &key, manifest)
+            {
                 continue;
             }
             let is_missing = match seen {
@@ -132,14 +134,14 @@ impl Applier {
         };
         let look = match self.objects.member.get(key).await {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin) => {
-                Look::of(&object, manifest, &self.interpreters)
+                Look::of(&object, manifest, &self.store.interpreters)
             }
             Ok(_) | Err(member::Error::UnknownKind { .. }) => Look::lost(),
             Err(error) if error.is_refused_read() => Look::unknown(),
             Err(error) => return Err(error),
         };
         let is_lost = look.status.as_ref().is_some_and(|status| status.lost);
-        self.statuses.see_first(&name, key, look);
+        self.store.statuses.see_first(&name, key, look);
         Ok(is_lost)
     }
 
@@ -148,7 +150,7 @@ impl Applier {
     fn stopped<'a>(&self, work: &'a Work) -> Vec<(ObjectKey, &'a Value)> {
         let name = work.name_any();
         let is_stopped = |key: &ObjectKey| {
-            let seen = self.statuses.seen(&name, key);
+            let seen = self.store.statuses.seen(&name, key);
             seen.as_ref().is_some_and(ObjectStatus::is_stopped)
         };
         keys(work)
@@ -166,7 +168,7 @@ impl Applier {
         manifest: &Value,
         missing: &[ObjectKey],
     ) -> Result<bool, object::Error> {
-        let (namespace, name, fleet) = (namespace(work), work.name_any(), self.fleet.now());
+        let (namespace, name, fleet) = (namespace(work), work.name_any(), self.store.fleet.now());
         let is_deleted = Orders::of(manifest).is_some_and(|orders| orders.stop.is_none());
         if !is_deleted {
             let origin = Origin {

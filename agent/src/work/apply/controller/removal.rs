@@ -20,7 +20,7 @@ use crate::work::desired::{Container, ObjectKey};
 use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
-use crate::work::reader::Whole;
+use crate::work::works::Whole;
 
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
 const TOGETHER: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ impl Applier {
         let status = work.status.get_or_insert_default();
         status.manifest_statuses.extend(unnamed);
         let patch = json!({ "status": { "manifestStatuses": status.manifest_statuses } });
-        match self.patch(&work, Some("status"), &patch).await {
+        match self.patch(&work, Some("status"), patch).await {
             Ok(after) => {
                 let version = &after.metadata.resource_version;
                 work.metadata.resource_version.clone_from(version);
@@ -77,7 +77,7 @@ impl Applier {
         }
         // The cache may have an old version, so the present one is read.
         let name = work.name_any();
-        let Some(fresh) = self.reader.read(&name).await? else {
+        let Some(fresh) = self.store.works.read(&name).await? else {
             return Ok(());
         };
         let same = fresh.work.is_ok_and(|fresh| fresh.spec == work.spec);
@@ -116,7 +116,7 @@ impl Applier {
                             preserve,
                             waits: true,
                             user: &|container| self.user_of(&name, container),
-                            fleet: &self.fleet.now(),
+                            fleet: &self.store.fleet.now(),
                         };
                         self.remove_or_release(work, &key, removal).await
                     }
@@ -126,11 +126,11 @@ impl Applier {
             match outcome {
                 Ok(_) => {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
-                    self.statuses.drop_object(&name, &key);
+                    self.store.statuses.drop_object(&name, &key);
                 }
                 Err(error) if error.is_other_fleets() => {
                     self.tell_left(work, &error);
-                    self.statuses.drop_object(&name, &key);
+                    self.store.statuses.drop_object(&name, &key);
                 }
                 Err(error) => {
                     count_failure(&key, &error);
@@ -147,7 +147,7 @@ impl Applier {
         let Some(Whole {
             cached: fresh,
             work,
-        }) = self.reader.read(&name).await?
+        }) = self.store.works.read(&name).await?
         else {
             return Ok(Next::Done);
         };
@@ -192,7 +192,7 @@ impl Applier {
         let mut finalizers = work.finalizers().to_vec();
         finalizers.retain(|finalizer| finalizer != FINALIZER);
         let patch = json!({ "metadata": { "finalizers": finalizers } });
-        match self.patch(&work, None, &patch).await {
+        match self.patch(&work, None, patch).await {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
@@ -225,7 +225,7 @@ impl Applier {
                 preserve,
                 waits: !self.cluster_is_leaving(),
                 user: &|container| self.user_of(&name, container),
-                fleet: &self.fleet.now(),
+                fleet: &self.store.fleet.now(),
             };
             match self.remove_or_release(work, &key, removal).await {
                 Ok(done) => {
@@ -316,7 +316,7 @@ impl Applier {
     /// Returns the name of another Work whose objects would go with a container, and that is not
     /// being deleted.
     fn user_of(&self, own: &str, container: &Container<'_>) -> Option<String> {
-        let works = self.works.list();
+        let works = self.store.works.cache.list();
         let others = works
             .iter()
             .filter(|work| work.metadata.deletion_timestamp.is_none() && work.may_be_in(container));

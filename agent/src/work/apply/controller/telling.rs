@@ -63,11 +63,11 @@ impl Applier {
                 return Ok(());
             };
             let patch = json!({ "status": { "conditions": after } });
-            match self.patch(&work, Some("status"), &patch).await {
+            match self.patch(&work, Some("status"), patch).await {
                 Err(error) if error.is_conflict() => {
                     // Another writer's condition, or this agent's report of the objects' status,
                     // came in between.
-                    match self.reader.read(&work.name_any()).await? {
+                    match self.store.works.read(&work.name_any()).await? {
                         Some(fresh) if fresh.cached.metadata.uid == work.metadata.uid => {
                             let fresh = fresh
                                 .work

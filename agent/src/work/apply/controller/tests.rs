@@ -11,9 +11,8 @@ use muster_shared::watch::Selection;
 
 use super::*;
 use crate::discovery::Discovery;
-use crate::work::drift::Drift;
 use crate::work::member::Member;
-use crate::work::reader::tests::{Fleet, cache, work};
+use crate::work::works::tests::{Fleet, store, work};
 
 #[test]
 fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
@@ -141,28 +140,23 @@ async fn applier_of(
     let (fleet, site) = (Arc::new(Fleet::default()), Arc::new(Site::default()));
     works.into_iter().for_each(|work| fleet.put(work));
     let (api, member) = (fleet.start(), site.start());
-    let interpreters = Arc::new(Interpreters::default());
+    let store = store(&api, has_room).await;
     let applier = Applier {
-        works: cache(&api, has_room).await,
-        reader: Arc::new(WorkReader::new(api.clone())),
         clusters: Informer::new(Api::all(member.clone()), Selection::everything()),
         objects: Objects {
             cluster: "m1".to_owned(),
             member: Member::new(member.clone(), Discovery::new(member), || true),
-            drift: Arc::new(Drift::new(false, Arc::clone(&interpreters))),
+            drift: Arc::clone(&store.drift),
         },
         api,
-        repairs: Arc::default(),
-        interpreters,
-        statuses: Arc::new(ObjectStatuses::new(Queue::new("test"))),
         events: Events::nowhere(),
         clock: Arc::new(Clock::of_server(Arc::default())),
-        queue: Queue::new("test"),
-        fleet: fleet_id::channel().1,
         fencer: None,
         state: State::default(),
+        store,
     };
-    (applier.listen(), fleet, site)
+    applier.store.follow(true, true);
+    (Arc::new(applier), fleet, site)
 }
 
 async fn reconcile(applier: &Arc<Applier>) -> Result<Next, Error> {
@@ -233,7 +227,7 @@ async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() 
         work
     });
     let (applier, fleet, site) = applier_of(works, false).await;
-    let queue = applier.queue.clone();
+    let queue = applier.store.to_apply.clone();
     for name in fleet.names() {
         queue.add(name);
     }
@@ -427,15 +421,18 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
     ] {
         let (applier, fleet, site) = applier_of([work_of(std::slice::from_ref(&pod))], true).await;
         let key = ObjectKey::of(&pod, 0).unwrap();
-        let look = Look::of(&complete, &pod, &applier.interpreters);
-        applier.statuses.see("w", &key, look);
+        let look = Look::of(&complete, &pod, &applier.store.interpreters);
+        applier.store.statuses.see("w", &key, look);
         if let Some(object) = found {
             let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
             site.objects.lock().unwrap().insert(path, object);
         }
         _ = reconcile(&applier).await;
         assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
-        assert!(!applier.statuses.seen("w", &key).unwrap().lost, "{what}");
+        assert!(
+            !applier.store.statuses.seen("w", &key).unwrap().lost,
+            "{what}"
+        );
         assert!(site.writes.lock().unwrap().is_empty(), "{what}");
     }
 }

@@ -1,27 +1,21 @@
 use std::sync::atomic::Ordering;
 
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::GroupVersionKind;
-use muster_shared::queue::Queue;
 use serde_json::json;
 use tokio::sync::broadcast;
 
 use super::*;
 use crate::discovery::Discovery;
-use crate::fleet_id;
-use crate::work::drift::Drift;
-use crate::work::observed::ObjectStatuses;
-use crate::work::reader::WorkReader;
-use crate::work::reader::tests::{Fleet, cache, work};
 use crate::work::watch::waiting::Room;
+use crate::work::works::tests::{Fleet, store, work};
 
 /// Watches of a member with Works `a` and `b`, whose texts are not kept.
 async fn watches() -> (Arc<Watches>, Arc<Fleet>) {
     let (watches, fleet) = watches_of(["a", "b"].map(|name| work(name, 100_000))).await;
     for name in ["a", "b"] {
         let object = object(&fleet, name);
-        watches.drift.applied(&place(name), &object, &object);
+        watches.store.drift.applied(&place(name), &object, &object);
     }
     (watches, fleet)
 }
@@ -35,18 +29,10 @@ async fn watches_of(works: impl IntoIterator<Item = Value>) -> (Arc<Watches>, Ar
     }
     let api = fleet.start();
     let client = api.clone().into_client();
-    let interpreters = Arc::new(Interpreters::default());
     let watches = Watches {
-        works: cache(&api, false).await,
-        reader: Arc::new(WorkReader::new(api)),
+        store: store(&api, false).await,
         member: client.clone(),
         discovery: Discovery::new(client),
-        statuses: Arc::new(ObjectStatuses::new(Queue::new("test"))),
-        drift: Arc::new(Drift::new(false, Arc::clone(&interpreters))),
-        interpreters,
-        repairs: Arc::default(),
-        to_apply: Queue::new("test"),
-        fleet: fleet_id::channel().1,
         waiting: Room::default(),
         kinds_changed: Arc::default(),
         readable: broadcast::channel(1).0,
@@ -97,7 +83,11 @@ async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
         assert!(seen.wanted && seen.key == Some(place));
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads);
     }
-    assert_eq!(watches.to_apply.len(), 1, "the repair of what differs");
+    assert_eq!(
+        watches.store.to_apply.len(),
+        1,
+        "the repair of what differs"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,13 +111,13 @@ async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_a
         _ = asked.send(name);
         std::future::ready(Ok::<_, std::io::Error>(muster_shared::queue::Next::Done))
     };
-    let queue = watches.to_apply.clone();
+    let queue = watches.store.to_apply.clone();
     let stop = tokio_util::sync::CancellationToken::new();
     tokio::spawn(queue.run(1, stop, reconcile));
     assert_eq!(applied.recv().await.as_deref(), Some("a"));
     fleet.is_down.store(false, Ordering::Relaxed);
     tokio::time::advance(LIST_AGAIN).await;
-    watches.drift.applied(&at, &object, &object);
+    watches.store.drift.applied(&at, &object, &object);
     let seen = watches
         .see(&watched(), &at, (object, None), &mut opened)
         .await;
@@ -150,7 +140,7 @@ async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_
     }
     watches.lose_sight(&watched(), &index).await;
     let health = |name: &str| {
-        let seen = watches.statuses.seen(name, &place(name)).unwrap();
+        let seen = watches.store.statuses.seen(name, &place(name)).unwrap();
         (seen.health, seen.lost)
     };
     assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
@@ -172,10 +162,10 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         let key = ObjectKey::of(&pod, 0).unwrap();
         let mut object = pod.clone();
         object["status"] = json!({ "phase": "Succeeded" });
-        let look = Look::of(&object, &pod, &watches.interpreters);
-        watches.statuses.see("a", &key, look);
+        let look = Look::of(&object, &pod, &watches.store.interpreters);
+        watches.store.statuses.see("a", &key, look);
         watches.mark_again(&kind, &key, "a").await;
-        let seen = watches.statuses.seen("a", &key).unwrap();
+        let seen = watches.store.statuses.seen("a", &key).unwrap();
         assert_eq!(seen.lost, lost, "{restart}");
     }
 }

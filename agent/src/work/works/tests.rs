@@ -7,11 +7,12 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_shared::k8s::Client;
 use muster_shared::merge;
-use muster_shared::watch::{Informer, Selection};
-use serde_json::{Value, json};
+use muster_shared::watch::Selection;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::fleet_id;
+use crate::work::store::Store;
 use crate::work::texts::Texts;
 
 /// Namespace of the Works.
@@ -147,7 +148,7 @@ pub(crate) fn work(name: &str, bytes: usize) -> Value {
 }
 
 /// Returns a cache of the Works that has room for some texts, or for all.
-pub(crate) async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
+async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
     let texts = Texts::default();
     let form = move |work: &mut CachedWork| {
         if !has_room {
@@ -160,13 +161,25 @@ pub(crate) async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<Cac
     works
 }
 
-async fn start(fleet: &Arc<Fleet>) -> (WorkReader, Informer<CachedWork>) {
-    let api = fleet.start();
-    (WorkReader::new(api.clone()), cache(&api, false).await)
+/// Returns a store of the Works of a fleet, whose cache has room for some texts, or for all.
+pub(crate) async fn store(api: &Api<CachedWork>, has_room: bool) -> Arc<Store> {
+    let (cache, interpreters) = (cache(api, has_room).await, Arc::default());
+    Store::new(
+        cache,
+        api.clone(),
+        false,
+        interpreters,
+        fleet_id::channel().1,
+    )
 }
 
-fn get(works: &Informer<CachedWork>, name: &str) -> Arc<CachedWork> {
-    works.get(Some(NAMESPACE), name).unwrap()
+async fn start(fleet: &Arc<Fleet>) -> Works {
+    let api = fleet.start();
+    Works::new(cache(&api, false).await, api)
+}
+
+fn get(works: &Works, name: &str) -> Arc<CachedWork> {
+    works.cached(name).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,12 +187,12 @@ async fn only_a_work_whose_text_is_not_kept_is_read() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("small", 1_000));
     fleet.put(work("large", 100_000));
-    let (reader, works) = start(&fleet).await;
+    let works = start(&fleet).await;
     for (name, reads) in [("small", 0), ("large", 2)] {
         fleet.reads.store(0, Ordering::Relaxed);
         let cached = get(&works, name);
-        let opened = reader.open(&cached).await.unwrap().unwrap();
-        let promptly = reader.open_promptly(&cached).await.unwrap();
+        let opened = works.open(&cached).await.unwrap().unwrap();
+        let promptly = works.open_promptly(&cached).await.unwrap();
         for whole in [opened, promptly] {
             assert_eq!(whole.work.unwrap().spec.workload.manifests.len(), 1);
             assert_eq!(whole.cached.wishes(), cached.wishes());
@@ -192,32 +205,32 @@ async fn only_a_work_whose_text_is_not_kept_is_read() {
 async fn a_work_that_is_gone_or_another_one_is_not_opened() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("w", 100_000));
-    let (reader, works) = start(&fleet).await;
+    let works = start(&fleet).await;
     let cached = get(&works, "w");
     let mut other = work("w", 100_000);
     other["metadata"]["uid"] = json!("other");
     fleet.put(other);
-    assert!(reader.open(&cached).await.unwrap().is_none());
+    assert!(works.open(&cached).await.unwrap().is_none());
     fleet.works.lock().unwrap().clear();
-    assert!(reader.open(&cached).await.unwrap().is_none());
-    assert!(reader.open_promptly(&cached).await.is_err());
+    assert!(works.open(&cached).await.unwrap().is_none());
+    assert!(works.open_promptly(&cached).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_read_failed_watches_ask_for_none_for_a_while() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("w", 100_000));
-    let (reader, works) = start(&fleet).await;
+    let works = start(&fleet).await;
     let cached = get(&works, "w");
     fleet.is_down.store(true, Ordering::Relaxed);
-    assert!(reader.open(&cached).await.is_err());
+    assert!(works.open(&cached).await.is_err());
     for _ in 0..10 {
-        assert!(reader.open_promptly(&cached).await.is_err());
+        assert!(works.open_promptly(&cached).await.is_err());
     }
     assert_eq!(fleet.reads.load(Ordering::Relaxed), 2);
     fleet.is_down.store(false, Ordering::Relaxed);
     tokio::time::advance(REST).await;
-    assert!(reader.open_promptly(&cached).await.is_ok());
+    assert!(works.open_promptly(&cached).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +238,7 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("small", 1_000));
     fleet.put(work("large", 100_000));
-    let (_, works) = start(&fleet).await;
+    let works = start(&fleet).await;
     let (small, large) = (get(&works, "small"), get(&works, "large"));
     let (turns, queue) = (Turns::default(), Queue::new("test"));
     let mut held: Vec<_> = (0..LARGE).map(|_| turns.take(&large, &queue)).collect();

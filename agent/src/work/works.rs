@@ -1,12 +1,15 @@
-//! Opens Works: from the cache, or from the fleet API where the cache does not keep the text.
+//! The Works of the member: read from the cache, or from the fleet API where the cache does not
+//! keep the text, and written with the version that was read.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ResourceExt};
+use muster_shared::k8s::{Api, ObjectMeta, ResourceExt};
 use muster_shared::queue::Queue;
+use muster_shared::watch::{Expectations, Informer};
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::cached::{CachedWork, Unreadable};
@@ -84,20 +87,76 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub struct Unread;
 
-/// Opens Works.
-pub struct WorkReader {
+/// The Works of the member.
+pub struct Works {
+    /// Cache of the Works.
+    pub cache: Informer<CachedWork>,
     api: Api<CachedWork>,
+    /// The agent's writes that the cache does not show yet.
+    expectations: Expectations<String, Arc<CachedWork>>,
     /// Time of the last failed read for a watch. Watches read one Work at a time.
     failed: tokio::sync::Mutex<Option<Instant>>,
 }
 
-impl WorkReader {
-    /// Reads Works from this API.
-    pub fn new(api: Api<CachedWork>) -> Self {
+impl Works {
+    /// Reads Works from a cache, and from this API.
+    pub fn new(cache: Informer<CachedWork>, api: Api<CachedWork>) -> Self {
         Self {
+            cache,
             api,
+            expectations: Expectations::default(),
             failed: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Returns a Work as the cache shows it.
+    pub fn cached(&self, name: &str) -> Option<Arc<CachedWork>> {
+        self.cache.get(self.api.namespace(), name)
+    }
+
+    /// Returns a Work as the cache shows it, or as the agent has written it if the cache is behind.
+    pub fn latest(&self, name: &str) -> Option<Arc<CachedWork>> {
+        let cached = self.cached(name)?;
+        let is_behind = self.expectations.pause(name, &cached.metadata).is_some();
+        let written = is_behind.then(|| self.expectations.answer(name, &cached.metadata));
+        Some(written.flatten().unwrap_or(cached))
+    }
+
+    /// Notes what the cache shows. Returns whether it is the last write of this agent.
+    pub fn observe(&self, shown: &CachedWork) -> bool {
+        let (name, metadata) = (shown.name_any(), &shown.metadata);
+        let is_own = self.expectations.is_last_write(&name, metadata);
+        self.expectations.observe(&name, metadata);
+        is_own
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, name: &str) {
+        self.expectations.forget(name);
+    }
+
+    /// Sends a merge patch of a Work, with the version of `before`, so that a change in between is
+    /// a conflict. Returns the Work afterwards.
+    pub async fn patch(
+        &self,
+        api: &Api<CachedWork>,
+        before: &ObjectMeta,
+        subresource: Option<&str>,
+        mut patch: Value,
+    ) -> Result<Arc<CachedWork>, write::Error> {
+        patch["metadata"]["resourceVersion"] = json!(before.resource_version);
+        let name = before.name.as_deref().unwrap_or_default();
+        let call = write::merge(api, name, subresource, &patch);
+        let after = within("update the Work", call).await?;
+        let after = self.cache.kept(after);
+        let (expectations, answer) = (&self.expectations, Arc::clone(&after));
+        expectations.written(name, before, &after.metadata, answer);
+        // The cache may have been faster, and shows nothing more of a Work that is gone.
+        match self.cached(name) {
+            Some(cached) => expectations.observe(name, &cached.metadata),
+            None => expectations.forget(name),
+        }
+        Ok(after)
     }
 
     /// Opens a Work; `None` if it has to be read, and is gone or another one of its name by now.
