@@ -38,7 +38,7 @@
 //! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]
 //!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
 //! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
-//!   `repairs`) what differs and when to repair it; writes the queues of the next two tasks.
+//!   `waits`) what differs and when to repair it; writes the queues of the next two tasks.
 //! * `work status` watches the statuses of objects; decides in [`work`] (`report`); writes
 //!   `status.manifestStatuses` of Works.
 //! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`, `apply`);

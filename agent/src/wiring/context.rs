@@ -168,7 +168,7 @@ impl Context {
             interval: base.settings.lease_interval(),
             fleet: fleet_id.clone(),
             works: works.clone(),
-            to_apply: store.to_apply.clone(),
+            to_apply: store.waits.to_apply.clone(),
         });
         Ok(Self {
             events,

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
 use crate::join::Standing;
-use crate::work::apply::{self, Applier};
+use crate::work::apply::Applier;
 use crate::work::member::Member;
 use crate::work::object::Objects;
 use crate::work::report::Reporter;
@@ -60,7 +60,7 @@ pub(super) fn work_status(context: &Context) -> Made {
         }
     };
     let (queue, shutdown) = (
-        context.store.to_report.clone(),
+        context.store.waits.to_report.clone(),
         context.base.shutdown.clone(),
     );
     Ok(Box::pin(queue.run(REPORTERS, shutdown, work)))
@@ -84,7 +84,6 @@ pub(super) fn applier(context: &Context) -> Made {
         events: context.events.clone(),
         clock: Arc::clone(&context.clock),
         fencer: context.fencer.clone(),
-        state: apply::State::default(),
     };
     let applier = Arc::new(applier);
     let work = move |name| {
@@ -97,7 +96,7 @@ pub(super) fn applier(context: &Context) -> Made {
             }
         }
     };
-    let (queue, works) = (context.store.to_apply.clone(), context.works.clone());
+    let (queue, works) = (context.store.waits.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
     let interpreters = Arc::clone(&context.store.interpreters);
     Ok(Box::pin(async move {
@@ -128,7 +127,7 @@ pub(super) fn fencing(context: &Context) -> Made {
 
 /// Applies all Works again when the id of the fleet changes, because it marks every object.
 pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()> {
-    let (works, queue) = (context.works.clone(), context.store.to_apply.clone());
+    let (works, queue) = (context.works.clone(), context.store.waits.to_apply.clone());
     let mut fleet_id = context.fleet_id.clone();
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
@@ -152,8 +151,8 @@ pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()
 pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
     let (works, returned) = (context.works.clone(), Arc::clone(&context.returned));
     let (to_apply, to_report) = (
-        context.store.to_apply.clone(),
-        context.store.to_report.clone(),
+        context.store.waits.to_apply.clone(),
+        context.store.waits.to_report.clone(),
     );
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {

@@ -12,7 +12,7 @@
 //! | how is an object read and written? | [`member`], [`raw`], [`partial`] |
 //! | drift: does an object have to be applied? | [`drift`] |
 //! | may the task of an object run again? | [`completed`] |
-//! | when is a difference repaired? | [`repairs`] |
+//! | when is a difference repaired, and which Works wait? | [`waits`] |
 //! | how is one object applied or removed? | [`object`] |
 //! | observed: which state was seen last? | [`observed`] |
 //! | what do the tasks share? | [`store`] |
@@ -38,11 +38,11 @@ pub mod observed;
 pub(crate) mod ownership;
 pub(crate) mod partial;
 pub(crate) mod raw;
-pub(crate) mod repairs;
 pub(crate) mod report;
 pub(crate) mod store;
 pub(crate) mod takeover;
 pub mod texts;
+pub(crate) mod waits;
 pub(crate) mod watch;
 pub(crate) mod works;
 

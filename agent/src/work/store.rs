@@ -1,16 +1,18 @@
 //! State that the tasks of Works share. All of it is a cache: a restart loses nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_shared::interpreter::Interpreters;
-use muster_shared::k8s::{Api, ResourceExt};
-use muster_shared::queue::Queue;
+use muster_shared::k8s::{Api, GroupVersionKind, ResourceExt};
+use muster_shared::queue::Next;
 use muster_shared::watch::{Change, Informer};
 
 use super::cached::CachedWork;
+use super::desired::ObjectKey;
 use super::drift::Drift;
 use super::observed::ObjectStatuses;
-use super::repairs::Repairs;
+use super::waits::{Event, Waits};
 use super::works::Works;
 use crate::fleet_id;
 
@@ -22,12 +24,8 @@ pub struct Store {
     pub drift: Arc<Drift>,
     /// Last seen statuses of objects.
     pub statuses: ObjectStatuses,
-    /// Times of repairs, and ranks of Works.
-    pub repairs: Arc<Repairs>,
-    /// Works to apply.
-    pub to_apply: Queue<String>,
-    /// Works to report.
-    pub to_report: Queue<String>,
+    /// Works that wait, and the queues that they return to.
+    pub waits: Waits,
     /// Meaning of resources.
     pub interpreters: Arc<Interpreters>,
     /// The id of the fleet.
@@ -44,16 +42,12 @@ impl Store {
         interpreters: Arc<Interpreters>,
         fleet: fleet_id::Known,
     ) -> Arc<Self> {
-        let repairs = Arc::new(Repairs::default());
-        let ranks = Arc::clone(&repairs);
-        let to_report = Queue::new("work-status");
+        let waits = Waits::default();
         Arc::new(Self {
             works: Works::new(cache, api),
             drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
-            statuses: ObjectStatuses::new(to_report.clone()),
-            repairs,
-            to_apply: Queue::ranked("works", move |work: &String| ranks.rank(work)),
-            to_report,
+            statuses: ObjectStatuses::new(waits.to_report.clone()),
+            waits,
             interpreters,
             fleet,
         })
@@ -74,13 +68,12 @@ impl Store {
                     let is_own = store.works.observe(new);
                     let is_lost = !is_own && CachedWork::tells_otherwise(old, new);
                     if applies && (is_lost || CachedWork::concerns_us(old, new)) {
-                        store.repairs.ask(&name);
-                        store.to_apply.add(name.clone());
+                        store.waits.changed(&name);
                     }
                     // The status was lost, or another writer changed it.
                     let is_lost = !is_own && CachedWork::reports_otherwise(old, new);
                     if reports && (is_lost || CachedWork::becomes_readable(old, new)) {
-                        store.to_report.add(name);
+                        store.waits.to_report.add(name);
                     }
                 }
                 Change::Deleted { old } => {
@@ -90,10 +83,31 @@ impl Store {
                     // A reconciliation that is under way may still record something about the
                     // Work, so it is forgotten in its turn on the queue.
                     if applies {
-                        store.to_apply.add(name);
+                        store.waits.to_apply.add(name);
+                    } else {
+                        store.waits.forget(&name);
                     }
                 }
             }
         });
+    }
+
+    /// Records a complete list of a kind in the member, or that there will be none, and has the
+    /// Works go on that waited for one. `as_desired` has the objects that are as desired, with the
+    /// digests of their desired states.
+    pub fn listed(
+        &self,
+        kind: &GroupVersionKind,
+        as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
+    ) {
+        self.drift.listed(kind, as_desired);
+        self.waits.wake(Event::Listed, Duration::ZERO);
+    }
+
+    /// Returns the pause of a Work that waits for the first lists of its kinds.
+    pub fn wait_for_lists(&self, work: &CachedWork) -> Option<Next> {
+        let pause = self.drift.wait(work.kinds())?;
+        self.waits.wait(&work.name_any(), Event::Listed);
+        Some(Next::After(pause))
     }
 }

@@ -1,13 +1,11 @@
 //! The Works of the member: read from the cache, or from the fleet API where the cache does not
 //! keep the text, and written with the version that was read.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ObjectMeta, ResourceExt};
-use muster_shared::queue::Queue;
 use muster_shared::watch::{Expectations, Informer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -15,9 +13,6 @@ use tokio::time::{Instant, timeout};
 use super::cached::{CachedWork, Unreadable};
 use crate::write::{self, within};
 
-/// Large Works that are applied at a time, and as many that are reported. As a tree one may take
-/// ten times the memory of its text.
-const LARGE: usize = 2;
 /// Time that a watch waits for a Work.
 const PROMPT: Duration = Duration::from_secs(10);
 /// Time after a failed read for which no watch reads a Work.
@@ -29,58 +24,6 @@ pub struct Whole {
     pub cached: Arc<CachedWork>,
     /// Content of the Work, or the reason why it cannot be read.
     pub work: Result<Work, Unreadable>,
-}
-
-/// Bounds how many large Works are held at a time. Others need no turn. Cheap to clone: all clones
-/// are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Turns(Arc<Mutex<Taken>>);
-
-#[derive(Debug, Default)]
-struct Taken {
-    turns: usize,
-    /// Works that wait for a turn.
-    waiting: HashSet<String>,
-}
-
-/// Turn of a Work, which lasts until it is dropped. Then those that wait are due again.
-pub struct Turn {
-    of: Option<Turns>,
-    queue: Queue<String>,
-}
-
-impl Turns {
-    /// Returns the turn of a Work; `None` if it has to wait. Then it is added to the queue when
-    /// there is one: a worker that waited for it would keep small Works waiting.
-    pub fn take(&self, cached: &CachedWork, queue: &Queue<String>) -> Option<Turn> {
-        let mut of = None;
-        if cached.is_large() {
-            let mut taken = self.lock();
-            if taken.turns == LARGE {
-                taken.waiting.insert(cached.name_any());
-                return None;
-            }
-            taken.turns += 1;
-            of = Some(self.clone());
-        }
-        let queue = queue.clone();
-        Some(Turn { of, queue })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let Some(turns) = &self.of else { return };
-        let mut taken = turns.lock();
-        taken.turns -= 1;
-        for work in std::mem::take(&mut taken.waiting) {
-            self.queue.add(work);
-        }
-    }
 }
 
 /// A Work that a watch could not read, and has to look at again.

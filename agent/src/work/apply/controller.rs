@@ -4,8 +4,8 @@ mod held;
 mod removal;
 mod telling;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
@@ -20,7 +20,6 @@ use muster_shared::watch::Informer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::removal::Departure;
 use self::telling::is_news;
 use super::outcome::{self, Failures};
 use crate::work::CachedWork;
@@ -32,7 +31,8 @@ use crate::work::member;
 use crate::work::object::{self, Change, Objects};
 use crate::work::observed::Look;
 use crate::work::store::Store;
-use crate::work::works::{Turns, Whole};
+use crate::work::waits::Event;
+use crate::work::works::Whole;
 use crate::write;
 
 /// After a namespace or a definition was created, Works that wait for one are tried again; a
@@ -82,28 +82,6 @@ pub struct Applier {
     /// Stops objects while the member is cut off; `None` where nothing does, because the member
     /// has no lease.
     pub fencer: Option<Arc<Fencer>>,
-    /// State between two reconciliations.
-    pub state: State,
-}
-
-/// State of an [`Applier`].
-#[derive(Default)]
-pub struct State {
-    /// Turns of large Works.
-    turns: Turns,
-    /// Works with an object whose namespace or kind the member does not have yet.
-    waiting: Mutex<BTreeSet<String>>,
-    /// Objects of deleted Works.
-    departing: Mutex<HashMap<String, Departure>>,
-}
-
-impl State {
-    fn forget_departure(&self, name: &str) {
-        let departing = self.departing.lock();
-        departing
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
-    }
 }
 
 impl Applier {
@@ -111,7 +89,7 @@ impl Applier {
     pub async fn reconcile(self: Arc<Self>, name: String) -> Result<Next, Error> {
         let outcome = self.attempt(&name).await;
         if outcome.is_err() {
-            self.store.repairs.failed(&name);
+            self.store.waits.failed(&name);
         }
         outcome
     }
@@ -121,10 +99,10 @@ impl Applier {
             self.forget(name);
             return Ok(Next::Done);
         };
-        let Some(_turn) = self.state.turns.take(&cached, &self.store.to_apply) else {
+        let Some(_turn) = self.store.waits.turn(&cached, Event::TurnToApply) else {
             return Ok(Next::Waits);
         };
-        self.store.repairs.begin(name);
+        self.store.waits.begin(name);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
@@ -150,8 +128,8 @@ impl Applier {
         if cached.suspended {
             return self.hold(&cached, work).await;
         }
-        if let Some(wait) = self.objects.drift.wait(name, cached.kinds()) {
-            return Ok(Next::After(wait));
+        if let Some(wait) = self.store.wait_for_lists(&cached) {
+            return Ok(wait);
         }
         let fenced = Fenced::of(&work);
         if !self.may_start(&work, fenced.as_ref()).await? {
@@ -243,14 +221,18 @@ impl Applier {
             match outcome {
                 Ok(change) => changed |= change != Change::None,
                 // A webhook has to say which fields the member keeps.
-                Err(error) if error.waits(&self.store.to_apply, &name) => is_asked = true,
+                Err(error) if error.waits(&self.store.waits.to_apply, &name) => is_asked = true,
                 Err(error) => {
                     waits |= waits_for_others(&error);
                     failures.unapplied.push(error.to_string());
                 }
             }
         }
-        self.note_waiting(&name, waits);
+        if waits {
+            self.store.waits.wait(&name, Event::Prerequisite);
+        } else {
+            self.store.waits.go_on(&name, Event::Prerequisite);
+        }
         // A failed removal does not hide the failures of applies.
         if let Err(error) = self.remove_dropped(&work, &mut failures).await {
             failures.unremoved.push(error.to_string());
@@ -266,7 +248,7 @@ impl Applier {
         }
         let now = self.clock.now();
         let applied = outcome::applied(total, &failures, now);
-        let (contended, again) = self.store.repairs.contended(&name);
+        let (contended, again) = self.store.waits.contended(&name);
         let status = work.status.as_ref();
         let known = status.map_or(&[][..], |status| &status.conditions);
         let contended = outcome::contended(known, &contended, now);
@@ -373,7 +355,8 @@ impl Applier {
         let change = outcome.as_ref().ok().map(|(change, _)| *change);
         tracing::info!(object = %key, ?change, work, "applied");
         if change == Some(Change::Created) && desired::rank(&key.kind) < 2 {
-            self.wake_waiting();
+            let waits = &self.store.waits;
+            waits.wake(Event::Prerequisite, PREREQUISITE_PAUSE);
         }
     }
 
@@ -393,36 +376,7 @@ impl Applier {
         if let Some(fencer) = &self.fencer {
             fencer.forget(name);
         }
-        self.store.repairs.forget(name);
-        self.objects.drift.forget_work(name);
-        self.note_waiting(name, false);
-        self.state.forget_departure(name);
-    }
-
-    fn note_waiting(&self, name: &str, waits: bool) {
-        let mut waiting = self
-            .state
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if waits {
-            waiting.insert(name.to_owned());
-        } else {
-            waiting.remove(name);
-        }
-    }
-
-    fn wake_waiting(&self) {
-        let waiting = std::mem::take(
-            &mut *self
-                .state
-                .waiting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        for name in waiting {
-            self.store.to_apply.add_after(name, PREREQUISITE_PAUSE);
-        }
+        self.store.waits.forget(name);
     }
 }
 

@@ -8,4 +8,4 @@
 mod controller;
 mod outcome;
 
-pub use self::controller::{Applier, State};
+pub use self::controller::Applier;

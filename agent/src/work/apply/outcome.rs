@@ -11,7 +11,7 @@ use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
 
 use crate::work::cached::{TERMINATING, Unreadable};
 use crate::work::object;
-use crate::work::repairs::Contended;
+use crate::work::waits::Contended;
 
 /// Returns the condition that says whether dispatching is allowed or suspended.
 pub fn dispatching(suspended: bool, now: Timestamp) -> Condition {

@@ -13,7 +13,8 @@ use super::news::news;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
 use crate::work::store::Store;
-use crate::work::works::{Turns, Whole};
+use crate::work::waits::Event;
+use crate::work::works::Whole;
 use crate::write;
 
 /// Pause of a Work that is gone, or another one of its name, until the cache shows that.
@@ -27,20 +28,13 @@ pub struct Reporter {
     store: Arc<Store>,
     /// API of Works, for writes on a connection apart from the watch.
     api: Api<CachedWork>,
-    turns: Turns,
     events: Events,
 }
 
 impl Reporter {
     /// Makes a reporter of the Works of a store.
     pub fn new(store: Arc<Store>, api: Api<CachedWork>, events: Events) -> Arc<Self> {
-        let turns = Turns::default();
-        Arc::new(Self {
-            store,
-            api,
-            turns,
-            events,
-        })
+        Arc::new(Self { store, api, events })
     }
 
     /// Writes the report of one Work, unless its status has it already.
@@ -54,7 +48,7 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let Some(_turn) = self.turns.take(&cached, &self.store.to_report) else {
+        let Some(_turn) = self.store.waits.turn(&cached, Event::TurnToReport) else {
             return Ok(Next::Waits);
         };
         let mut whole = works.open(&cached).await?;

@@ -108,7 +108,7 @@ impl Watches {
                 Event::InitDone => {
                     opened = None;
                     let (present, as_desired) = listed.take().unwrap_or_default();
-                    self.go_on(self.store.drift.listed(&watched.kind, as_desired));
+                    self.store.listed(&watched.kind, as_desired);
                     let before = std::mem::replace(&mut index, present);
                     for (place, works) in index.succeed(before) {
                         waiting.forget(&place);
@@ -208,7 +208,7 @@ impl Watches {
         let is_stopped = fencing::stopped(&object).is_some();
         self.store.statuses.see(name, &key, look);
         if open.cached.is_held_and_unapplied() || (open.cached.suspended && is_stopped) {
-            self.store.to_apply.add(name.clone());
+            self.store.waits.to_apply.add(name.clone());
         }
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
             return seen.of(object);
@@ -216,7 +216,7 @@ impl Watches {
         if object::terminates_since(&object).is_some() {
             // The applier says so, and makes it again when it is gone.
             self.store.drift.doubt(&key);
-            self.store.to_apply.add(name.clone());
+            self.store.waits.to_apply.add(name.clone());
             return seen.of(object);
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());
@@ -226,9 +226,8 @@ impl Watches {
                 metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
                     .increment(1);
                 let by = rival(&wanted, &object);
-                let pause = self.store.repairs.differs(name, &key, digest(&wanted), by);
+                let pause = self.store.waits.differs(name, &key, digest(&wanted), by);
                 tracing::debug!(object = %key, work = name, by, ?pause, "differs from its work");
-                self.store.to_apply.add_after(name.clone(), pause);
             }
             // An object that cannot be compared is not repaired.
             Err(error) => {

@@ -36,13 +36,12 @@ impl Watches {
             self.store.statuses.see(name, &key, Look::lost());
         }
         tracing::info!(object = %key, work = name, "does not name its work any more");
-        let pause = if open.cached.is_held() {
-            Duration::ZERO
+        if open.cached.is_held() {
+            self.store.waits.to_apply.add(name.to_owned());
         } else {
             let desired = digest(&self.desired(open, manifest));
-            self.store.repairs.differs(name, &key, desired, None)
-        };
-        self.store.to_apply.add_after(name.to_owned(), pause);
+            self.store.waits.differs(name, &key, desired, None);
+        }
     }
 
     /// Reports an object that is gone from the member, and has it created again. Returns the key
@@ -64,7 +63,7 @@ impl Watches {
         let Some((key, manifest)) = open.find(place) else {
             // The Work may wait until an object is gone that it does not want any more.
             if open.cached.is_pending() {
-                self.store.to_apply.add(name.to_owned());
+                self.store.waits.to_apply.add(name.to_owned());
             }
             return None;
         };
@@ -72,19 +71,18 @@ impl Watches {
         if self.store.statuses.has_run(&open.work, &key, manifest) {
             tracing::info!(object = %key, work = name, "gone after its task has succeeded");
             if open.cached.is_held() {
-                self.store.to_apply.add(name.to_owned());
+                self.store.waits.to_apply.add(name.to_owned());
             }
             return Some(key);
         }
         self.store.statuses.see(name, &key, Look::lost());
         tracing::info!(object = %key, work = name, "disappeared from the member");
-        let pause = if open.cached.is_held() {
-            Duration::ZERO
+        if open.cached.is_held() {
+            self.store.waits.to_apply.add(name.to_owned());
         } else {
             let desired = digest(&self.desired(open, manifest));
-            self.store.repairs.disappeared(name, &key, desired)
-        };
-        self.store.to_apply.add_after(name.to_owned(), pause);
+            self.store.waits.disappeared(name, &key, desired);
+        }
         Some(key)
     }
 
@@ -111,7 +109,7 @@ impl Watches {
         for key in &spellings(place) {
             self.store.drift.doubt(key);
         }
-        self.store.to_apply.add_after(name.to_owned(), LEFT);
+        self.store.waits.to_apply.add_after(name.to_owned(), LEFT);
     }
 }
 

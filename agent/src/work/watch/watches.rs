@@ -81,12 +81,12 @@ impl Watches {
                         unserved += 1;
                     }
                     Ok(None) => {
-                        self.go_on(self.store.drift.unlisted(&kind));
+                        self.store.listed(&kind, []);
                         unserved += 1;
                     }
                     // A kind that cannot be watched is never listed.
                     Ok(Some(place)) if !place.watchable => {
-                        self.go_on(self.store.drift.unlisted(&kind));
+                        self.store.listed(&kind, []);
                         watches.start(kind, stop, async move { ends.cancelled().await });
                     }
                     Ok(Some(place)) => {
@@ -122,12 +122,5 @@ impl Watches {
             .flat_map(|work| work.kinds())
             .cloned()
             .collect()
-    }
-
-    /// Adds Works to the queue that waited for a list.
-    pub(super) fn go_on(&self, works: Vec<String>) {
-        for work in works {
-            self.store.to_apply.add(work);
-        }
     }
 }

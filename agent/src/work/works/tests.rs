@@ -14,6 +14,7 @@ use super::*;
 use crate::fleet_id;
 use crate::work::store::Store;
 use crate::work::texts::Texts;
+use crate::work::waits::{Event, Waits};
 
 /// Namespace of the Works.
 const NAMESPACE: &str = "karmada-es-m1";
@@ -240,12 +241,14 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     fleet.put(work("large", 100_000));
     let works = start(&fleet).await;
     let (small, large) = (get(&works, "small"), get(&works, "large"));
-    let (turns, queue) = (Turns::default(), Queue::new("test"));
-    let mut held: Vec<_> = (0..LARGE).map(|_| turns.take(&large, &queue)).collect();
+    let waits = Waits::default();
+    let take = |work| waits.turn(work, Event::TurnToApply);
+    let mut held: Vec<_> = (0..2).map(|_| take(&large)).collect();
     assert!(held.iter().all(Option::is_some));
-    assert!(turns.take(&small, &queue).is_some());
-    assert!(turns.take(&large, &queue).is_none() && queue.is_empty());
+    assert!(take(&small).is_some());
+    assert!(waits.turn(&large, Event::TurnToReport).is_some());
+    assert!(take(&large).is_none() && waits.to_apply.is_empty());
     held.pop();
-    assert_eq!(queue.len(), 1, "it is due when a turn ends");
-    assert!(turns.take(&large, &queue).is_some());
+    assert_eq!(waits.to_apply.len(), 1, "it is due when a turn ends");
+    assert!(take(&large).is_some());
 }

@@ -31,12 +31,12 @@ impl Applier {
     /// stopped or deleted while the member was cut off. One object in trouble keeps no other one
     /// waiting.
     pub(super) async fn hold(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
-        let (name, now) = (work.name_any(), self.clock.now());
+        let now = self.clock.now();
         self.conclude(Arc::clone(&work), vec![outcome::dispatching(true, now)])
             .await?;
         // The first lists show most objects without a request for each.
-        if let Some(wait) = self.objects.drift.wait(&name, cached.kinds()) {
-            return Ok(Next::After(wait));
+        if let Some(wait) = self.store.wait_for_lists(cached) {
+            return Ok(wait);
         }
         let mut troubles = Troubles::default();
         let mut missing = self.missing(&work, &mut troubles).await;

@@ -1,7 +1,7 @@
 //! Removes the objects that a Work no longer contains, and all objects of a deleted Work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -24,16 +24,6 @@ use crate::work::works::Whole;
 
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
 const TOGETHER: Duration = Duration::from_secs(30);
-
-/// What became of the objects of one deleted Work so far, as long as some are not gone.
-#[derive(Default)]
-pub(super) struct Departure {
-    uid: Option<String>,
-    /// Objects that were asked to go, and whether they are gone or left to the member.
-    objects: HashMap<ObjectKey, bool>,
-    /// Time at which a container was first kept for the objects of other Works.
-    kept: Option<Instant>,
-}
 
 impl Applier {
     /// Writes the names of the objects of a Work into its status, before any of them is made: what
@@ -196,8 +186,7 @@ impl Applier {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
-        self.note_waiting(&name, false);
-        self.state.forget_departure(&name);
+        self.store.waits.forget(&name);
         Ok(Next::Done)
     }
 
@@ -212,7 +201,10 @@ impl Applier {
             manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
         let (mut failures, mut silent) = (Failures::default(), None);
         for key in listed.chain(dropped(work)) {
-            let known = self.departing(work, |it| it.objects.get(&key).copied());
+            let known = self
+                .store
+                .waits
+                .deletion(work, |it| it.objects.get(&key).copied());
             if known == Some(true) || silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
@@ -233,15 +225,22 @@ impl Applier {
                         count(&key, "removed");
                         tracing::info!(object = %key, work = name, preserve, "removed");
                     }
-                    self.departing(work, |it| it.objects.insert(key, true));
+                    self.store
+                        .waits
+                        .deletion(work, |it| it.objects.insert(key, true));
                 }
                 Err(error) if error.is_other_fleets() => {
                     self.tell_left(work, &error);
-                    self.departing(work, |it| it.objects.insert(key, true));
+                    self.store
+                        .waits
+                        .deletion(work, |it| it.objects.insert(key, true));
                 }
                 // The objects of other Works may be on their way, too.
                 Err(error) if error.is_in_use() => {
-                    let kept = self.departing(work, |it| it.kept.map(|kept| kept.elapsed()));
+                    let kept = self
+                        .store
+                        .waits
+                        .deletion(work, |it| it.kept.map(|kept| kept.elapsed()));
                     let kept = SignedDuration::try_from(kept.unwrap_or_default());
                     let since = self.clock.now().checked_sub(kept.unwrap_or_default());
                     failures.add_waiting(&error, since.unwrap_or_default());
@@ -253,7 +252,9 @@ impl Applier {
                     count_failure(&key, &error);
                     failures.add_unremoved(&error);
                     if error.terminates_since().is_some() {
-                        self.departing(work, |it| it.objects.insert(key, false));
+                        self.store
+                            .waits
+                            .deletion(work, |it| it.objects.insert(key, false));
                         continue;
                     }
                     if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
@@ -281,7 +282,10 @@ impl Applier {
             outcome => return outcome,
         };
         if work.metadata.deletion_timestamp.is_some() {
-            let kept = self.departing(work, |it| *it.kept.get_or_insert_with(Instant::now));
+            let kept = self
+                .store
+                .waits
+                .deletion(work, |it| *it.kept.get_or_insert_with(Instant::now));
             if kept.elapsed() < TOGETHER {
                 return Err(error);
             }
@@ -297,20 +301,6 @@ impl Applier {
         self.events
             .publish(work, EventType::Warning, "LeftWithContents", note);
         Ok(done)
-    }
-
-    /// Reads or changes what is known of the objects of a deleted Work.
-    fn departing<T>(&self, work: &Work, change: impl FnOnce(&mut Departure) -> T) -> T {
-        let departing = &self.state.departing;
-        let mut departing = departing.lock().unwrap_or_else(PoisonError::into_inner);
-        let departure = departing.entry(work.name_any()).or_default();
-        if departure.uid != work.metadata.uid {
-            *departure = Departure {
-                uid: work.metadata.uid.clone(),
-                ..Departure::default()
-            };
-        }
-        change(departure)
     }
 
     /// Returns the name of another Work whose objects would go with a container, and that is not

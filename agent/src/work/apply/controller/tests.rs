@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
@@ -152,7 +153,6 @@ async fn applier_of(
         events: Events::nowhere(),
         clock: Arc::new(Clock::of_server(Arc::default())),
         fencer: None,
-        state: State::default(),
         store,
     };
     applier.store.follow(true, true);
@@ -227,7 +227,7 @@ async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() 
         work
     });
     let (applier, fleet, site) = applier_of(works, false).await;
-    let queue = applier.store.to_apply.clone();
+    let queue = applier.store.waits.to_apply.clone();
     for name in fleet.names() {
         queue.add(name);
     }
@@ -357,7 +357,13 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     site.objects.lock().unwrap().clear();
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
-    assert!(applier.state.departing.lock().unwrap().is_empty());
+    let named: Work = serde_json::from_value(fleet.get("w")).unwrap();
+    assert!(
+        applier
+            .store
+            .waits
+            .deletion(&named, |it| it.objects.is_empty())
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,7 +84,7 @@ async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads);
     }
     assert_eq!(
-        watches.store.to_apply.len(),
+        watches.store.waits.to_apply.len(),
         1,
         "the repair of what differs"
     );
@@ -111,7 +111,7 @@ async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_a
         _ = asked.send(name);
         std::future::ready(Ok::<_, std::io::Error>(muster_shared::queue::Next::Done))
     };
-    let queue = watches.store.to_apply.clone();
+    let queue = watches.store.waits.to_apply.clone();
     let stop = tokio_util::sync::CancellationToken::new();
     tokio::spawn(queue.run(1, stop, reconcile));
     assert_eq!(applied.recv().await.as_deref(), Some("a"));
