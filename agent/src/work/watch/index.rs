@@ -7,70 +7,68 @@ use crate::work::desired::ObjectKey;
 /// The objects of one kind with the names of the Works in their annotations. Says which Work a lost
 /// or changed object belongs to, and nothing about its content.
 #[derive(Default)]
-pub(super) struct Index {
-    /// Objects that their Works want.
-    wanted: HashMap<ObjectKey, String>,
-    /// Objects that another Work took over, with the Works that wanted them before and may still
-    /// want them.
-    former: HashMap<ObjectKey, BTreeSet<String>>,
-    /// Objects whose Work is gone, or does not want them.
-    strays: HashMap<ObjectKey, String>,
+pub(super) struct Index(HashMap<ObjectKey, Owners>);
+
+/// The Works of one object.
+#[derive(Default)]
+struct Owners {
+    /// The present Work, and whether it is there and wants the object.
+    now: Option<(String, bool)>,
+    /// Works that wanted the object before another one took it over, and may still want it.
+    former: BTreeSet<String>,
+}
+
+impl Owners {
+    /// Notes Works that wanted the object before its present Work.
+    fn succeed(&mut self, before: impl IntoIterator<Item = String>) {
+        self.former.extend(before);
+        if let Some((now, _)) = &self.now {
+            self.former.remove(now);
+        }
+    }
+
+    fn wanted_by(&self) -> Option<&str> {
+        let (work, wanted) = self.now.as_ref()?;
+        wanted.then_some(work)
+    }
+
+    fn works(self) -> impl Iterator<Item = String> {
+        let now = self.now.into_iter().map(|(work, _)| work);
+        now.chain(self.former)
+    }
 }
 
 impl Index {
     /// Notes the present Work of an object.
     pub(super) fn note(&mut self, place: ObjectKey, work: Option<String>, wanted: bool) {
-        let before = self.wanted.remove(&place);
-        self.strays.remove(&place);
-        match work {
-            Some(work) if wanted => {
-                self.note_former(&place, before, &work);
-                self.wanted.insert(place, work);
-            }
-            Some(work) => _ = self.strays.insert(place, work),
-            None => {}
+        let mut owners = self.0.remove(&place).unwrap_or_default();
+        let before = owners.wanted_by().map(str::to_owned);
+        owners.now = work.map(|work| (work, wanted));
+        if wanted {
+            owners.succeed(before);
         }
-    }
-
-    /// Notes the Works that wanted an object before its present Work.
-    fn note_former(
-        &mut self,
-        place: &ObjectKey,
-        before: impl IntoIterator<Item = String>,
-        now: &str,
-    ) {
-        for work in before {
-            if work != now {
-                self.former.entry(place.clone()).or_default().insert(work);
-            }
-        }
-        if let Some(former) = self.former.get_mut(place) {
-            former.remove(now);
-            if former.is_empty() {
-                self.former.remove(place);
-            }
+        if owners.now.is_some() || !owners.former.is_empty() {
+            self.0.insert(place, owners);
         }
     }
 
     /// Forgets an object; returns the Works that wanted it or made it, the last one first.
     pub(super) fn remove(&mut self, place: &ObjectKey) -> Vec<String> {
-        let former = self.former.remove(place).unwrap_or_default();
-        // An object is in one of both.
-        let (wanted, stray) = (self.wanted.remove(place), self.strays.remove(place));
-        let last = wanted.into_iter().chain(stray);
-        last.chain(former).collect()
+        let owners = self.0.remove(place).unwrap_or_default();
+        owners.works().collect()
     }
 
     /// Takes over the former Works of objects, which a list does not have, from the objects before
     /// the list. Returns the objects that are gone, with the Works that wanted them.
     pub(super) fn succeed(&mut self, before: Self) -> Vec<(ObjectKey, Vec<String>)> {
-        let (mut former, mut lost) = (before.former, Vec::new());
-        for (place, work) in before.wanted {
-            let others = former.remove(&place).unwrap_or_default();
-            let works = std::iter::once(work).chain(others);
-            match self.wanted.get(&place).cloned() {
-                Some(now) => self.note_former(&place, works, &now),
-                None => lost.push((place, works.collect())),
+        let mut lost = Vec::new();
+        for (place, owners) in before.0 {
+            if owners.wanted_by().is_none() {
+                continue;
+            }
+            match self.0.get_mut(&place) {
+                Some(now) if now.wanted_by().is_some() => now.succeed(owners.works()),
+                _ => lost.push((place, owners.works().collect())),
             }
         }
         lost
@@ -78,33 +76,27 @@ impl Index {
 
     /// Forgets former Works that are gone.
     pub(super) fn retain_former(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.former.retain(|_, works| {
-            works.retain(|work| is_there(work));
-            !works.is_empty()
+        self.0.retain(|_, owners| {
+            owners.former.retain(|work| is_there(work));
+            owners.now.is_some() || !owners.former.is_empty()
         });
     }
 
     /// Returns the Work that wants an object.
     pub(super) fn work(&self, place: &ObjectKey) -> Option<&str> {
-        self.wanted.get(place).map(String::as_str)
-    }
-
-    pub(super) fn is_wanted(&self, place: &ObjectKey) -> bool {
-        self.wanted.contains_key(place)
+        self.0.get(place)?.wanted_by()
     }
 
     /// Returns the objects that their Works want.
     pub(super) fn wanted(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
-        self.wanted
-            .iter()
-            .map(|(place, work)| (place, work.as_str()))
+        let all = self.0.iter();
+        all.filter_map(|(place, owners)| Some((place, owners.wanted_by()?)))
     }
 
-    /// Returns all objects.
+    /// Returns all objects that name a Work.
     pub(super) fn all(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
-        let strays = self.strays.iter();
-        let strays = strays.map(|(place, work)| (place, work.as_str()));
-        self.wanted().chain(strays)
+        let all = self.0.iter();
+        all.filter_map(|(place, owners)| Some((place, owners.now.as_ref()?.0.as_str())))
     }
 }
 

@@ -1,16 +1,20 @@
 //! Watches the objects of Works in the member, has their statuses reported, and has differences
 //! repaired.
 //!
-//! Only kinds in Works are watched, and only objects with the fleet's label.
+//! Only kinds in Works are watched, and only objects with the fleet's label. [`kinds`] keeps one
+//! watch for each kind, [`stream`] follows its events, and [`see`] compares one object with its
+//! Work.
 
-mod follow;
 mod index;
-mod missing;
+mod kinds;
 mod opened;
 mod relist;
-mod supervised;
+mod see;
+mod stream;
 mod waiting;
-mod watches;
 
+pub use self::kinds::Watches;
 pub use self::waiting::Room;
-pub use self::watches::Watches;
+
+#[cfg(test)]
+mod tests;

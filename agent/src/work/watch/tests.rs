@@ -1,13 +1,19 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::k8s::GroupVersionKind;
-use serde_json::json;
+use muster_shared::k8s::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use super::index::Index;
+use super::opened::Watched;
+use super::stream::{LIST_AGAIN, Stream};
 use super::*;
 use crate::discovery::Discovery;
-use crate::work::watch::waiting::Room;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::desired_for;
+use crate::work::observed::Look;
 use crate::work::works::tests::{Fleet, store, work};
 
 /// Watches of a member with Works `a` and `b`, whose texts are not kept.
@@ -47,6 +53,12 @@ fn watched() -> Watched {
     }
 }
 
+/// Returns the watch of a kind.
+fn stream(watches: &Arc<Watches>, watched: Watched) -> Stream {
+    let resource = ApiResource::from_gvk(&watched.kind);
+    Stream::new(watches, watched, resource)
+}
+
 fn place(name: &str) -> ObjectKey {
     ObjectKey {
         kind: watched().kind,
@@ -64,7 +76,7 @@ fn object(fleet: &Fleet, name: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
     let (watches, fleet) = watches().await;
-    let mut opened = None;
+    let mut stream = stream(&watches, watched());
     for (name, data, reads, as_desired) in [
         ("a", None, 1, true),
         ("a", Some("other"), 1, false),
@@ -76,9 +88,7 @@ async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
             object["data"]["a"] = json!(data);
         }
         let place = place(name);
-        let seen = watches
-            .see(&watched(), &place, (object, None), &mut opened)
-            .await;
+        let seen = stream.see(&place, (object, None)).await;
         assert_eq!(seen.as_desired.is_some(), as_desired);
         assert!(seen.wanted && seen.key == Some(place));
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads);
@@ -94,17 +104,15 @@ async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
 async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_again() {
     let (watches, fleet) = watches().await;
     fleet.is_down.store(true, Ordering::Relaxed);
-    let (mut opened, mut index) = (None, Index::default());
+    let (mut stream, mut index) = (stream(&watches, watched()), Index::default());
     let (at, object) = (place("a"), object(&fleet, "a"));
-    let seen = watches
-        .see(&watched(), &at, (object.clone(), None), &mut opened)
-        .await;
+    let seen = stream.see(&at, (object.clone(), None)).await;
     assert!(seen.wanted && seen.as_desired.is_none());
     assert_eq!(seen.again, Some(LIST_AGAIN));
     index.note(at.clone(), seen.work, seen.wanted);
     // When it disappears, the applier makes it again, which reads the Work until that succeeds.
     for name in index.remove(&at) {
-        assert!(watches.lose(&watched(), &at, &name).await.is_none());
+        assert!(stream.lose(&at, &name, true).await.is_none());
     }
     let (asked, mut applied) = tokio::sync::mpsc::unbounded_channel();
     let reconcile = move |name: String| {
@@ -118,27 +126,23 @@ async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_a
     fleet.is_down.store(false, Ordering::Relaxed);
     tokio::time::advance(LIST_AGAIN).await;
     watches.store.drift.applied(&at, &object, &object);
-    let seen = watches
-        .see(&watched(), &at, (object, None), &mut opened)
-        .await;
+    let seen = stream.see(&at, (object, None)).await;
     assert!(seen.as_desired.is_some() && seen.again.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_is_unknown() {
     let (watches, fleet) = watches().await;
-    let (mut opened, mut index) = (None, Index::default());
+    let mut stream = stream(&watches, watched());
     for name in ["a", "b"] {
         let raw = (object(&fleet, name), None);
-        let seen = watches
-            .see(&watched(), &place(name), raw, &mut opened)
-            .await;
-        index.note(place(name), seen.work, seen.wanted);
+        let seen = stream.see(&place(name), raw).await;
+        stream.index.note(place(name), seen.work, seen.wanted);
     }
-    for name in index.remove(&place("a")) {
-        watches.lose(&watched(), &place("a"), &name).await;
+    for name in stream.index.remove(&place("a")) {
+        stream.lose(&place("a"), &name, true).await;
     }
-    watches.lose_sight(&watched(), &index).await;
+    stream.lose_sight().await;
     let health = |name: &str| {
         let seen = watches.store.statuses.seen(name, &place(name)).unwrap();
         (seen.health, seen.lost)
@@ -164,7 +168,7 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         object["status"] = json!({ "phase": "Succeeded" });
         let look = Look::of(&object, &pod, &watches.store.interpreters);
         watches.store.statuses.see("a", &key, look);
-        watches.mark_again(&kind, &key, "a").await;
+        stream(&watches, kind).lose(&key, "a", false).await;
         let seen = watches.store.statuses.seen("a", &key).unwrap();
         assert_eq!(seen.lost, lost, "{restart}");
     }
