@@ -77,17 +77,24 @@ impl ObjectStatus {
         }
     }
 
-    /// Makes the status of an object of which the health alone is known, beside what was known of
-    /// it.
-    pub fn of_health(health: ResourceHealth, stopped: bool, known: Option<Self>) -> Self {
-        let known = known.filter(|known| !known.lost);
+    /// Makes the status of an object of which the health alone is known.
+    fn of_health(health: ResourceHealth) -> Self {
         Self {
-            health,
-            stopped,
-            ..known.unwrap_or_else(|| Self {
-                stays: true,
-                ..Self::new(None, ResourceHealth::Unknown)
-            })
+            stays: true,
+            ..Self::new(None, health)
+        }
+    }
+
+    /// Returns the status beside what was known of the object before: that stays, where the health
+    /// alone is known now.
+    pub(super) fn beside(self, known: Option<&Self>) -> Self {
+        match known.filter(|known| self.stays && !known.lost) {
+            Some(known) => Self {
+                health: self.health,
+                stopped: self.stopped,
+                ..known.clone()
+            },
+            None => self,
         }
     }
 
@@ -116,11 +123,6 @@ impl ObjectStatus {
 pub struct Look {
     /// The report; `None` if the object cannot be interpreted, so that the last report stays.
     pub status: Option<ObjectStatus>,
-    /// Health of an object whose status cannot be reflected: the status of the last report stays,
-    /// its health does not.
-    pub health: Option<ResourceHealth>,
-    /// Whether the agent has stopped the object, because the member was cut off.
-    pub stopped: bool,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
     /// Time after which another look may find more, because a script is not run, or a webhook not
@@ -138,8 +140,6 @@ impl Look {
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
         let mut look = Self::interpret(object, interpreters);
         if fencing::stopped(object).is_some() {
-            look.stopped = true;
-            look.health = look.health.map(|_| ResourceHealth::Unhealthy);
             if let Some(status) = &mut look.status {
                 (status.health, status.stopped) = (ResourceHealth::Unhealthy, true);
             }
@@ -189,7 +189,7 @@ impl Look {
             Ok(status) => status,
             Err(error) => {
                 return Self {
-                    health: Some(health),
+                    status: Some(ObjectStatus::of_health(health)),
                     again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
                     pending: late,
@@ -229,7 +229,7 @@ impl Look {
     /// health is unknown.
     pub fn unknown() -> Self {
         Self {
-            health: Some(ResourceHealth::Unknown),
+            status: Some(ObjectStatus::of_health(ResourceHealth::Unknown)),
             ..Self::default()
         }
     }
@@ -294,13 +294,14 @@ mod tests {
         let mut stopped = thing.clone();
         stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
         let look = Look::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
-        assert!(look.status.is_none() && look.stopped);
+        let seen = look.status.unwrap();
+        assert!(seen.stays && seen.is_stopped());
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),
             (vec![status, health], ResourceHealth::Unknown),
         ] {
             let look = Look::at(&thing, &Interpreters::of(&scripts));
-            assert_eq!((look.status, look.health), (None, Some(expected)));
+            assert_eq!(look.status, Some(ObjectStatus::of_health(expected)));
             assert!(matches!(look.trouble, Some(Trouble::Status(_))));
         }
     }

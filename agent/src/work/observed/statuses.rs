@@ -30,7 +30,6 @@ struct Objects {
     /// Statuses in the order of the keys. Most Works have one object, for which a map would take
     /// four times the memory.
     seen: Vec<(ObjectKey, ObjectStatus)>,
-    gone: Vec<ObjectKey>,
     /// Objects that cannot be interpreted, and whether that was reported.
     troubles: HashMap<ObjectKey, (Trouble, bool)>,
 }
@@ -46,15 +45,8 @@ impl Objects {
                 None => _ = self.troubles.remove(key),
             }
         }
-        let status = look.status.or_else(|| {
-            let health = look.health?;
-            Some(ObjectStatus::of_health(
-                health,
-                look.stopped,
-                self.seen(key).cloned(),
-            ))
-        });
-        if let Some(status) = status {
+        if let Some(status) = look.status {
+            let status = status.beside(self.seen(key));
             match self.place(key) {
                 Ok(place) if self.seen[place].1 == status => {}
                 Ok(place) => {
@@ -78,13 +70,6 @@ impl Objects {
         Some(&self.seen[place].1)
     }
 
-    fn forget(&mut self, key: &ObjectKey) {
-        if let Ok(place) = self.place(key) {
-            self.seen.remove(place);
-        }
-        self.troubles.remove(key);
-    }
-
     /// Returns the position of an object's status, or the one where it would be.
     fn place(&self, key: &ObjectKey) -> Result<usize, usize> {
         self.seen
@@ -104,12 +89,12 @@ impl ObjectStatuses {
     /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
         // What was seen before stays until the webhook has answered.
-        if look.pending.is_some() && look.status.is_none() && look.health.is_none() {
+        if look.pending.is_some() && look.status.is_none() {
             return;
         }
         // An interpretation without content is not stored, because the Work may be gone and would
         // not be forgotten again.
-        let is_empty = look.status.is_none() && look.health.is_none() && look.trouble.is_none();
+        let is_empty = look.status.is_none() && look.trouble.is_none();
         if is_empty && !self.lock().contains_key(work) {
             return;
         }
@@ -173,17 +158,14 @@ impl ObjectStatuses {
             .is_some_and(|status| completed::says(&status.0, manifest))
     }
 
-    /// Forgets an object that was removed because its Work no longer wants it, and removes it from
-    /// the report.
-    pub fn drop_object(&self, work: &str, key: &ObjectKey) {
-        let mut works = self.lock();
-        let objects = works.entry(work.to_owned()).or_default();
-        objects.forget(key);
-        if !objects.gone.contains(key) {
-            objects.gone.push(key.clone());
+    /// Forgets an object that was removed because its Work no longer wants it.
+    pub fn forget_object(&self, work: &str, key: &ObjectKey) {
+        if let Some(objects) = self.lock().get_mut(work) {
+            if let Ok(place) = objects.place(key) {
+                objects.seen.remove(place);
+            }
+            objects.troubles.remove(key);
         }
-        drop(works);
-        self.queue.add(work.to_owned());
     }
 
     /// Forgets the objects that a Work does not want, where more are known than it wants.
@@ -204,20 +186,11 @@ impl ObjectStatuses {
         self.lock().remove(work);
     }
 
-    /// Returns the statuses of a Work's objects, and the objects that are to be removed from the
-    /// report.
-    pub fn of(&self, work: &str) -> (HashMap<ObjectKey, ObjectStatus>, Vec<ObjectKey>) {
-        self.lock()
-            .get(work)
-            .map(|objects| (objects.seen.iter().cloned().collect(), objects.gone.clone()))
-            .unwrap_or_default()
-    }
-
-    /// Forgets objects that were removed from the report.
-    pub fn settle_gone(&self, work: &str, written: &[ObjectKey]) {
-        if let Some(objects) = self.lock().get_mut(work) {
-            objects.gone.retain(|key| !written.contains(key));
-        }
+    /// Returns the statuses of a Work's objects.
+    pub fn of(&self, work: &str) -> HashMap<ObjectKey, ObjectStatus> {
+        let works = self.lock();
+        let seen = works.get(work).into_iter().flat_map(|it| &it.seen);
+        seen.cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Objects>> {
@@ -249,8 +222,8 @@ mod tests {
                 Look::at(&object(value), &Interpreters::default()),
             );
         }
-        statuses.drop_object("w", &key("c"));
-        let (seen, _) = statuses.of("w");
+        statuses.forget_object("w", &key("c"));
+        let seen = statuses.of("w");
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[&key("a")].status(), Some(json!({"v": 4})));
         assert_eq!(seen[&key("b")].status(), Some(json!({"v": 3})));
@@ -274,7 +247,7 @@ mod tests {
             queue.len()
         };
         assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
-        let (seen, _) = statuses.of("w");
+        let seen = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!(3)));
     }
 
@@ -305,7 +278,7 @@ mod tests {
         for (what, replicas, told) in cases {
             assert_eq!(look(replicas), told, "{what}");
         }
-        let (seen, _) = statuses.of("w");
+        let seen = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
         // It is judged by its present status alone, which says too little.
         assert_eq!(seen[&key].health, ResourceHealth::Unhealthy);

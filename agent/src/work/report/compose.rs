@@ -26,7 +26,7 @@ pub struct Report {
 /// Composes one entry for each object that exists or existed, from its status, or else from the
 /// present status. Objects that the Work no longer wants keep their entry until they are gone,
 /// because the applier finds them by it.
-pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>, gone: &[ObjectKey]) -> Report {
+pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>) -> Report {
     let known = work
         .status
         .as_ref()
@@ -37,7 +37,7 @@ pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>, gone: &[Obj
         .map(|status| (key_of(&status.identifier).object(), status))
         .collect();
     let mut statuses = Vec::new();
-    let mut settled: HashSet<_> = gone.iter().map(ObjectKey::object).collect();
+    let mut settled = HashSet::new();
     for (ordinal, key, _) in keys(work) {
         let now = seen.get(&key);
         let said = before.get(&key.object());
@@ -95,6 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::work::observed::Look;
 
     fn work(manifests: &[&str], reported: &[&str]) -> Work {
         let manifests: Vec<Value> = manifests
@@ -138,7 +139,7 @@ mod tests {
             key("b"),
             ObjectStatus::new(Some(&json!({"now": 1})), ResourceHealth::Unhealthy),
         )]);
-        let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen, &[]).statuses;
+        let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen).statuses;
         assert_eq!(
             names(&statuses),
             [
@@ -155,19 +156,16 @@ mod tests {
             (key("a"), ObjectStatus::lost()),
             (key("never-made"), ObjectStatus::lost()),
         ]);
-        let statuses = compose(&work(&["a", "never-made"], &["a"]), &seen, &[]).statuses;
+        let statuses = compose(&work(&["a", "never-made"], &["a"]), &seen).statuses;
         assert_eq!(names(&statuses), [(0, "a", None)]);
         assert_eq!(statuses[0].health, Some(ResourceHealth::Unhealthy));
     }
 
     #[test]
     fn an_object_whose_status_cannot_be_reflected_keeps_it_and_not_its_health() {
-        let seen = ["a", "b"].map(|name| {
-            let status = ObjectStatus::of_health(ResourceHealth::Unknown, false, None);
-            (key(name), status)
-        });
+        let seen = ["a", "b"].map(|name| (key(name), Look::unknown().status.unwrap()));
         let work = work(&["a", "b"], &["a"]);
-        let statuses = compose(&work, &HashMap::from(seen), &[]).statuses;
+        let statuses = compose(&work, &HashMap::from(seen)).statuses;
         let expected = [(0, "a", Some(&json!({"from": "before"}))), (1, "b", None)];
         assert_eq!(names(&statuses), expected);
         let unknown = |status: &ManifestStatus| status.health == Some(ResourceHealth::Unknown);
@@ -175,12 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_no_longer_wanted_is_named_until_it_is_gone() {
+    fn an_object_that_is_no_longer_wanted_is_named_until_the_applier_has_removed_it() {
         let work = work(&["a"], &["a", "old"]);
-        let present = HashMap::new();
-        let count = |gone: &[ObjectKey]| compose(&work, &present, gone).statuses.len();
-        assert_eq!(count(&[]), 2);
-        assert_eq!(count(&[key("old")]), 1);
+        let statuses = compose(&work, &HashMap::new()).statuses;
+        let names = statuses.iter().map(|it| it.identifier.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "old"]);
     }
 
     #[test]
@@ -195,7 +192,7 @@ mod tests {
                 (key(name), status)
             })
             .collect();
-        let report = compose(&work(&names, &[]), &seen, &[]);
+        let report = compose(&work(&names, &[]), &seen);
         let told = report.statuses.iter();
         let told = told.filter(|status| status.status.is_some()).count();
         assert_eq!((told, report.shortened), (17, 23));

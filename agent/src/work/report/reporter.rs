@@ -85,13 +85,11 @@ impl Reporter {
         let wanted = || keys(work).map(|(_, key, _)| key).collect();
         let manifests = work.spec.workload.manifests.len();
         statuses.retain(name, manifests, wanted);
-        let (seen, gone) = statuses.of(name);
-        let report = compose(work, &seen, &gone);
+        let report = compose(work, &statuses.of(name));
         if whole
             .cached
             .reports(CachedWork::fingerprint(&report.statuses))
         {
-            statuses.settle_gone(name, &gone);
             return Ok(Some(Next::Done));
         }
         // The applier adds the names of objects that it is about to make: a report upon an older
@@ -113,7 +111,6 @@ impl Reporter {
                     self.events
                         .publish(work, EventType::Warning, "ReflectStatusFailed", text);
                 }
-                statuses.settle_gone(name, &gone);
                 Ok(Some(Next::Done))
             }
             Err(error) if error.is_not_found() => Ok(Some(Next::Done)),

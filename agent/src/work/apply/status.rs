@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use muster_shared::api::work::{Work, WorkStatus};
-use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::conditions::{FALSE, TRUE, merge};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Condition, ResourceExt};
 use muster_shared::names::condition::{CONTENDED, DISPATCHING};
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::super::outcome;
-use super::{Applier, Error};
+use super::{Applier, Error, conditions};
 use crate::work::cached::{CachedWork, Unreadable};
-use crate::work::manifests::path;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::{key_of, path};
 
 impl Applier {
     /// Reports that a Work cannot be read. It is reconciled again when it changes.
@@ -24,11 +24,11 @@ impl Applier {
     ) -> Result<Next, Error> {
         let work = outline(cached, why);
         let now = self.clock.now();
-        let refused = outcome::unreadable(why, now);
+        let refused = conditions::unreadable(why, now);
         let news = is_news(&work, &refused);
         tracing::warn!(work = path(&work), %why, "stepped over");
         let work = Arc::new(work);
-        self.conclude(Arc::clone(&work), vec![refused]).await?;
+        self.conclude(Arc::clone(&work), vec![refused], &[]).await?;
         if news {
             self.events
                 .publish(&*work, EventType::Warning, "SyncFailed", why.to_string());
@@ -36,12 +36,13 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Writes conditions, unless the Work has them already, and publishes events about dispatching
-    /// and contended objects.
+    /// Writes conditions, and takes the names of objects that are gone out of the status, unless the
+    /// Work is so already. Publishes events about dispatching and contended objects.
     pub(super) async fn conclude(
         &self,
         mut work: Arc<Work>,
         conditions: Vec<Condition>,
+        gone: &[ObjectKey],
     ) -> Result<(), Error> {
         if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
             let note = turned.message.clone();
@@ -55,14 +56,21 @@ impl Applier {
                 .publish(&*work, EventType::Warning, CONTENDED, note);
         }
         loop {
-            let before = work
-                .status
-                .as_ref()
-                .map_or(&[][..], |status| &status.conditions);
-            let Some(after) = muster_shared::conditions::merge(before, conditions.clone()) else {
+            let status = work.status.clone().unwrap_or_default();
+            let mut patch = json!({});
+            if let Some(after) = merge(&status.conditions, conditions.clone()) {
+                patch["status"]["conditions"] = json!(after);
+            }
+            let mut named = status.manifest_statuses;
+            let before = named.len();
+            let is_gone = |key: &ObjectKey| gone.iter().any(|gone| gone.object() == key.object());
+            named.retain(|it| !is_gone(&key_of(&it.identifier)));
+            if named.len() < before {
+                patch["status"]["manifestStatuses"] = json!(named);
+            }
+            if patch.as_object().is_none_or(serde_json::Map::is_empty) {
                 return Ok(());
-            };
-            let patch = json!({ "status": { "conditions": after } });
+            }
             match self.patch(&work, Some("status"), patch).await {
                 Err(error) if error.is_conflict() => {
                     // Another writer's condition, or this agent's report of the objects' status,

@@ -12,14 +12,15 @@ use muster_shared::queue::Next;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::super::outcome::{self, Failures};
-use super::telling::is_news;
+use super::conditions::{self, Failures};
+use super::status::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::{Container, ObjectKey};
 use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::ownership::Origin;
+use crate::work::waits::Deletion;
 use crate::work::works::Whole;
 
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
@@ -55,24 +56,24 @@ impl Applier {
     }
 
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
-    /// them behind. Failures are added to `failures`.
+    /// them behind. Returns those that are gone; failures are added to `failures`.
     pub(super) async fn remove_dropped(
         &self,
         work: &Work,
         failures: &mut Failures,
-    ) -> Result<(), Error> {
-        let dropped = dropped(work);
+    ) -> Result<Vec<ObjectKey>, Error> {
+        let (dropped, mut gone) = (dropped(work), Vec::new());
         if dropped.is_empty() {
-            return Ok(());
+            return Ok(gone);
         }
         // The cache may have an old version, so the present one is read.
         let name = work.name_any();
         let Some(fresh) = self.store.works.read(&name).await? else {
-            return Ok(());
+            return Ok(gone);
         };
         let same = fresh.work.is_ok_and(|fresh| fresh.spec == work.spec);
         if fresh.cached.metadata.uid != work.metadata.uid || !same {
-            return Ok(());
+            return Ok(gone);
         }
         // Two names may be those of one object, which is still wanted then.
         let mut wanted: HashMap<_, Vec<ObjectKey>> = HashMap::new();
@@ -81,16 +82,10 @@ impl Applier {
                 Ok((_, place)) => wanted.entry(place.across_groups()).or_default().push(place),
                 Err(error) => {
                     failures.unremoved.push(error.to_string());
-                    return Ok(());
+                    return Ok(gone);
                 }
             }
         }
-        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
-        let namespace = namespace(work);
-        let origin = Origin {
-            namespace: &namespace,
-            name: &name,
-        };
         for key in dropped {
             let outcome = match self.objects.member.place_served(&key).await {
                 Ok(None) => Ok(false),
@@ -100,15 +95,7 @@ impl Applier {
                     if wanted.iter().any(|it| it.object() == place.object()) {
                         Ok(false)
                     } else {
-                        let removal = Removal {
-                            work: origin,
-                            wanted,
-                            preserve,
-                            waits: true,
-                            user: &|container| self.user_of(&name, container),
-                            fleet: &self.store.fleet.now(),
-                        };
-                        self.remove_or_release(work, &key, removal).await
+                        self.remove_or_release(work, &key, wanted).await
                     }
                 }
                 Err(error) => Err(error.into()),
@@ -116,11 +103,8 @@ impl Applier {
             match outcome {
                 Ok(_) => {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
-                    self.store.statuses.drop_object(&name, &key);
-                }
-                Err(error) if error.is_other_fleets() => {
-                    self.tell_left(work, &error);
-                    self.store.statuses.drop_object(&name, &key);
+                    self.store.statuses.forget_object(&name, &key);
+                    gone.push(key);
                 }
                 Err(error) => {
                     count_failure(&key, &error);
@@ -128,7 +112,7 @@ impl Applier {
                 }
             }
         }
-        Ok(())
+        Ok(gone)
     }
 
     /// Removes the objects of a Work that is being deleted, then the finalizer.
@@ -158,26 +142,23 @@ impl Applier {
             return Err(Error::Dismissed);
         }
         let now = self.clock.now();
-        if let Some(pause) = failures.look_again(now).filter(|_| failures.is_empty()) {
-            let waits = outcome::applied(0, &failures, now);
-            if is_news(&work, &waits) {
-                self.conclude(Arc::new(work), vec![waits]).await?;
-            }
-            return Ok(Next::After(pause));
-        }
+        let known = conditions::applied(0, &failures, now);
         if !failures.is_empty() {
             let failure = failures.message();
             let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
-            let known = outcome::applied(0, &failures, now);
             if is_news(&work, &known) {
                 self.events
                     .publish(&work, EventType::Warning, "SyncFailed", note);
-                self.conclude(Arc::new(work), vec![known]).await?;
             }
+            self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Err(Error::Objects(failure));
+        }
+        if let Some(pause) = failures.look_again(now) {
+            self.conclude(Arc::new(work), vec![known], &[]).await?;
+            return Ok(Next::After(pause));
         }
         let mut finalizers = work.finalizers().to_vec();
         finalizers.retain(|finalizer| finalizer != FINALIZER);
@@ -194,53 +175,28 @@ impl Applier {
     /// answer may be an aggregated one whose server is down; when a second one does not answer
     /// either, the rest is not tried.
     async fn remove_all(&self, work: &Work) -> Failures {
-        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
-        let (namespace, name) = (namespace(work), work.name_any());
+        let name = work.name_any();
         let manifests = work.spec.workload.manifests.iter().enumerate();
         let listed =
             manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
         let (mut failures, mut silent) = (Failures::default(), None);
+        let waits = &self.store.waits;
         for key in listed.chain(dropped(work)) {
-            let known = self
-                .store
-                .waits
-                .deletion(work, |it| it.objects.get(&key).copied());
+            let known = waits.deletion(work, |it| it.objects.get(&key).copied());
             if known == Some(true) || silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
-            let removal = Removal {
-                work: Origin {
-                    namespace: &namespace,
-                    name: &name,
-                },
-                wanted: &[],
-                preserve,
-                waits: !self.cluster_is_leaving(),
-                user: &|container| self.user_of(&name, container),
-                fleet: &self.store.fleet.now(),
-            };
-            match self.remove_or_release(work, &key, removal).await {
+            match self.remove_or_release(work, &key, &[]).await {
                 Ok(done) => {
                     if done || known.is_some() {
                         count(&key, "removed");
-                        tracing::info!(object = %key, work = name, preserve, "removed");
+                        tracing::info!(object = %key, work = name, "removed");
                     }
-                    self.store
-                        .waits
-                        .deletion(work, |it| it.objects.insert(key, true));
-                }
-                Err(error) if error.is_other_fleets() => {
-                    self.tell_left(work, &error);
-                    self.store
-                        .waits
-                        .deletion(work, |it| it.objects.insert(key, true));
+                    waits.deletion(work, |it| it.objects.insert(key, true));
                 }
                 // The objects of other Works may be on their way, too.
                 Err(error) if error.is_in_use() => {
-                    let kept = self
-                        .store
-                        .waits
-                        .deletion(work, |it| it.kept.map(|kept| kept.elapsed()));
+                    let kept = waits.deletion(work, |it| it.kept.map(|kept| kept.elapsed()));
                     let kept = SignedDuration::try_from(kept.unwrap_or_default());
                     let since = self.clock.now().checked_sub(kept.unwrap_or_default());
                     failures.add_waiting(&error, since.unwrap_or_default());
@@ -252,9 +208,7 @@ impl Applier {
                     count_failure(&key, &error);
                     failures.add_unremoved(&error);
                     if error.terminates_since().is_some() {
-                        self.store
-                            .waits
-                            .deletion(work, |it| it.objects.insert(key, false));
+                        waits.deletion(work, |it| it.objects.insert(key, false));
                         continue;
                     }
                     if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
@@ -269,37 +223,52 @@ impl Applier {
         failures
     }
 
-    /// Removes an object. A namespace or a definition with which objects of other Works would go is
-    /// released to the member instead, once those have had the time to be deleted as well.
+    /// Removes an object, unless it is another fleet's by now. A namespace or a definition with
+    /// which objects of other Works would go is released to the member instead, once those have had
+    /// the time to be deleted as well. Returns whether anything was done.
     async fn remove_or_release(
         &self,
         work: &Work,
         key: &ObjectKey,
-        removal: Removal<'_>,
+        wanted: &[ObjectKey],
     ) -> Result<bool, object::Error> {
-        let error = match self.objects.remove(key, &removal).await {
-            Err(error) if error.is_in_use() => error,
+        let (namespace, name) = (namespace(work), work.name_any());
+        let is_deleted = work.metadata.deletion_timestamp.is_some();
+        let removal = Removal {
+            work: Origin {
+                namespace: &namespace,
+                name: &name,
+            },
+            wanted,
+            preserve: work.spec.preserve_resources_on_deletion == Some(true),
+            waits: !is_deleted || !self.cluster_is_leaving(),
+            user: &|container| self.user_of(&name, container),
+            fleet: &self.store.fleet.now(),
+        };
+        let (kind, reason, error, done) = match self.objects.remove(key, &removal).await {
+            Err(error) if error.is_other_fleets() => {
+                (EventType::Normal, "LeftToOtherFleet", error, false)
+            }
+            Err(error) if error.is_in_use() => {
+                if is_deleted {
+                    let kept = |it: &mut Deletion| *it.kept.get_or_insert_with(Instant::now);
+                    if self.store.waits.deletion(work, kept).elapsed() < TOGETHER {
+                        return Err(error);
+                    }
+                }
+                let released = Removal {
+                    preserve: true,
+                    ..removal
+                };
+                let done = self.objects.remove(key, &released).await?;
+                (EventType::Warning, "LeftWithContents", error, done)
+            }
             outcome => return outcome,
         };
-        if work.metadata.deletion_timestamp.is_some() {
-            let kept = self
-                .store
-                .waits
-                .deletion(work, |it| *it.kept.get_or_insert_with(Instant::now));
-            if kept.elapsed() < TOGETHER {
-                return Err(error);
-            }
-        }
-        let released = Removal {
-            preserve: true,
-            ..removal
-        };
-        let done = self.objects.remove(key, &released).await?;
         let (name, cluster) = (path(work), &self.objects.cluster);
-        tracing::warn!(work = name, %error, "released to the member");
+        tracing::warn!(work = name, %error, "left in the member");
         let note = format!("Left in cluster({cluster}) without work({name}): {error}");
-        self.events
-            .publish(work, EventType::Warning, "LeftWithContents", note);
+        self.events.publish(work, kind, reason, note);
         Ok(done)
     }
 
@@ -311,18 +280,6 @@ impl Applier {
             .iter()
             .filter(|work| work.metadata.deletion_timestamp.is_none() && work.may_be_in(container));
         others.map(|work| work.name_any()).find(|name| name != own)
-    }
-
-    /// Reports that an object stays in the member because it is another fleet's.
-    fn tell_left(&self, work: &Work, error: &object::Error) {
-        let name = path(work);
-        tracing::info!(work = name, %error, "left in the member");
-        let note = format!(
-            "Left in cluster({}) without work({name}): {error}",
-            self.objects.cluster
-        );
-        self.events
-            .publish(work, EventType::Normal, "LeftToOtherFleet", note);
     }
 
     fn cluster_is_leaving(&self) -> bool {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use muster_shared::api::work::Work;
-use muster_shared::conditions;
+use muster_shared::conditions::get;
 use muster_shared::events::EventType;
 use muster_shared::fencing::Orders;
 use muster_shared::k8s::ResourceExt;
@@ -14,8 +14,8 @@ use muster_shared::names::condition::APPLIED;
 use muster_shared::queue::Next;
 use serde_json::Value;
 
-use super::super::outcome::{self, Failures, MISSING};
-use super::telling::is_news;
+use super::conditions::{self, Failures, MISSING};
+use super::status::is_news;
 use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
@@ -32,8 +32,12 @@ impl Applier {
     /// waiting.
     pub(super) async fn hold(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
         let now = self.clock.now();
-        self.conclude(Arc::clone(&work), vec![outcome::dispatching(true, now)])
-            .await?;
+        self.conclude(
+            Arc::clone(&work),
+            vec![conditions::dispatching(true, now)],
+            &[],
+        )
+        .await?;
         // The first lists show most objects without a request for each.
         if let Some(wait) = self.store.wait_for_lists(cached) {
             return Ok(wait);
@@ -65,10 +69,10 @@ impl Applier {
         let now = self.clock.now();
         let status = work.status.as_ref();
         let known = status.map_or(&[][..], |status| &status.conditions);
-        let told = conditions::get(known, APPLIED);
+        let told = get(known, APPLIED);
         let applied = if !missing.is_empty() {
             let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
-            let applied = outcome::missing(&missing, now);
+            let applied = conditions::missing(&missing, now);
             if is_news(work, &applied) {
                 let note = applied.message.clone();
                 self.events
@@ -77,11 +81,11 @@ impl Applier {
             applied
         } else if told.is_some_and(|told| told.reason == MISSING) {
             let total = work.spec.workload.manifests.len();
-            outcome::applied(total, &Failures::default(), now)
+            conditions::applied(total, &Failures::default(), now)
         } else {
             return Ok(());
         };
-        self.conclude(Arc::clone(work), vec![applied]).await
+        self.conclude(Arc::clone(work), vec![applied], &[]).await
     }
 
     /// Returns the objects of a Work that were reported and are gone from the member.
