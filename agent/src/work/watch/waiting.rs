@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use muster_shared::interpreter::webhook::Pending;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::work::desired::ObjectKey;
 
@@ -18,47 +17,33 @@ const MOST_BYTES: usize = 16 << 20;
 /// Objects of all kinds that are read again at a time.
 const MOST_READ: usize = 4;
 
-/// What the objects of all kinds that wait may take together. Cheap to clone.
+/// Room for the objects of all kinds that wait, in bytes, and permits to read others again. Cheap
+/// to clone.
 #[derive(Clone)]
 pub struct Room {
-    taken: Arc<AtomicUsize>,
+    bytes: Arc<Semaphore>,
     reads: Arc<Semaphore>,
 }
 
 impl Default for Room {
     fn default() -> Self {
         Self {
-            taken: Arc::default(),
+            bytes: Arc::new(Semaphore::new(MOST_BYTES)),
             reads: Arc::new(Semaphore::new(MOST_READ)),
         }
     }
 }
 
+/// Text of an object, and its room: a tree takes many times as much memory.
+type Kept = (Box<str>, OwnedSemaphorePermit);
+
 impl Room {
     /// Returns the text of an object, if there is room for it.
     fn keep(&self, object: &Value) -> Option<Kept> {
         let text: Box<str> = object.to_string().into();
-        let before = self.taken.fetch_add(text.len(), Ordering::Relaxed);
-        // Gives the room back where it is too much.
-        let kept = Kept {
-            text,
-            room: self.clone(),
-        };
-        (before + kept.text.len() <= MOST_BYTES).then_some(kept)
-    }
-}
-
-/// Text of an object: a tree takes many times as much memory.
-struct Kept {
-    text: Box<str>,
-    room: Room,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.room
-            .taken
-            .fetch_sub(self.text.len(), Ordering::Relaxed);
+        let bytes = u32::try_from(text.len()).ok()?;
+        let room = Arc::clone(&self.bytes).try_acquire_many_owned(bytes);
+        Some((text, room.ok()?))
     }
 }
 
@@ -134,7 +119,7 @@ impl Waiting {
             let Some(kept) = self.objects.remove(&place) else {
                 continue;
             };
-            let kept = kept.and_then(|kept| serde_json::from_str(&kept.text).ok());
+            let kept = kept.and_then(|(text, _)| serde_json::from_str(&text).ok());
             match (kept, read) {
                 // What the watch has shown meanwhile is as new as what was read.
                 (Some(object), _) => return Next::Look(place, object, None),
@@ -221,7 +206,7 @@ mod tests {
             let pending = asked(&interpreters, &object);
             kinds[at % 2].keep(&place, &object, pending);
         }
-        let taken = room.taken.load(Ordering::Relaxed);
+        let taken = MOST_BYTES - room.bytes.available_permits();
         assert!((3 * large..=MOST_BYTES).contains(&taken), "{taken}");
         assert!(
             kinds
@@ -249,7 +234,7 @@ mod tests {
             ("abc".into(), "de".into(), 1)
         );
         assert_eq!(reads.lock().unwrap().len(), 4, "each once");
-        assert_eq!(room.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(room.bytes.available_permits(), MOST_BYTES);
     }
 
     #[tokio::test]
@@ -270,6 +255,6 @@ mod tests {
         };
         assert_eq!((place.name.as_str(), object), ("a", widget("a", 99).1));
         assert!(waiting.answered().now_or_never().is_none());
-        assert_eq!(room.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(room.bytes.available_permits(), MOST_BYTES);
     }
 }
