@@ -47,10 +47,9 @@
 //!   [`work::fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
 //!   record, and stops workloads in the member. The one task that does not ask for leadership: of
 //!   agents that are cut off none leads.
-//! * `change of the fleet id` watches the id of the fleet; decides that all objects are marked
-//!   anew; writes the queue of `applier`.
-//! * `retries` watches whether an API answers again; decides which Works failed meanwhile; writes
-//!   the queues of `applier` and `work status`.
+//! * `retries` watches whether an API answers again, and the id of the fleet; decides which Works
+//!   failed meanwhile, or that all objects are marked anew; writes the queues of `applier` and
+//!   `work status`.
 //! * `works readiness` watches the cache of Works; decides whether it is complete; writes
 //!   `/readyz`.
 //! * `work informer` watches the Works of the member; decides nothing; writes the cache that the

@@ -95,11 +95,11 @@ impl Credentials {
     /// Removes what is not reported, and reports the rest until shutdown: at once, when a token
     /// changes in the member, and every [`LOOK_AGAIN`].
     pub async fn run(self, shutdown: CancellationToken) {
-        let both = async {
+        let both = Box::pin(async {
             self.clusters.synced().await;
             self.fleet_id.settled().await;
             tokio::join!(self.withdraw_all(), self.keep_reporting(&shutdown));
-        };
+        });
         if shutdown.run_until_cancelled(both).await.is_some() {
             shutdown.cancelled().await;
         }

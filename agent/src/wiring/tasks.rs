@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 22] = [
+const TASKS: [Task; 21] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -176,13 +176,6 @@ const TASKS: [Task; 22] = [
         make: works::fencing,
     },
     Task {
-        name: "change of the fleet id",
-        runs: uses_works,
-        phase: Phase::Identified,
-        hosted: Some(Phase::Identified),
-        make: |context| Ok(works::change_of_the_fleet_id(context)),
-    },
-    Task {
         name: "retries",
         runs: uses_works,
         phase: Phase::Member,
@@ -266,10 +259,8 @@ async fn run_after(
     task: BoxFuture<'static, ()>,
     shutdown: CancellationToken,
 ) {
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        true = waits => task.await,
-        else => {}
+    if shutdown.run_until_cancelled(waits).await == Some(true) {
+        task.await;
     }
 }
 
@@ -355,7 +346,6 @@ mod tests {
                 "*,-execution,-workStatus",
                 &[
                     "applier",
-                    "change of the fleet id",
                     "fencing",
                     "interpreters",
                     "member watches",

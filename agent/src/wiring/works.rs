@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, Ready, ready};
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
 use muster_shared::customizations::FAILED;
@@ -49,16 +49,8 @@ pub(super) fn work_status(context: &Context) -> Made {
     let store = Arc::clone(&context.store);
     let reporter = Reporter::new(store, context.works_api()?, context.events.clone());
     let leadership = context.base.leadership.clone();
-    let work = move |name| {
-        let (reporter, leads) = (Arc::clone(&reporter), leadership.is_current());
-        async move {
-            if leads {
-                reporter.report(name).await
-            } else {
-                Ok(WHEN_LED)
-            }
-        }
-    };
+    let report = move |name| Arc::clone(&reporter).report(name);
+    let work = while_allowed(move || leadership.is_current(), report);
     let (queue, shutdown) = (
         context.store.waits.to_report.clone(),
         context.base.shutdown.clone(),
@@ -86,16 +78,8 @@ pub(super) fn applier(context: &Context) -> Made {
         fencer: context.fencer.clone(),
     };
     let applier = Arc::new(applier);
-    let work = move |name| {
-        let (applier, may_act) = (Arc::clone(&applier), may_act());
-        async move {
-            if may_act {
-                applier.reconcile(name).await
-            } else {
-                Ok(WHEN_LED)
-            }
-        }
-    };
+    let reconcile = move |name| Arc::clone(&applier).reconcile(name);
+    let work = while_allowed(may_act, reconcile);
     let (queue, works) = (context.store.waits.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
     let interpreters = Arc::clone(&context.store.interpreters);
@@ -104,11 +88,27 @@ pub(super) fn applier(context: &Context) -> Made {
             works.synced().await;
             interpreters.known().await;
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = known => queue.run(workers, shutdown.clone(), work).await,
+        if shutdown.run_until_cancelled(known).await.is_some() {
+            queue.run(workers, shutdown, work).await;
         }
     }))
+}
+
+/// Makes a reconciliation that waits while this agent may not act for the member.
+fn while_allowed<F, E>(
+    may_act: impl Fn() -> bool,
+    reconcile: impl Fn(String) -> F,
+) -> impl Fn(String) -> Either<F, Ready<Result<Next, E>>>
+where
+    F: Future<Output = Result<Next, E>>,
+{
+    move |name| {
+        if may_act() {
+            Either::Left(reconcile(name))
+        } else {
+            Either::Right(ready(Ok(WHEN_LED)))
+        }
+    }
 }
 
 /// Stops fenced workloads while the member is cut off.
@@ -125,52 +125,32 @@ pub(super) fn fencing(context: &Context) -> Made {
     }))
 }
 
-/// Applies all Works again when the id of the fleet changes, because it marks every object.
-pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()> {
-    let (works, queue) = (context.works.clone(), context.store.waits.to_apply.clone());
-    let mut fleet_id = context.fleet_id.clone();
-    let shutdown = context.base.shutdown.clone();
-    Box::pin(async move {
-        let follows = async {
-            loop {
-                fleet_id.changed().await;
-                for work in works.list() {
-                    queue.add(work.name_any());
-                }
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = follows => {}
-        }
-    })
-}
-
-/// Retries at once, when an API answers again, the Works that failed meanwhile. Their back-off may
+/// Retries Works at once: all of them when the id of the fleet changes, because it marks every
+/// object, and those that failed meanwhile when an API answers again, because their back-off may
 /// have grown to a minute.
 pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
     let (works, returned) = (context.works.clone(), Arc::clone(&context.returned));
-    let (to_apply, to_report) = (
-        context.store.waits.to_apply.clone(),
-        context.store.waits.to_report.clone(),
-    );
+    let waits = context.store.waits.clone();
+    let mut fleet_id = context.fleet_id.clone();
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
         let retries = async {
             loop {
-                returned.notified().await;
+                let is_marked_anew = tokio::select! {
+                    () = fleet_id.changed() => true,
+                    () = returned.notified() => false,
+                };
                 for work in works.list() {
-                    to_report.add(work.name_any());
-                    if work.is_pending() {
-                        to_apply.add(work.name_any());
+                    if is_marked_anew || work.is_pending() {
+                        waits.to_apply.add(work.name_any());
+                    }
+                    if !is_marked_anew {
+                        waits.to_report.add(work.name_any());
                     }
                 }
             }
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = retries => {}
-        }
+        shutdown.run_until_cancelled(retries).await;
     })
 }
 

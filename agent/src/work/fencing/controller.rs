@@ -88,10 +88,7 @@ impl Fencer {
                 tokio::time::sleep(TICK).await;
             }
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = rounds => {}
-        }
+        shutdown.run_until_cancelled(rounds).await;
     }
 
     /// Returns whether a fenced Work may be applied.
