@@ -132,14 +132,10 @@ impl Works {
             Ok(Ok(whole)) => whole.ok_or(Unread),
             outcome => {
                 *failed = Some(Instant::now());
-                let error = outcome.map_or_else(
-                    |_| "no answer in time".to_owned(),
-                    |read| {
-                        read.err()
-                            .map(|error| error.to_string())
-                            .unwrap_or_default()
-                    },
-                );
+                let error = match outcome {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => "no answer in time".to_owned(),
+                };
                 tracing::warn!(
                     work = cached.name_any(),
                     error,

@@ -32,7 +32,9 @@ use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::fencing::orders::{self, Fenced};
 use crate::work::fencing::{Fencer, Permission};
-use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
+use crate::work::manifests::{
+    FINALIZER, conditions_of, desired_for, has_finalizer, in_order, path,
+};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
 use crate::work::observed::Look;
@@ -193,8 +195,7 @@ impl Applier {
 
     async fn apply(&self, work: Arc<Work>, fenced: Option<Fenced>) -> Result<Next, Error> {
         let name = work.name_any();
-        let known = work.status.as_ref();
-        let confirmed = known.and_then(|status| Times::confirmed(&status.conditions));
+        let confirmed = Times::confirmed(conditions_of(&work));
         if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
             self.conclude(Arc::clone(&work), vec![first], &[]).await?;
         }
@@ -257,9 +258,7 @@ impl Applier {
         let now = self.clock.now();
         let applied = conditions::applied(total, &failures, now);
         let (contended, again) = self.store.waits.contended(&name);
-        let status = work.status.as_ref();
-        let known = status.map_or(&[][..], |status| &status.conditions);
-        let contended = conditions::contended(known, &contended, now);
+        let contended = conditions::contended(conditions_of(&work), &contended, now);
         let news = changed || is_news(&work, &applied);
         let mut conditions = vec![conditions::dispatching(false, now), applied];
         conditions.extend(contended);
@@ -350,7 +349,7 @@ impl Applier {
                 self.store.statuses.see_first(work, key, look);
             }
             Err(error) if error.is_hidden() => {
-                self.store.statuses.see_first(work, key, Look::unknown())
+                self.store.statuses.see_first(work, key, Look::unknown());
             }
             Err(_) => {}
         }

@@ -17,9 +17,8 @@ use super::status::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::{Container, ObjectKey};
-use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path, unnamed};
+use crate::work::manifests::{FINALIZER, dropped, has_finalizer, origin, path, unnamed};
 use crate::work::object::{self, Removal};
-use crate::work::ownership::Origin;
 use crate::work::waits::Deletion;
 use crate::work::works::Whole;
 
@@ -232,13 +231,10 @@ impl Applier {
         key: &ObjectKey,
         wanted: &[ObjectKey],
     ) -> Result<bool, object::Error> {
-        let (namespace, name) = (namespace(work), work.name_any());
+        let name = work.name_any();
         let is_deleted = work.metadata.deletion_timestamp.is_some();
         let removal = Removal {
-            work: Origin {
-                namespace: &namespace,
-                name: &name,
-            },
+            work: origin(work),
             wanted,
             preserve: work.spec.preserve_resources_on_deletion == Some(true),
             waits: !is_deleted || !self.cluster_is_leaving(),

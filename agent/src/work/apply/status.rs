@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_shared::api::work::{Work, WorkStatus};
-use muster_shared::conditions::{FALSE, TRUE, merge};
+use muster_shared::conditions::{FALSE, TRUE, get, merge};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Condition, ResourceExt};
 use muster_shared::names::condition::{CONTENDED, DISPATCHING};
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Applier, Error, conditions};
 use crate::work::cached::{CachedWork, Unreadable};
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::{key_of, path};
+use crate::work::manifests::{conditions_of, key_of, path};
 
 impl Applier {
     /// Reports that a Work cannot be read. It is reconciled again when it changes.
@@ -36,8 +36,8 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Writes conditions, and takes the names of objects that are gone out of the status, unless the
-    /// Work is so already. Publishes events about dispatching and contended objects.
+    /// Writes conditions, and takes the names of objects that are gone out of the status, unless
+    /// the Work is so already. Publishes events about dispatching and contended objects.
     pub(super) async fn conclude(
         &self,
         mut work: Arc<Work>,
@@ -95,18 +95,17 @@ impl Applier {
 /// Returns whether a condition says something new about dispatching. A new Work is expected to be
 /// dispatched.
 fn dispatching_turned(work: &Work, new: &Condition) -> bool {
-    let mut known = work.status.iter().flat_map(|status| &status.conditions);
-    let known = known.find(|known| known.type_ == DISPATCHING);
+    let known = get(conditions_of(work), DISPATCHING);
     new.type_ == DISPATCHING
         && known.map_or(new.status == FALSE, |known| known.status != new.status)
 }
 
 /// Returns whether a condition says something new about other writers of the objects.
 fn contest_turned(work: &Work, new: &Condition) -> bool {
-    let mut known = work.status.iter().flat_map(|status| &status.conditions);
+    let known = get(conditions_of(work), CONTENDED);
     new.type_ == CONTENDED
         && new.status == TRUE
-        && !known.any(|known| (&known.type_, &known.message) == (&new.type_, &new.message))
+        && known.is_none_or(|known| known.message != new.message)
 }
 
 /// Returns as much of a Work that cannot be read as is needed to write its conditions.
@@ -123,8 +122,6 @@ fn outline(cached: &CachedWork, why: &Unreadable) -> Work {
 
 /// Returns whether a condition differs from the one that the Work has.
 pub(super) fn is_news(work: &Work, applied: &Condition) -> bool {
-    let known = work.status.iter().flat_map(|status| &status.conditions);
-    !known
-        .filter(|known| known.type_ == applied.type_)
-        .any(|known| known.status == applied.status && known.message == applied.message)
+    let known = get(conditions_of(work), &applied.type_);
+    known.is_none_or(|it| (&it.status, &it.message) != (&applied.status, &applied.message))
 }

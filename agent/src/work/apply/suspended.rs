@@ -20,11 +20,11 @@ use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::fencing::orders::Fenced;
-use crate::work::manifests::{key_of, keys, namespace};
+use crate::work::manifests::{conditions_of, key_of, keys, named, origin};
 use crate::work::member;
 use crate::work::object;
 use crate::work::observed::{Look, ObjectStatus};
-use crate::work::ownership::{self, Origin};
+use crate::work::ownership;
 
 impl Applier {
     /// Tells what became of the objects of a suspended Work, and starts again what the agent has
@@ -67,9 +67,7 @@ impl Applier {
     /// Tells which objects of a suspended Work are gone, or that none is any more.
     async fn tell_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
         let now = self.clock.now();
-        let status = work.status.as_ref();
-        let known = status.map_or(&[][..], |status| &status.conditions);
-        let told = get(known, APPLIED);
+        let told = get(conditions_of(work), APPLIED);
         let applied = if !missing.is_empty() {
             let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
             let applied = conditions::missing(&missing, now);
@@ -91,9 +89,7 @@ impl Applier {
     /// Returns the objects of a Work that were reported and are gone from the member.
     async fn missing(&self, work: &Work, troubles: &mut Troubles) -> Vec<ObjectKey> {
         let name = work.name_any();
-        let status = work.status.as_ref();
-        let reported = status.map_or(&[][..], |status| &status.manifest_statuses);
-        let reported: HashSet<_> = reported
+        let reported: HashSet<_> = named(work)
             .iter()
             .map(|status| key_of(&status.identifier).object())
             .collect();
@@ -131,13 +127,8 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<bool, member::Error> {
-        let (namespace, name) = (namespace(work), work.name_any());
-        let origin = Origin {
-            namespace: &namespace,
-            name: &name,
-        };
         let look = match self.objects.member.get(key).await {
-            Ok(Some(object)) if ownership::work_of(&object) == Some(origin) => {
+            Ok(Some(object)) if ownership::work_of(&object) == Some(origin(work)) => {
                 Look::of(&object, manifest, &self.store.interpreters)
             }
             Ok(_) | Err(member::Error::UnknownKind { .. }) => Look::lost(),
@@ -145,7 +136,7 @@ impl Applier {
             Err(error) => return Err(error),
         };
         let is_lost = look.status.as_ref().is_some_and(|status| status.lost);
-        self.store.statuses.see_first(&name, key, look);
+        self.store.statuses.see_first(&work.name_any(), key, look);
         Ok(is_lost)
     }
 
@@ -172,18 +163,11 @@ impl Applier {
         manifest: &Value,
         missing: &[ObjectKey],
     ) -> Result<bool, object::Error> {
-        let (namespace, name, fleet) = (namespace(work), work.name_any(), self.store.fleet.now());
         let is_deleted = Orders::of(manifest).is_some_and(|orders| orders.stop.is_none());
         if !is_deleted {
-            let origin = Origin {
-                namespace: &namespace,
-                name: &name,
-            };
-            return self
-                .objects
-                .restart(key, origin, &fleet)
-                .await
-                .map(|()| false);
+            let fleet = self.store.fleet.now();
+            self.objects.restart(key, origin(work), &fleet).await?;
+            return Ok(false);
         }
         if !missing.contains(key) || self.objects.member.get(key).await?.is_some() {
             return Ok(false);

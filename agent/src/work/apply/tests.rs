@@ -357,12 +357,12 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     site.objects.lock().unwrap().clear();
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
-    let named: Work = serde_json::from_value(fleet.get("w")).unwrap();
+    let after: Work = serde_json::from_value(fleet.get("w")).unwrap();
     assert!(
         applier
             .store
             .waits
-            .deletion(&named, |it| it.objects.is_empty())
+            .deletion(&after, |it| it.objects.is_empty())
     );
 }
 

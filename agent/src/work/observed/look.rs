@@ -193,7 +193,6 @@ impl Look {
                     again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
                     pending: late,
-                    ..Self::default()
                 };
             }
         };
@@ -205,7 +204,6 @@ impl Look {
                 trouble: Some(Trouble::Status(excess.to_string())),
                 again,
                 pending: late,
-                ..Self::default()
             };
         }
         Self {
@@ -213,7 +211,6 @@ impl Look {
             trouble: error.map(|error| Trouble::Health(error.to_string())),
             again,
             pending: late,
-            ..Self::default()
         }
     }
 

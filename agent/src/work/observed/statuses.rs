@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::look::{Look, ObjectStatus, Trouble};
 use crate::work::completed;
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::key_of;
+use crate::work::manifests::{key_of, named};
 
 /// Time within which changes of an object become one report. A rollout changes a status several
 /// times a second.
@@ -151,8 +151,7 @@ impl ObjectStatuses {
             let status = status.status();
             return status.is_some_and(|it| completed::says(&it, manifest));
         }
-        let status = work.status.iter();
-        let mut reported = status.flat_map(|status| &status.manifest_statuses);
+        let mut reported = named(work).iter();
         let said = reported.find(|it| key_of(&it.identifier).object() == key.object());
         said.and_then(|said| said.status.as_ref())
             .is_some_and(|status| completed::says(&status.0, manifest))

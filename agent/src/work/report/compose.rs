@@ -8,7 +8,7 @@ use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
 use crate::work::desired::ObjectKey;
-use crate::work::manifests::{identifier, key_of, keys};
+use crate::work::manifests::{identifier, key_of, keys, named};
 use crate::work::observed::ObjectStatus;
 
 /// Bytes that the manifests of a Work and the statuses of its objects may have together. etcd
@@ -27,10 +27,7 @@ pub struct Report {
 /// present status. Objects that the Work no longer wants keep their entry until they are gone,
 /// because the applier finds them by it.
 pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>) -> Report {
-    let known = work
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.manifest_statuses);
+    let known = named(work);
     let before: HashMap<_, &ManifestStatus> = known
         .iter()
         .rev()

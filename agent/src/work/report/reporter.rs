@@ -11,7 +11,7 @@ use serde_json::json;
 use super::compose::compose;
 use super::news::news;
 use crate::work::CachedWork;
-use crate::work::manifests::keys;
+use crate::work::manifests::{keys, named};
 use crate::work::store::Store;
 use crate::work::waits::Event;
 use crate::work::works::Whole;
@@ -100,9 +100,7 @@ impl Reporter {
         match call.await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
-                let before = work.status.as_ref();
-                let before = before.map_or(&[][..], |status| &status.manifest_statuses);
-                for (reason, text) in news(before, &report.statuses) {
+                for (reason, text) in news(named(work), &report.statuses) {
                     self.events.publish(work, EventType::Normal, reason, text);
                 }
                 if report.shortened > 0 {

@@ -54,9 +54,9 @@ fn watched() -> Watched {
 }
 
 /// Returns the watch of a kind.
-fn stream(watches: &Arc<Watches>, watched: Watched) -> Stream {
-    let resource = ApiResource::from_gvk(&watched.kind);
-    Stream::new(watches, watched, resource)
+fn stream(watches: &Arc<Watches>, of: Watched) -> Stream {
+    let resource = ApiResource::from_gvk(&of.kind);
+    Stream::new(watches, of, resource)
 }
 
 fn place(name: &str) -> ObjectKey {
