@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use muster_shared::k8s::{Api, ApiResource, Client};
+use muster_shared::k8s::{Api, ApiResource};
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use super::kinds::Watches;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
 use super::see::Seen;
-use super::waiting::{Next, Read, Reader, Waiting};
+use super::waiting::Waiting;
 use crate::work::desired::ObjectKey;
 use crate::work::member::Raw;
 
@@ -23,10 +23,9 @@ use crate::work::member::Raw;
 const PAGE: u32 = 100;
 /// Interval at which objects are counted whose Work is gone.
 const COUNT_ORPHANS: Duration = Duration::from_mins(1);
-/// Time after which a list shows the objects again of which one could not be read.
+/// Time after which a list shows the objects again of which one could not be compared, or has to
+/// wait for a webhook and finds no room.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(30);
-/// Deadline for reading one object.
-const READ: Duration = Duration::from_secs(15);
 
 /// Objects that are as desired, with the digests of their desired states.
 type AsDesired = HashMap<ObjectKey, u64>;
@@ -52,14 +51,13 @@ impl Stream {
     /// Makes the watch of a kind.
     pub(super) fn new(on: &Arc<Watches>, watched: Watched, resource: ApiResource) -> Self {
         let (interpreters, readable) = (&on.store.interpreters, on.readable.subscribe());
-        let reader = reader(on.member.clone(), resource.clone());
         Self {
             on: Arc::clone(on),
             resource,
             index: Index::default(),
             listed: None,
             opened: None,
-            waiting: Waiting::new(on.waiting.clone(), reader),
+            waiting: Waiting::new(on.waiting.clone()),
             relist: Relist::new(interpreters, &watched.kind, readable),
             trouble: Arc::default(),
             is_hidden: false,
@@ -83,12 +81,9 @@ impl Stream {
                 // A list that has begun comes to its end, however long it takes.
                 () = self.relist.due(), if self.listed.is_none() => events = Box::pin(follow()),
                 _ = count.tick() => self.take_stock().await,
-                next = self.waiting.answered() => match next {
-                    Next::Look(place, object, unreadable) => {
-                        self.see(&place, (object, unreadable)).await;
-                    }
-                    Next::List => self.relist.after(Some(LIST_AGAIN)),
-                },
+                (place, object) = self.waiting.answered() => {
+                    self.see(&place, (object, None)).await;
+                }
                 Some(event) = events.next() => self.follow(event).await,
             }
         }
@@ -208,27 +203,6 @@ fn forget(as_desired: &mut AsDesired, place: &ObjectKey) {
     for key in &place.spellings() {
         as_desired.remove(key);
     }
-}
-
-/// Returns what reads an object of a kind from the member.
-fn reader(member: Client, resource: ApiResource) -> Reader {
-    Arc::new(move |place: ObjectKey| {
-        let api: Api<Raw> = match place.namespace.as_str() {
-            "" => Api::all_with(member.clone(), &resource),
-            namespace => Api::namespaced_with(member.clone(), namespace, &resource),
-        };
-        Box::pin(async move {
-            match tokio::time::timeout(READ, api.get_opt(&place.name)).await {
-                Ok(Ok(Some(raw))) => Read::Object(raw.object, raw.unreadable),
-                Ok(Ok(None)) => Read::Gone,
-                Ok(Err(error)) => {
-                    tracing::debug!(object = %place, %error, "cannot read an object again");
-                    Read::Failed
-                }
-                Err(_) => Read::Failed,
-            }
-        })
-    })
 }
 
 #[allow(clippy::cast_precision_loss)] // a gauge

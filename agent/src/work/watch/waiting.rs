@@ -12,25 +12,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::work::desired::ObjectKey;
 
-/// Bytes of the objects of all kinds that are kept at most. The others are read again.
+/// Bytes of the objects of all kinds that are kept at most. A list shows the others again.
 const MOST_BYTES: usize = 16 << 20;
-/// Objects of all kinds that are read again at a time.
-const MOST_READ: usize = 4;
 
-/// Room for the objects of all kinds that wait, in bytes, and permits to read others again. Cheap
-/// to clone.
+/// Room for the objects of all kinds that wait, in bytes. Cheap to clone.
 #[derive(Clone)]
-pub struct Room {
-    bytes: Arc<Semaphore>,
-    reads: Arc<Semaphore>,
-}
+pub struct Room(Arc<Semaphore>);
 
 impl Default for Room {
     fn default() -> Self {
-        Self {
-            bytes: Arc::new(Semaphore::new(MOST_BYTES)),
-            reads: Arc::new(Semaphore::new(MOST_READ)),
-        }
+        Self(Arc::new(Semaphore::new(MOST_BYTES)))
     }
 }
 
@@ -42,66 +33,46 @@ impl Room {
     fn keep(&self, object: &Value) -> Option<Kept> {
         let text: Box<str> = object.to_string().into();
         let bytes = u32::try_from(text.len()).ok()?;
-        let room = Arc::clone(&self.bytes).try_acquire_many_owned(bytes);
+        let room = Arc::clone(&self.0).try_acquire_many_owned(bytes);
         Some((text, room.ok()?))
     }
-}
-
-/// An object that was read again.
-pub(super) enum Read {
-    /// The object, and the reason why it cannot be read as a whole.
-    Object(Value, Option<String>),
-    /// There is none: the watch tells of that.
-    Gone,
-    /// The member has not answered.
-    Failed,
-}
-
-/// Reads an object of the kind from the member.
-pub(super) type Reader = Arc<dyn Fn(ObjectKey) -> BoxFuture<'static, Read> + Send + Sync>;
-
-/// What is to be done after an answer.
-pub(super) enum Next {
-    /// Look at the object, of which the second text says why it cannot be read.
-    Look(ObjectKey, Value, Option<String>),
-    /// List all objects, because one cannot be read.
-    List,
 }
 
 /// Objects of one kind that wait.
 pub(super) struct Waiting {
     room: Room,
-    reader: Reader,
-    /// The newest version of each object; `None` where there is no room for it.
-    objects: HashMap<ObjectKey, Option<Kept>>,
-    answers: FuturesUnordered<BoxFuture<'static, (ObjectKey, Option<Read>)>>,
+    /// The newest version of each object.
+    objects: HashMap<ObjectKey, Kept>,
+    answers: FuturesUnordered<BoxFuture<'static, ObjectKey>>,
 }
 
 impl Waiting {
     /// Makes a list in which no object waits yet.
-    pub(super) fn new(room: Room, reader: Reader) -> Self {
+    pub(super) fn new(room: Room) -> Self {
         Self {
             room,
-            reader,
             objects: HashMap::new(),
             answers: FuturesUnordered::new(),
         }
     }
 
     /// Has an object wait until a question is answered. One that changes waits once, and is looked
-    /// at when the first of its questions is answered.
-    pub(super) fn keep(&mut self, place: &ObjectKey, object: &Value, pending: Pending) {
+    /// at when the first of its questions is answered. Returns `false` if there is no room for it.
+    pub(super) fn keep(&mut self, place: &ObjectKey, object: &Value, pending: Pending) -> bool {
         // Its former version makes room.
         let waits = self.objects.remove(place).is_some();
-        let kept = self.room.keep(object);
+        let Some(kept) = self.room.keep(object) else {
+            return false;
+        };
         self.objects.insert(place.clone(), kept);
         if !waits {
             let key = place.clone();
             self.answers.push(Box::pin(async move {
                 pending.answered().await;
-                (key, None)
+                key
             }));
         }
+        true
     }
 
     /// Forgets an object that is gone, or that was seen anew without a question.
@@ -110,34 +81,17 @@ impl Waiting {
     }
 
     /// Waits for an object that can be looked at again. May be dropped and called again.
-    pub(super) async fn answered(&mut self) -> Next {
+    pub(super) async fn answered(&mut self) -> (ObjectKey, Value) {
         loop {
-            let Some((place, read)) = self.answers.next().await else {
+            let Some(place) = self.answers.next().await else {
                 std::future::pending::<()>().await;
                 continue;
             };
-            let Some(kept) = self.objects.remove(&place) else {
-                continue;
-            };
-            let kept = kept.and_then(|(text, _)| serde_json::from_str(&text).ok());
-            match (kept, read) {
-                // What the watch has shown meanwhile is as new as what was read.
-                (Some(object), _) => return Next::Look(place, object, None),
-                (None, Some(Read::Object(object, unreadable))) => {
-                    return Next::Look(place, object, unreadable);
-                }
-                (None, Some(Read::Gone)) => {}
-                (None, Some(Read::Failed)) => return Next::List,
-                (None, None) => {
-                    self.objects.insert(place.clone(), None);
-                    let (reader, reads) = (Arc::clone(&self.reader), Arc::clone(&self.room.reads));
-                    self.answers.push(Box::pin(async move {
-                        // It is never closed.
-                        let _permit = reads.acquire_owned().await;
-                        let read = reader(place.clone()).await;
-                        (place, Some(read))
-                    }));
-                }
+            // The text was written by `Room::keep`, so it parses.
+            if let Some((text, _)) = self.objects.remove(&place)
+                && let Ok(object) = serde_json::from_str(&text)
+            {
+                return (place, object);
             }
         }
     }
@@ -145,8 +99,6 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use futures::FutureExt;
     use muster_shared::interpreter::Interpreters;
     use muster_shared::interpreter::webhook::Hooks;
@@ -178,69 +130,36 @@ mod tests {
         (ObjectKey::of(&object, 0).unwrap(), object)
     }
 
-    fn waiting(room: &Room, reads: &Arc<Mutex<Vec<String>>>) -> Waiting {
-        let reads = Arc::clone(reads);
-        let reader = move |place: ObjectKey| -> BoxFuture<'static, Read> {
-            let read = match place.name.as_str() {
-                "gone" => Read::Gone,
-                "failing" => Read::Failed,
-                name => Read::Object(json!({ "read": name }), None),
-            };
-            reads.lock().unwrap().push(place.name);
-            Box::pin(async move { read })
-        };
-        Waiting::new(room.clone(), Arc::new(reader))
-    }
-
     #[tokio::test]
-    async fn objects_of_all_kinds_share_the_room_and_those_without_are_read_again() {
+    async fn objects_of_all_kinds_share_the_room_and_those_without_do_not_wait() {
         let (interpreters, room) = (interpreters(), Room::default());
-        let reads = Arc::default();
-        let mut kinds = [waiting(&room, &reads), waiting(&room, &reads)];
-        let large = MOST_BYTES / 4;
-        for (at, name) in ["a", "b", "c", "d", "e", "gone", "failing"]
-            .iter()
-            .enumerate()
-        {
-            let (place, object) = widget(name, large);
+        let mut kinds = [Waiting::new(room.clone()), Waiting::new(room.clone())];
+        let mut kept = Vec::new();
+        for (at, name) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+            let (place, object) = widget(name, MOST_BYTES / 4);
             let pending = asked(&interpreters, &object);
-            kinds[at % 2].keep(&place, &object, pending);
+            kept.push(kinds[at % 2].keep(&place, &object, pending));
         }
-        let taken = MOST_BYTES - room.bytes.available_permits();
-        assert!((3 * large..=MOST_BYTES).contains(&taken), "{taken}");
-        assert!(
-            kinds
-                .iter_mut()
-                .all(|it| it.answered().now_or_never().is_none())
-        );
+        assert_eq!(kept, [true, true, true, false, false]);
+        let waits = |it: &mut Waiting| it.answered().now_or_never().is_none();
+        assert!(kinds.iter_mut().all(waits));
         // What waits wakes up.
         interpreters.set_hooks(Hooks::default());
-        let (mut kept, mut read, mut lists) = (Vec::new(), Vec::new(), 0);
+        let mut names = Vec::new();
         for kind in &mut kinds {
-            while let Some(next) = kind.answered().now_or_never() {
-                match next {
-                    Next::Look(place, object, None) if object["read"] == *place.name => {
-                        read.push(place.name);
-                    }
-                    Next::Look(place, ..) => kept.push(place.name),
-                    Next::List => lists += 1,
-                }
+            while let Some((place, _)) = kind.answered().now_or_never() {
+                names.push(place.name);
             }
         }
-        kept.sort();
-        read.sort();
-        assert_eq!(
-            (kept.concat(), read.concat(), lists),
-            ("abc".into(), "de".into(), 1)
-        );
-        assert_eq!(reads.lock().unwrap().len(), 4, "each once");
-        assert_eq!(room.bytes.available_permits(), MOST_BYTES);
+        names.sort();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(room.0.available_permits(), MOST_BYTES);
     }
 
     #[tokio::test]
     async fn an_object_that_changes_waits_once_in_its_newest_version() {
         let (interpreters, room) = (interpreters(), Room::default());
-        let mut waiting = waiting(&room, &Arc::default());
+        let mut waiting = Waiting::new(room.clone());
         for size in 1..100 {
             let (place, object) = widget("a", size);
             waiting.keep(&place, &object, asked(&interpreters, &object));
@@ -250,11 +169,11 @@ mod tests {
         waiting.keep(&gone, &object, asked(&interpreters, &object));
         waiting.forget(&gone);
         interpreters.set_hooks(Hooks::default());
-        let Some(Next::Look(place, object, None)) = waiting.answered().now_or_never() else {
+        let Some((place, object)) = waiting.answered().now_or_never() else {
             panic!("it is answered");
         };
         assert_eq!((place.name.as_str(), object), ("a", widget("a", 99).1));
         assert!(waiting.answered().now_or_never().is_none());
-        assert_eq!(room.bytes.available_permits(), MOST_BYTES);
+        assert_eq!(room.0.available_permits(), MOST_BYTES);
     }
 }
