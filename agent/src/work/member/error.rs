@@ -78,12 +78,16 @@ impl Error {
         }
     }
 
-    fn request(&self) -> Option<&kube::Error> {
+    fn cause(&self) -> Option<&Cause> {
         match self {
-            Self::Call {
-                cause: Cause::Request(source),
-                ..
-            } => Some(source),
+            Self::Call { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
+    fn request(&self) -> Option<&kube::Error> {
+        match self.cause()? {
+            Cause::Request(source) => Some(source),
             _ => None,
         }
     }
@@ -134,13 +138,7 @@ impl Error {
 
     /// Returns whether nothing was sent, because the agent may not act for the member.
     pub fn is_dismissal(&self) -> bool {
-        matches!(
-            self,
-            Self::Call {
-                cause: Cause::Dismissed,
-                ..
-            }
-        )
+        matches!(self.cause(), Some(Cause::Dismissed))
     }
 
     /// Returns whether the member did not answer at all.

@@ -25,54 +25,57 @@ pub struct ObjectStatuses {
     queue: Queue<String>,
 }
 
+/// Objects of a Work in the order of their keys. Most Works have one object, for which a map would
+/// take four times the memory.
 #[derive(Default)]
-struct Objects {
-    /// Statuses in the order of the keys. Most Works have one object, for which a map would take
-    /// four times the memory.
-    seen: Vec<(ObjectKey, ObjectStatus)>,
-    /// Objects that cannot be interpreted, and whether that was reported.
-    troubles: HashMap<ObjectKey, (Trouble, bool)>,
+struct Objects(Vec<(ObjectKey, Known)>);
+
+/// What is known of an object.
+#[derive(Default)]
+struct Known {
+    status: Option<ObjectStatus>,
+    /// Reason why it cannot be interpreted.
+    trouble: Option<Trouble>,
+    /// Whether that was reported.
+    is_told: bool,
 }
 
-impl Objects {
-    /// Takes over the interpretation of an object; returns whether it is new.
-    fn learn(&mut self, key: &ObjectKey, look: Look) -> bool {
-        let known = self.troubles.get(key).map(|(trouble, _)| trouble);
-        let mut news = known != look.trouble.as_ref();
+impl Known {
+    /// Takes over the interpretation of the object; returns whether it is new.
+    fn learn(&mut self, look: Look) -> bool {
+        let mut news = self.trouble != look.trouble;
         if news {
-            match look.trouble {
-                Some(trouble) => _ = self.troubles.insert(key.clone(), (trouble, false)),
-                None => _ = self.troubles.remove(key),
-            }
+            (self.trouble, self.is_told) = (look.trouble, false);
         }
         if let Some(status) = look.status {
-            let status = status.beside(self.seen(key));
-            match self.place(key) {
-                Ok(place) if self.seen[place].1 == status => {}
-                Ok(place) => {
-                    self.seen[place].1 = status;
-                    news = true;
-                }
-                Err(place) => {
-                    if self.seen.is_empty() {
-                        self.seen.reserve_exact(1);
-                    }
-                    self.seen.insert(place, (key.clone(), status));
-                    news = true;
-                }
-            }
+            let status = Some(status.beside(self.status.as_ref()));
+            news |= self.status != status;
+            self.status = status;
         }
         news
     }
+}
 
-    fn seen(&self, key: &ObjectKey) -> Option<&ObjectStatus> {
+impl Objects {
+    fn get(&self, key: &ObjectKey) -> Option<&Known> {
         let place = self.place(key).ok()?;
-        Some(&self.seen[place].1)
+        Some(&self.0[place].1)
     }
 
-    /// Returns the position of an object's status, or the one where it would be.
+    fn entry(&mut self, key: &ObjectKey) -> &mut Known {
+        let place = self.place(key).unwrap_or_else(|place| {
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(place, (key.clone(), Known::default()));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    /// Returns the position of an object, or the one where it would be.
     fn place(&self, key: &ObjectKey) -> Result<usize, usize> {
-        self.seen
+        self.0
             .binary_search_by(|(known, _)| known.order().cmp(&key.order()))
     }
 }
@@ -92,18 +95,15 @@ impl ObjectStatuses {
         if look.pending.is_some() && look.status.is_none() {
             return;
         }
+        let mut works = self.lock();
         // An interpretation without content is not stored, because the Work may be gone and would
         // not be forgotten again.
         let is_empty = look.status.is_none() && look.trouble.is_none();
-        if is_empty && !self.lock().contains_key(work) {
+        if is_empty && works.get(work).and_then(|it| it.get(key)).is_none() {
             return;
         }
-        let news = self
-            .lock()
-            .entry(work.to_owned())
-            .or_default()
-            .learn(key, look);
-        if news {
+        let objects = works.entry(work.to_owned()).or_default();
+        if objects.entry(key).learn(look) {
             self.queue.add_after(work.to_owned(), COALESCE);
         }
     }
@@ -111,10 +111,15 @@ impl ObjectStatuses {
     /// Records an object of a Work that was read while it was applied. Counts only until the
     /// watches have seen the object: their version is never older.
     pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
-        let known = self.lock().get(work).is_some_and(|objects| {
-            objects.seen(key).is_some_and(|seen| !seen.lost) || objects.troubles.contains_key(key)
-        });
-        if !known {
+        let is_seen = |known: &Known| {
+            let status = known.status.as_ref();
+            known.trouble.is_some() || status.is_some_and(|status| !status.lost)
+        };
+        let works = self.lock();
+        let known = works.get(work).and_then(|objects| objects.get(key));
+        let is_seen = known.is_some_and(is_seen);
+        drop(works);
+        if !is_seen {
             self.see(work, key, look);
         }
     }
@@ -122,22 +127,20 @@ impl ObjectStatuses {
     /// Returns the objects of a Work that cannot be interpreted and were not reported before.
     pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
         let mut works = self.lock();
-        let troubles = works.get_mut(work).map(|objects| &mut objects.troubles);
-        let untold = troubles
-            .into_iter()
-            .flatten()
-            .filter(|(_, (_, told))| !told);
+        let objects = works.get_mut(work).into_iter().flat_map(|it| &mut it.0);
+        let untold = objects.filter(|(_, known)| !known.is_told);
         untold
-            .map(|(key, (trouble, told))| {
-                *told = true;
-                (key.clone(), trouble.clone())
+            .filter_map(|(key, known)| {
+                let trouble = known.trouble.clone()?;
+                known.is_told = true;
+                Some((key.clone(), trouble))
             })
             .collect()
     }
 
     /// Returns what was seen last of an object of a Work.
     pub fn seen(&self, work: &str, key: &ObjectKey) -> Option<ObjectStatus> {
-        self.lock().get(work)?.seen(key).cloned()
+        self.lock().get(work)?.get(key)?.status.clone()
     }
 
     /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it
@@ -160,23 +163,17 @@ impl ObjectStatuses {
     /// Forgets an object that was removed because its Work no longer wants it.
     pub fn forget_object(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {
-            if let Ok(place) = objects.place(key) {
-                objects.seen.remove(place);
-            }
-            objects.troubles.remove(key);
+            objects.0.retain(|(known, _)| known != key);
         }
     }
 
     /// Forgets the objects that a Work does not want, where more are known than it wants.
     pub fn retain(&self, work: &str, most: usize, wanted: impl FnOnce() -> HashSet<ObjectKey>) {
-        let mut works = self.lock();
-        let Some(objects) = works.get_mut(work) else {
-            return;
-        };
-        if objects.seen.len().max(objects.troubles.len()) > most {
+        if let Some(objects) = self.lock().get_mut(work)
+            && objects.0.len() > most
+        {
             let wanted = wanted();
-            objects.seen.retain(|(key, _)| wanted.contains(key));
-            objects.troubles.retain(|key, _| wanted.contains(key));
+            objects.0.retain(|(key, _)| wanted.contains(key));
         }
     }
 
@@ -188,8 +185,10 @@ impl ObjectStatuses {
     /// Returns the statuses of a Work's objects.
     pub fn of(&self, work: &str) -> HashMap<ObjectKey, ObjectStatus> {
         let works = self.lock();
-        let seen = works.get(work).into_iter().flat_map(|it| &it.seen);
-        seen.cloned().collect()
+        let objects = works.get(work).into_iter().flat_map(|it| &it.0);
+        objects
+            .filter_map(|(key, known)| Some((key.clone(), known.status.clone()?)))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Objects>> {
@@ -304,6 +303,6 @@ mod tests {
         }
         let works = statuses.lock();
         assert_eq!(works.keys().collect::<Vec<_>>(), ["one"]);
-        assert_eq!(works["one"].seen.len(), 1);
+        assert_eq!(works["one"].0.len(), 1);
     }
 }
