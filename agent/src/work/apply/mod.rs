@@ -6,6 +6,7 @@
 //! name this Work.
 
 mod conditions;
+mod permission;
 mod removal;
 mod status;
 mod suspended;
@@ -20,7 +21,7 @@ use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
 use muster_shared::fencing::{Orders, Times};
-use muster_shared::k8s::{Api, Condition, ResourceExt};
+use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::Informer;
 use serde_json::{Value, json};
@@ -30,8 +31,8 @@ use self::conditions::Failures;
 use self::status::is_news;
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
+use crate::work::fencing::Fencer;
 use crate::work::fencing::orders::{self, Fenced};
-use crate::work::fencing::{Fencer, Permission};
 use crate::work::manifests::{
     FINALIZER, conditions_of, desired_for, has_finalizer, in_order, path,
 };
@@ -150,47 +151,6 @@ impl Applier {
         metrics::histogram!("work_sync_workload_duration_seconds", "result" => result)
             .record(begun.elapsed());
         outcome
-    }
-
-    /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
-    /// afterwards the Work is read first, because the control plane may have withdrawn it and
-    /// placed the workload elsewhere.
-    async fn may_start(&self, work: &Work, fenced: Option<&Fenced>) -> Result<bool, Error> {
-        let (Some(silence), Some(fenced)) = (&self.fencer, fenced) else {
-            return Ok(true);
-        };
-        let name = work.name_any();
-        match silence.permission(&name, fenced) {
-            Permission::Granted => return Ok(true),
-            Permission::Refused => return Ok(false),
-            Permission::Verify => {}
-        }
-        let asked = Instant::now();
-        let fresh = self.store.works.read(&name).await?;
-        let is_wanted = fresh.is_some_and(|Whole { cached, .. }| {
-            cached.metadata.uid == work.metadata.uid && cached.metadata.deletion_timestamp.is_none()
-        });
-        if is_wanted {
-            silence.verify(&name, asked);
-        }
-        Ok(is_wanted)
-    }
-
-    /// Returns the condition that tells the control plane whether the objects of a Work are
-    /// stopped when the member is cut off.
-    async fn confirm(&self, fenced: &Fenced) -> Condition {
-        let now = self.clock.now();
-        let Some(record) = &self.fencer else {
-            let why = "the cluster has sync mode Push: no agent in it could stop the objects";
-            return orders::refusal("PushMode", why, now);
-        };
-        match record.arm(fenced).await {
-            Ok(()) => orders::confirmation(fenced.longest, now),
-            Err((reason, why)) => {
-                tracing::warn!(reason, why, "does not fence");
-                orders::refusal(reason, &why, now)
-            }
-        }
     }
 
     async fn apply(&self, work: Arc<Work>, fenced: Option<Fenced>) -> Result<Next, Error> {
