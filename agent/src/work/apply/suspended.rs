@@ -31,13 +31,9 @@ impl Applier {
     /// stopped or deleted while the member was cut off. One object in trouble keeps no other one
     /// waiting.
     pub(super) async fn hold(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
-        let now = self.clock.now();
-        self.conclude(
-            Arc::clone(&work),
-            vec![conditions::dispatching(true, now)],
-            &[],
-        )
-        .await?;
+        let suspended = conditions::dispatching(true, self.clock.now());
+        self.conclude(Arc::clone(&work), vec![suspended], &[])
+            .await?;
         // The first lists show most objects without a request for each.
         if let Some(wait) = self.store.wait_for_lists(cached) {
             return Ok(wait);
@@ -94,39 +90,32 @@ impl Applier {
             .map(|status| key_of(&status.identifier).object())
             .collect();
         let mut missing = Vec::new();
+        let statuses = &self.store.statuses;
         for (_, key, manifest) in keys(work) {
-            let seen = self.store.statuses.seen(&name, &key);
-            if !reported.contains(&key.object())
-                || self.store.statuses.has_run(work, &key, manifest)
-            {
+            if !reported.contains(&key.object()) || statuses.has_run(work, &key, manifest) {
                 continue;
             }
-            let is_missing = match seen {
-                Some(seen) => seen.lost,
-                None if !troubles.go_on() => false,
-                None => match self.look(work, &key, manifest).await {
-                    Ok(is_missing) => is_missing,
-                    Err(error) => {
-                        troubles.add(error.into());
-                        false
-                    }
-                },
-            };
-            if is_missing {
+            if statuses.seen(&name, &key).is_none()
+                && troubles.go_on()
+                && let Err(error) = self.look(work, &key, manifest).await
+            {
+                troubles.add(error.into());
+            }
+            if statuses.seen(&name, &key).is_some_and(|seen| seen.lost) {
                 missing.push(key);
             }
         }
         missing
     }
 
-    /// Looks at an object that no watch has shown. Returns whether the member has no object of this
-    /// Work.
+    /// Looks at an object that no watch has shown, and records whether the member has no object of
+    /// this Work.
     async fn look(
         &self,
         work: &Work,
         key: &ObjectKey,
         manifest: &Value,
-    ) -> Result<bool, member::Error> {
+    ) -> Result<(), member::Error> {
         let look = match self.objects.member.get(key).await {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin(work)) => {
                 Look::of(&object, manifest, &self.store.interpreters)
@@ -135,9 +124,8 @@ impl Applier {
             Err(error) if error.is_refused_read() => Look::unknown(),
             Err(error) => return Err(error),
         };
-        let is_lost = look.status.as_ref().is_some_and(|status| status.lost);
         self.store.statuses.see_first(&work.name_any(), key, look);
-        Ok(is_lost)
+        Ok(())
     }
 
     /// Returns the objects that the agent may have stopped, with their manifests. The status of an

@@ -442,3 +442,26 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
         assert!(site.writes.lock().unwrap().is_empty(), "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_work_no_longer_has_leaves_the_member_and_then_the_status() {
+    let mut work = work_of(&[config_map("a"), config_map("old")]);
+    let mut read: Work = serde_json::from_value(work.clone()).unwrap();
+    read.metadata.namespace = Some("karmada-es-m1".to_owned());
+    let old = desired_for(&read, &config_map("old"), None);
+    work["spec"]["workload"]["manifests"] = json!([config_map("a")]);
+    let (applier, fleet, site) = applier_of([work], true).await;
+    site.objects.lock().unwrap().insert(place("old"), old);
+    reconcile(&applier).await.unwrap();
+    let objects = site.objects.lock().unwrap().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
+    let statuses = &fleet.get("w")["status"]["manifestStatuses"];
+    let statuses = statuses.as_array().unwrap().iter();
+    let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(
+        fleet.patches.lock().unwrap().len(),
+        1,
+        "with the conditions"
+    );
+}
