@@ -149,10 +149,7 @@ impl Finder {
                 tokio::time::sleep(jittered(pause)).await;
             }
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = follows => {}
-        }
+        shutdown.run_until_cancelled(follows).await;
     }
 
     async fn tell(&self, before: Option<&FleetId>, now: &FleetId) {

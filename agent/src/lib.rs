@@ -31,27 +31,25 @@
 //!   (`debounce`) and [`report`] (`conditions`, `enablements`, `status`); writes the status of the
 //!   Cluster, and an event about resource models that cannot be used.
 //! * `credentials` watches Secrets of the member and the Cluster; decides in [`credentials`]
-//!   (`report`, `ownership`); writes accounts and roles in the member, Secrets in the fleet API.
-//! * `withdrawal of credentials` watches the Cluster; decides in [`credentials`] (`ownership`)
-//!   which accounts an agent made that are no longer reported; writes their removal.
+//!   (`report`, `ownership`) which accounts are missing, and which are no longer reported; writes
+//!   accounts and roles in the member, Secrets in the fleet API, and their removal.
 //! * `certificate rotation` watches the member's Secret; decides in [`certificate`] (`document`,
 //!   `asking`) when a new certificate is due; writes signing requests and the Secret.
 //! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]
 //!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
 //! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
-//!   `repairs`) what differs and when to repair it; writes the queues of the next two tasks.
-//! * `work status` watches the statuses of objects; decides in [`reflect`] (`compose`, `sent`);
-//!   writes `status.manifestStatuses` of Works.
-//! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`) and [`apply`]
-//!   (`outcome`); writes objects in the member, conditions and finalizers of Works.
+//!   `waits`) what differs and when to repair it; writes the queues of the next two tasks.
+//! * `work status` watches the statuses of objects; decides in [`work`] (`report`); writes
+//!   `status.manifestStatuses` of Works.
+//! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`, `apply`);
+//!   writes objects in the member, conditions and finalizers of Works.
 //! * `fencing` watches the times of renewals and the record of them in the member; decides in
-//!   [`fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
+//!   [`work::fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
 //!   record, and stops workloads in the member. The one task that does not ask for leadership: of
 //!   agents that are cut off none leads.
-//! * `change of the fleet id` watches the id of the fleet; decides that all objects are marked
-//!   anew; writes the queue of `applier`.
-//! * `retries` watches whether an API answers again; decides which Works failed meanwhile; writes
-//!   the queues of `applier` and `work status`.
+//! * `retries` watches whether an API answers again, and the id of the fleet; decides which Works
+//!   failed meanwhile, or that all objects are marked anew; writes the queues of `applier` and
+//!   `work status`.
 //! * `works readiness` watches the cache of Works; decides whether it is complete; writes
 //!   `/readyz`.
 //! * `work informer` watches the Works of the member; decides nothing; writes the cache that the
@@ -70,20 +68,17 @@
 //! delay the leases.
 
 mod accounts;
-mod apply;
 mod census;
 mod certificate;
 pub mod check;
 mod credentials;
 mod digest;
 mod discovery;
-mod fencing;
 mod fleet_id;
 mod health;
 mod heartbeat;
 mod join;
 mod measures;
-pub mod reflect;
 mod report;
 pub mod settings;
 mod wiring;

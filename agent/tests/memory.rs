@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
-use muster_agent::reflect::{Look, ObjectStatuses};
 use muster_agent::work::CachedWork;
 use muster_agent::work::desired::ObjectKey;
+use muster_agent::work::observed::{Look, ObjectStatuses};
 use muster_agent::work::texts::Texts;
 use muster_shared::interner::Interner;
 use muster_shared::interpreter::Interpreters;

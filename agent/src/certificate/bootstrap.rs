@@ -87,7 +87,7 @@ impl Bootstrap {
 
     /// Obtains new credentials whenever the certificate has expired, until shutdown.
     pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
-        let keeping = async {
+        let keeping = Box::pin(async {
             let mut known = self.way().await.ok().map(|way| way_of(&way));
             loop {
                 let rest = left(&gateway);
@@ -103,11 +103,8 @@ impl Bootstrap {
                     tokio::time::sleep(LONGEST).await;
                 }
             }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = keeping => {}
-        }
+        });
+        shutdown.run_until_cancelled(keeping).await;
     }
 
     /// Takes over a changed certificate authority or proxy of the bootstrap kubeconfig for the same

@@ -124,10 +124,7 @@ pub struct Rotation {
 impl Rotation {
     /// Renews the certificate until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = self.look_after() => {}
-        }
+        shutdown.run_until_cancelled(self.look_after()).await;
     }
 
     async fn look_after(&self) {

@@ -1,5 +1,5 @@
 //! Creates the service accounts in the member, and keeps the copies of their tokens in the fleet up
-//! to date.
+//! to date. Removes those that are no longer reported.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,14 +35,14 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Time for which the member may take to write a token before that is reported (Karmada waits as
 /// long, and then gives up).
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
-/// Attempts to make an object when others write it at the same time.
-const ATTEMPTS: usize = 4;
+/// Attempts to write an object when others write it at the same time.
+pub(super) const ATTEMPTS: usize = 4;
 /// Pause before a missing token is looked for again. The watch usually shows it earlier.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reason why credentials were not reported.
+/// Reason why credentials were not reported, or not removed.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(super) enum Error {
     #[error(transparent)]
     Call(#[from] write::Error),
     #[error("the member's Secret {0:?} is not ours: {1}")]
@@ -55,6 +55,8 @@ enum Error {
     Taken(String, String),
     #[error("the member has written no token into Secret {0:?} for {TOKEN_GRACE:?}")]
     NoToken(String),
+    #[error("it is not clear whose the account is: {0}")]
+    Unclear(Foreign),
 }
 
 /// Progress of one report.
@@ -65,13 +67,13 @@ enum Progress {
     AwaitsToken,
 }
 
-/// Reports the credentials of one member.
-pub struct Reporter {
+/// Reports credentials of one member to the fleet, and removes the others.
+pub struct Credentials {
     /// Name of the Cluster.
     pub cluster: String,
     /// Namespace for credentials, in the fleet API and in the member.
     pub namespace: String,
-    /// Credentials to report.
+    /// Credentials to report. The others are removed, once in the life of the process.
     pub reports: Vec<Report>,
     /// Whether this agent may act for the member.
     pub leadership: Leadership,
@@ -89,10 +91,24 @@ pub struct Reporter {
     pub fleet_id: fleet_id::Known,
 }
 
-impl Reporter {
-    /// Reports until shutdown: at once, when a token changes in the member, and every
-    /// [`LOOK_AGAIN`].
+impl Credentials {
+    /// Removes what is not reported, and reports the rest until shutdown: at once, when a token
+    /// changes in the member, and every [`LOOK_AGAIN`].
     pub async fn run(self, shutdown: CancellationToken) {
+        let both = Box::pin(async {
+            self.clusters.synced().await;
+            self.fleet_id.settled().await;
+            tokio::join!(self.withdraw_all(), self.keep_reporting(&shutdown));
+        });
+        if shutdown.run_until_cancelled(both).await.is_some() {
+            shutdown.cancelled().await;
+        }
+    }
+
+    async fn keep_reporting(&self, shutdown: &CancellationToken) {
+        if self.reports.is_empty() {
+            return;
+        }
         let news = Arc::new(Notify::new());
         let tokens: Informer<Secret> = Informer::new(
             Api::namespaced(self.watching.clone(), &self.namespace),
@@ -106,16 +122,10 @@ impl Reporter {
                 wake.notify_one();
             }
         });
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = tokens.run(shutdown.clone()) => {}
-            () = self.keep_reporting(&news) => {}
-        }
+        tokio::join!(tokens.run(shutdown.clone()), self.report_again(&news));
     }
 
-    async fn keep_reporting(&self, news: &Notify) {
-        self.clusters.synced().await;
-        self.fleet_id.settled().await;
+    async fn report_again(&self, news: &Notify) {
         let mut fleet_id = self.fleet_id.clone();
         let mut failures = 0;
         let mut awaited: Option<Instant> = None;

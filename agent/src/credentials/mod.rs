@@ -1,5 +1,6 @@
 //! Reports credentials of the member to the fleet (`--report-secrets`): service accounts in the
-//! member, and their tokens as Secrets in the fleet API.
+//! member, and their tokens as Secrets in the fleet API. Those that are no longer reported are
+//! removed.
 //!
 //! Karmada's agent does this once, before it registers, and exits if it fails. Here it is a
 //! separate task that retries and reports failures; leases and status do not wait for it.
@@ -9,5 +10,4 @@ mod ownership;
 pub mod report;
 mod withdrawal;
 
-pub use self::controller::Reporter;
-pub use self::withdrawal::Withdrawal;
+pub use self::controller::Credentials;

@@ -99,13 +99,7 @@ impl Delivery<'_> {
     /// Returns the merge patch that makes the Cluster name the Secret, or `None` if it does.
     pub fn reference(&self, cluster: &Cluster) -> Option<Value> {
         let name = self.report.secret(self.cluster);
-        let spec = &cluster.spec;
-        let found = match self.report {
-            Report::KubeCredentials => &spec.secret_ref,
-            Report::KubeImpersonator => &spec.impersonator_secret_ref,
-        };
-        let known = found.as_ref();
-        if known.is_some_and(|it| it.namespace == self.namespace && it.name == name) {
+        if is_referenced(cluster, self.report, self.namespace, &name) {
             return None;
         }
         let reference = json!({ "namespace": self.namespace, "name": name });
@@ -122,6 +116,16 @@ impl Delivery<'_> {
         }
         data
     }
+}
+
+/// Returns whether a Cluster names a Secret for credentials.
+pub fn is_referenced(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool {
+    let found = match report {
+        Report::KubeCredentials => &cluster.spec.secret_ref,
+        Report::KubeImpersonator => &cluster.spec.impersonator_secret_ref,
+    };
+    let found = found.as_ref();
+    found.is_some_and(|it| it.namespace == namespace && it.name == name)
 }
 
 #[cfg(test)]

@@ -6,78 +6,34 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::api::{DeleteParams, Preconditions};
-use muster_shared::api::cluster::{Cluster, LocalSecretReference};
-use muster_shared::events::{EventType, Events};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::EventType;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{
-    Api, Client, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret,
-    ServiceAccount,
+    Api, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret, ServiceAccount,
 };
-use muster_shared::lease::Leadership;
 use muster_shared::queue::{backoff, jittered};
-use muster_shared::watch::Informer;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
+use super::controller::{ATTEMPTS, Credentials, Error};
 use super::ownership;
+use super::report::is_referenced;
 use crate::accounts::{self, Report};
-use crate::fleet_id::{self, Foreign};
+use crate::fleet_id::Foreign;
 use crate::write::{self, merge, within};
 
-/// How long to wait while another agent leads.
+/// Pause while another agent leads.
 const WHEN_LED: Duration = Duration::from_secs(10);
-/// Attempts to write when others write the same Cluster.
-const ATTEMPTS: usize = 4;
-/// The shortest pause after a failure, which is usually a missing right.
+/// Shortest pause after a failure, which is usually a missing right.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Reason why credentials were not removed.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Call(#[from] write::Error),
-    #[error("it is not clear whose the account is: {0}")]
-    Unclear(Foreign),
-}
-
-/// Removes the credentials of one member that are not reported, once in the life of the process.
-pub struct Withdrawal {
-    /// Name of the Cluster.
-    pub cluster: String,
-    /// Namespace for credentials, in the fleet API and in the member.
-    pub namespace: String,
-    /// Credentials that are not reported.
-    pub reports: Vec<Report>,
-    /// Whether this agent may act for the member.
-    pub leadership: Leadership,
-    /// The Cluster as the fleet has it.
-    pub clusters: Informer<Cluster>,
-    /// The fleet API.
-    pub fleet: Client,
-    /// The member's API.
-    pub member: Client,
-    /// Where events are published.
-    pub events: Events,
-    /// The id that marks the objects of this fleet.
-    pub fleet_id: fleet_id::Known,
-}
-
-impl Withdrawal {
-    /// Removes the credentials, retries after failures, and ends at shutdown.
-    pub async fn run(self, shutdown: CancellationToken) {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = self.withdraw_all() => {}
-        }
-        shutdown.cancelled().await;
-    }
-
+impl Credentials {
     /// Removes all credentials concurrently, so that one failure does not delay the others.
-    async fn withdraw_all(&self) {
-        self.clusters.synced().await;
-        self.fleet_id.settled().await;
-        join_all(self.reports.iter().map(|report| self.withdraw(*report))).await;
+    pub(super) async fn withdraw_all(&self) {
+        let others = Report::ALL.into_iter();
+        let others = others.filter(|report| !self.reports.contains(report));
+        join_all(others.map(|report| self.withdraw(report))).await;
     }
 
     /// Retries until one account is removed.
@@ -174,7 +130,7 @@ impl Withdrawal {
         for _ in 0..ATTEMPTS {
             let read = clusters.get_opt(&self.cluster);
             let cluster = within("read the Cluster", read).await?;
-            let names = |cluster: &Cluster| names(cluster, report, &self.namespace, &name);
+            let names = |it: &Cluster| is_referenced(it, report, &self.namespace, &name);
             let Some(cluster) = cluster.filter(names) else {
                 break;
             };
@@ -198,15 +154,6 @@ impl Withdrawal {
 /// Returns whether an agent of Muster made an object in the member for this fleet.
 fn is_ours(metadata: &ObjectMeta, fleet: &FleetId) -> bool {
     ownership::is_an_agents(metadata) && ownership::check(metadata, fleet).is_ok()
-}
-
-/// Returns whether a Cluster refers to that Secret for these credentials.
-fn names(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool {
-    let found: Option<&LocalSecretReference> = match report {
-        Report::KubeCredentials => cluster.spec.secret_ref.as_ref(),
-        Report::KubeImpersonator => cluster.spec.impersonator_secret_ref.as_ref(),
-    };
-    found.is_some_and(|it| it.namespace == namespace && it.name == name)
 }
 
 /// Deletes an object if it exists and is this fleet's.

@@ -105,10 +105,7 @@ impl Recognition {
                 }
             }
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = follows => {}
-        }
+        shutdown.run_until_cancelled(follows).await;
     }
 
     /// Looks once; returns the pause before the next look. Returns `None` if the member was

@@ -6,21 +6,19 @@ use futures::future::BoxFuture;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::serve::Health;
-use muster_shared::settings::Error;
 use muster_shared::tasks::Tasks;
 
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::accounts::Report;
 use crate::certificate::{Bootstrap, PART, Place, Rotation};
-use crate::credentials;
+use crate::credentials::Credentials;
 use crate::settings::Settings;
 
-/// Reports credentials of the member to the fleet.
+/// Reports credentials of the member to the fleet, and removes those that are not reported.
 pub(super) fn credentials(context: &Context) -> Made {
     let base = &context.base;
-    let reporter = credentials::Reporter {
+    let credentials = Credentials {
         cluster: base.settings.cluster_name.clone(),
         namespace: base.settings.cluster_namespace.clone(),
         reports: base.settings.reports()?,
@@ -32,32 +30,7 @@ pub(super) fn credentials(context: &Context) -> Made {
         events: context.events.clone(),
         fleet_id: context.fleet_id.clone(),
     };
-    Ok(Box::pin(reporter.run(base.shutdown.clone())))
-}
-
-/// Removes credentials that are no longer reported.
-pub(super) fn withdrawal(context: &Context) -> Made {
-    let base = &context.base;
-    let withdrawal = credentials::Withdrawal {
-        cluster: base.settings.cluster_name.clone(),
-        namespace: base.settings.cluster_namespace.clone(),
-        reports: unreported(&base.settings)?,
-        leadership: base.leadership.clone(),
-        clusters: context.clusters.clone(),
-        fleet: base.fleet_client(Profile::Write)?,
-        member: base.member_client(Profile::Write)?,
-        events: context.events.clone(),
-        fleet_id: context.fleet_id.clone(),
-    };
-    Ok(Box::pin(withdrawal.run(base.shutdown.clone())))
-}
-
-/// Returns the credentials that the settings do not name.
-pub(super) fn unreported(settings: &Settings) -> Result<Vec<Report>, Error> {
-    let reports = settings.reports()?;
-    let mut unreported = Report::ALL.to_vec();
-    unreported.retain(|report| !reports.contains(report));
-    Ok(unreported)
+    Ok(Box::pin(credentials.run(base.shutdown.clone())))
 }
 
 /// Renews the agent's certificate.

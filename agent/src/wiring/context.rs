@@ -13,7 +13,6 @@ use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::lease::Leadership;
 use muster_shared::names;
-use muster_shared::queue::Queue;
 use muster_shared::serve::Health;
 use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, mpsc, watch};
@@ -24,18 +23,15 @@ use super::Threads;
 use crate::census::Census;
 use crate::certificate::Bootstrap;
 use crate::discovery::Discovery;
-use crate::fencing::{self, Fencer, Silence};
 use crate::fleet_id;
 use crate::health;
 use crate::health::deeper::Lookup;
 use crate::join::{self, Standing};
-use crate::reflect::ObjectStatuses;
 use crate::report::collector::Collected;
 use crate::settings::Settings;
 use crate::work::CachedWork;
-use crate::work::drift::Drift;
-use crate::work::reader::WorkReader;
-use crate::work::repairs::Repairs;
+use crate::work::fencing::{self, Fencer, Silence};
+use crate::work::store::Store;
 use crate::work::texts::Texts;
 
 /// Works per page of a list, if the fleet API does not stream lists: each holds whole manifests.
@@ -91,8 +87,8 @@ pub(super) struct Context {
     pub(super) clusters: Informer<Cluster>,
     /// Cache of the member's Works.
     pub(super) works: Informer<CachedWork>,
-    /// Opens Works.
-    pub(super) reader: Arc<WorkReader>,
+    /// The Works, and what is known of their objects.
+    pub(super) store: Arc<Store>,
     /// Kinds that the member serves.
     pub(super) discovery: Discovery,
     /// Progress of the registration.
@@ -114,25 +110,13 @@ pub(super) struct Context {
     pub(super) lookup: watch::Sender<Lookup>,
     /// Sums of nodes and pods.
     pub(super) census: Census,
-    /// Memory that says whether an object has to be applied.
-    pub(super) drift: Arc<Drift>,
-    /// Times of repairs, and ranks of Works.
-    pub(super) repairs: Arc<Repairs>,
-    /// Meaning of resources.
-    pub(super) interpreters: Arc<Interpreters>,
     /// The customizations and webhooks that feed the interpreters; `None` where the control plane
     /// does.
     pub(super) feeds: Option<(Customizations, InterpreterWebhooks)>,
-    /// Last seen statuses of objects.
-    pub(super) statuses: Arc<ObjectStatuses>,
     /// Times of the renewals of the cluster's lease.
     pub(super) silence: Silence,
     /// Stops fenced workloads; `None` for a member without a lease.
     pub(super) fencer: Option<Arc<Fencer>>,
-    /// Works to apply.
-    pub(super) to_apply: Queue<String>,
-    /// Works to report.
-    pub(super) to_report: Queue<String>,
 }
 
 impl Context {
@@ -154,17 +138,18 @@ impl Context {
             (interpreters, Some((customizations, webhooks)))
         };
         let clock = Arc::new(Clock::of_server(Arc::clone(base.fleet.server_clock())));
-        let repairs = Arc::new(Repairs::default());
-        let ranks = Arc::clone(&repairs);
-        let to_report = Queue::new("work-status");
         let (found_fleet_id, fleet_id) = fleet_id::channel();
-        // The watches list the kinds of the Works, and the applier uses the lists.
         let is_hosted = feeds.is_none();
-        let to_apply = Queue::ranked("works", move |work: &String| ranks.rank(work));
         let (works, discovery) = (
             works(&base)?,
             Discovery::new(base.member_client(Profile::Write)?),
         );
+        let (applies, reports) = (base.runs("execution"), base.runs("workStatus"));
+        // The watches list the kinds of the Works, and the applier uses the lists.
+        let lists_come = applies && reports;
+        let (cache, api) = (works.clone(), works_api(&base)?);
+        let store = Store::new(cache, api, lists_come, interpreters, fleet_id.clone());
+        store.follow(applies, reports);
         let uptime = match base.threads {
             Threads::Apart => fencing::Machine::uptime,
             // Time is paused.
@@ -183,14 +168,13 @@ impl Context {
             interval: base.settings.lease_interval(),
             fleet: fleet_id.clone(),
             works: works.clone(),
-            to_apply: to_apply.clone(),
+            to_apply: store.waits.to_apply.clone(),
         });
-        let lists_come = base.runs("workStatus") && base.runs("execution");
         Ok(Self {
             events,
             clusters: cluster(&base)?,
             works,
-            reader: Arc::new(WorkReader::new(works_api(&base)?)),
+            store,
             discovery,
             silence,
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
@@ -204,13 +188,7 @@ impl Context {
             collected: watch::Sender::new(Collected::nothing(clock.now())),
             lookup: watch::Sender::new(None),
             census: Census::begin(),
-            drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
-            interpreters,
             feeds,
-            to_apply,
-            repairs,
-            statuses: Arc::new(ObjectStatuses::new(to_report.clone())),
-            to_report,
             clock,
             base,
         })

@@ -21,10 +21,10 @@ use super::Threads;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::fencing::{Silence, heartbeat_note};
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 use crate::settings::Settings;
+use crate::work::fencing::{Silence, heartbeat_note};
 
 /// Interval at which the thread of the leases shows that it runs, and time without that after which
 /// it counts as stuck. The kubelet restarts the agent then, so the time is long enough for a slow

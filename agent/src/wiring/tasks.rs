@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 23] = [
+const TASKS: [Task; 21] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -125,17 +125,10 @@ const TASKS: [Task; 23] = [
     },
     Task {
         name: "credentials",
-        runs: |settings| settings.reports().is_ok_and(|reports| !reports.is_empty()),
+        runs: always,
         phase: Phase::Member,
         hosted: None,
         make: access::credentials,
-    },
-    Task {
-        name: "withdrawal of credentials",
-        runs: |settings| access::unreported(settings).is_ok_and(|reports| !reports.is_empty()),
-        phase: Phase::Member,
-        hosted: None,
-        make: access::withdrawal,
     },
     // From the start: the fleet API rejects an expired certificate, and the Secret may have a valid
     // one.
@@ -181,13 +174,6 @@ const TASKS: [Task; 23] = [
         phase: Phase::Start,
         hosted: None,
         make: works::fencing,
-    },
-    Task {
-        name: "change of the fleet id",
-        runs: uses_works,
-        phase: Phase::Identified,
-        hosted: Some(Phase::Identified),
-        make: |context| Ok(works::change_of_the_fleet_id(context)),
     },
     Task {
         name: "retries",
@@ -273,10 +259,8 @@ async fn run_after(
     task: BoxFuture<'static, ()>,
     shutdown: CancellationToken,
 ) {
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        true = waits => task.await,
-        else => {}
+    if shutdown.run_until_cancelled(waits).await == Some(true) {
+        task.await;
     }
 }
 
@@ -362,7 +346,6 @@ mod tests {
                 "*,-execution,-workStatus",
                 &[
                     "applier",
-                    "change of the fleet id",
                     "fencing",
                     "interpreters",
                     "member watches",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, Ready, ready};
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
 use muster_shared::customizations::FAILED;
@@ -15,11 +15,12 @@ use tokio::sync::broadcast;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::apply::{self, Applier};
 use crate::join::Standing;
-use crate::reflect::{Reporter, Room, Watches};
+use crate::work::apply::Applier;
 use crate::work::member::Member;
 use crate::work::object::Objects;
+use crate::work::report::Reporter;
+use crate::work::watch::{Room, Watches};
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
@@ -33,16 +34,9 @@ const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 pub(super) fn member_watches(context: &Context) -> Made {
     let watches = Watches {
         waiting: Room::default(),
-        works: context.works.clone(),
-        reader: Arc::clone(&context.reader),
+        store: Arc::clone(&context.store),
         member: context.base.member.client(Profile::Watch, Limits::NONE)?,
         discovery: context.discovery.clone(),
-        interpreters: Arc::clone(&context.interpreters),
-        statuses: Arc::clone(&context.statuses),
-        drift: Arc::clone(&context.drift),
-        repairs: Arc::clone(&context.repairs),
-        to_apply: context.to_apply.clone(),
-        fleet: context.fleet_id.clone(),
         kinds_changed: Arc::default(),
         readable: broadcast::channel(READABLE).0,
     };
@@ -52,25 +46,15 @@ pub(super) fn member_watches(context: &Context) -> Made {
 
 /// Reports the statuses of objects in the status of their Works.
 pub(super) fn work_status(context: &Context) -> Made {
-    let reporter = Reporter::new(
-        context.works.clone(),
-        context.works_api()?,
-        Arc::clone(&context.reader),
-        Arc::clone(&context.statuses),
-        context.events.clone(),
-    );
+    let store = Arc::clone(&context.store);
+    let reporter = Reporter::new(store, context.works_api()?, context.events.clone());
     let leadership = context.base.leadership.clone();
-    let work = move |name| {
-        let (reporter, leads) = (Arc::clone(&reporter), leadership.is_current());
-        async move {
-            if leads {
-                reporter.report(name).await
-            } else {
-                Ok(WHEN_LED)
-            }
-        }
-    };
-    let (queue, shutdown) = (context.to_report.clone(), context.base.shutdown.clone());
+    let report = move |name| Arc::clone(&reporter).report(name);
+    let work = while_allowed(move || leadership.is_current(), report);
+    let (queue, shutdown) = (
+        context.store.waits.to_report.clone(),
+        context.base.shutdown.clone(),
+    );
     Ok(Box::pin(queue.run(REPORTERS, shutdown, work)))
 }
 
@@ -81,49 +65,50 @@ pub(super) fn applier(context: &Context) -> Made {
     let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
     let client = base.member_client(Profile::Write)?;
     let applier = Applier {
-        works: context.works.clone(),
+        store: Arc::clone(&context.store),
         api: context.works_api()?,
-        reader: Arc::clone(&context.reader),
         clusters: context.clusters.clone(),
         objects: Objects {
             cluster: base.settings.cluster_name.clone(),
             member: Member::new(client, context.discovery.clone(), may_act.clone()),
-            drift: Arc::clone(&context.drift),
+            drift: Arc::clone(&context.store.drift),
         },
-        repairs: Arc::clone(&context.repairs),
-        interpreters: Arc::clone(&context.interpreters),
-        statuses: Arc::clone(&context.statuses),
         events: context.events.clone(),
         clock: Arc::clone(&context.clock),
-        queue: context.to_apply.clone(),
-        fleet: context.fleet_id.clone(),
         fencer: context.fencer.clone(),
-        state: apply::State::default(),
     };
-    let applier = applier.listen();
-    let work = move |name| {
-        let (applier, may_act) = (Arc::clone(&applier), may_act());
-        async move {
-            if may_act {
-                applier.reconcile(name).await
-            } else {
-                Ok(WHEN_LED)
-            }
-        }
-    };
-    let (queue, works) = (context.to_apply.clone(), context.works.clone());
+    let applier = Arc::new(applier);
+    let reconcile = move |name| Arc::clone(&applier).reconcile(name);
+    let work = while_allowed(may_act, reconcile);
+    let (queue, works) = (context.store.waits.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
-    let interpreters = Arc::clone(&context.interpreters);
+    let interpreters = Arc::clone(&context.store.interpreters);
     Ok(Box::pin(async move {
         let known = async {
             works.synced().await;
             interpreters.known().await;
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = known => queue.run(workers, shutdown.clone(), work).await,
+        if shutdown.run_until_cancelled(known).await.is_some() {
+            queue.run(workers, shutdown, work).await;
         }
     }))
+}
+
+/// Makes a reconciliation that waits while this agent may not act for the member.
+fn while_allowed<F, E>(
+    may_act: impl Fn() -> bool,
+    reconcile: impl Fn(String) -> F,
+) -> impl Fn(String) -> Either<F, Ready<Result<Next, E>>>
+where
+    F: Future<Output = Result<Next, E>>,
+{
+    move |name| {
+        if may_act() {
+            Either::Left(reconcile(name))
+        } else {
+            Either::Right(ready(Ok(WHEN_LED)))
+        }
+    }
 }
 
 /// Stops fenced workloads while the member is cut off.
@@ -140,49 +125,32 @@ pub(super) fn fencing(context: &Context) -> Made {
     }))
 }
 
-/// Applies all Works again when the id of the fleet changes, because it marks every object.
-pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()> {
-    let (works, queue) = (context.works.clone(), context.to_apply.clone());
-    let mut fleet_id = context.fleet_id.clone();
-    let shutdown = context.base.shutdown.clone();
-    Box::pin(async move {
-        let follows = async {
-            loop {
-                fleet_id.changed().await;
-                for work in works.list() {
-                    queue.add(work.name_any());
-                }
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = follows => {}
-        }
-    })
-}
-
-/// Retries at once, when an API answers again, the Works that failed meanwhile. Their back-off may
+/// Retries Works at once: all of them when the id of the fleet changes, because it marks every
+/// object, and those that failed meanwhile when an API answers again, because their back-off may
 /// have grown to a minute.
 pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
     let (works, returned) = (context.works.clone(), Arc::clone(&context.returned));
-    let (to_apply, to_report) = (context.to_apply.clone(), context.to_report.clone());
+    let waits = context.store.waits.clone();
+    let mut fleet_id = context.fleet_id.clone();
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
         let retries = async {
             loop {
-                returned.notified().await;
+                let is_marked_anew = tokio::select! {
+                    () = fleet_id.changed() => true,
+                    () = returned.notified() => false,
+                };
                 for work in works.list() {
-                    to_report.add(work.name_any());
-                    if work.is_pending() {
-                        to_apply.add(work.name_any());
+                    if is_marked_anew || work.is_pending() {
+                        waits.to_apply.add(work.name_any());
+                    }
+                    if !is_marked_anew {
+                        waits.to_report.add(work.name_any());
                     }
                 }
             }
         };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = retries => {}
-        }
+        shutdown.run_until_cancelled(retries).await;
     })
 }
 
@@ -190,7 +158,10 @@ pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
 /// applied or reported before.
 pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
     let (works, health) = (context.works.clone(), context.base.health.clone());
-    let (interpreters, feeds) = (Arc::clone(&context.interpreters), context.feeds.clone());
+    let (interpreters, feeds) = (
+        Arc::clone(&context.store.interpreters),
+        context.feeds.clone(),
+    );
     let shutdown = context.base.shutdown.clone();
     Box::pin(async move {
         let unknown = || {
@@ -241,6 +212,7 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     };
     let failed = tell.clone();
     context
+        .store
         .interpreters
         .on_failure(move |failure| failed(FAILED, failure.note.clone()));
     let unread = tell.clone();

@@ -137,6 +137,16 @@ impl ObjectKey {
             format!("{}/{}", self.namespace, self.name)
         }
     }
+
+    /// Returns the keys that a manifest may have for an object: with the namespace where the server
+    /// keeps it, and with none.
+    pub fn spellings(&self) -> [Self; 2] {
+        let bare = Self {
+            namespace: String::new(),
+            ..self.clone()
+        };
+        [self.clone(), bare]
+    }
 }
 
 /// Returns whether a text can be one part of the path of a URL without escapes: the client escapes

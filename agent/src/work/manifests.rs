@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
-use muster_shared::k8s::{GroupVersionKind, ResourceExt};
+use muster_shared::k8s::{Condition, GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
 use serde_json::{Value, json};
 
@@ -16,12 +16,7 @@ pub use muster_shared::names::finalizer::WORK as FINALIZER;
 /// Returns the desired object for a manifest of a Work, marked with the id of the fleet if that is
 /// known.
 pub fn desired_for(work: &Work, manifest: &Value, fleet: Option<&str>) -> Value {
-    let (namespace, name) = (namespace(work), work.name_any());
-    let origin = Origin {
-        namespace: &namespace,
-        name: &name,
-    };
-    let mut wanted = desired::desired(manifest, origin, fleet);
+    let mut wanted = desired::desired(manifest, origin(work), fleet);
     // Karmada copies the annotation into each manifest; a Work made by hand may have it once.
     if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
         && ownership::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
@@ -92,11 +87,8 @@ pub fn keys(work: &Work) -> impl Iterator<Item = (usize, ObjectKey, &Value)> {
 /// Returns an entry for each object that the Work's spec names and its status does not. Nothing is
 /// known of those but that they may exist from now on.
 pub fn unnamed(work: &Work) -> Vec<ManifestStatus> {
-    let status = work.status.iter();
-    let named = status.flat_map(|status| &status.manifest_statuses);
-    let mut named: HashSet<_> = named
-        .map(|status| key_of(&status.identifier).object())
-        .collect();
+    let named = named(work).iter();
+    let mut named: HashSet<_> = named.map(|it| key_of(&it.identifier).object()).collect();
     keys(work)
         .filter(|(_, key, _)| named.insert(key.object()))
         .map(|(ordinal, key, _)| ManifestStatus {
@@ -118,24 +110,37 @@ pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let Ok(wanted) = wanted else {
         return Vec::new();
     };
-    let known = work
-        .status
+    named(work)
         .iter()
-        .flat_map(|status| &status.manifest_statuses);
-    known
         .map(|status| key_of(&status.identifier))
         .filter(|key| !wanted.contains(&key.object()))
         .collect()
 }
 
-/// Returns the namespace of the Work.
-pub fn namespace(work: &Work) -> String {
-    work.namespace().unwrap_or_default()
+/// Returns the objects that the Work's status names.
+pub fn named(work: &Work) -> &[ManifestStatus] {
+    let status = work.status.as_ref();
+    status.map_or(&[], |status| &status.manifest_statuses)
+}
+
+/// Returns the conditions of the Work.
+pub fn conditions_of(work: &Work) -> &[Condition] {
+    let status = work.status.as_ref();
+    status.map_or(&[], |status| &status.conditions)
+}
+
+/// Returns the Work as its objects name it.
+pub fn origin(work: &Work) -> Origin<'_> {
+    Origin {
+        namespace: work.metadata.namespace.as_deref().unwrap_or_default(),
+        name: work.metadata.name.as_deref().unwrap_or_default(),
+    }
 }
 
 /// Returns the namespace and name of the Work.
 pub fn path(work: &Work) -> String {
-    format!("{}/{}", namespace(work), work.name_any())
+    let Origin { namespace, name } = origin(work);
+    format!("{namespace}/{name}")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use muster_shared::watch::pages::Pages;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use self::error::Cause;
 pub use self::error::Error;
 use super::desired::ObjectKey;
 use super::partial::Dependent;
@@ -60,10 +61,7 @@ impl Member {
         if self.may_act() {
             Ok(())
         } else {
-            Err(Error::Dismissed {
-                step,
-                object: key.to_string(),
-            })
+            Err(Error::call(step, key, Cause::Dismissed))
         }
     }
 
@@ -245,11 +243,7 @@ impl Member {
 fn whole(step: &'static str, key: &ObjectKey, raw: Raw) -> Result<Value, Error> {
     match raw.unreadable {
         None => Ok(raw.object),
-        Some(reason) => Err(Error::Unreadable {
-            step,
-            object: key.to_string(),
-            reason,
-        }),
+        Some(reason) => Err(Error::call(step, key, Cause::Unreadable(reason))),
     }
 }
 
@@ -258,18 +252,12 @@ async fn within<T>(
     key: &ObjectKey,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    match timeout(ANSWER_DEADLINE, call).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(source)) => Err(Error::Request {
-            step,
-            object: key.to_string(),
-            source,
-        }),
-        Err(_) => Err(Error::Deadline {
-            step,
-            object: key.to_string(),
-        }),
-    }
+    let cause = match timeout(ANSWER_DEADLINE, call).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(source)) => Cause::Request(source),
+        Err(_) => Cause::Deadline,
+    };
+    Err(Error::call(step, key, cause))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The longest text in bytes that is kept. Most Works have a few thousand.
 pub const LONGEST: usize = 64 << 10;
@@ -14,37 +15,42 @@ const MOST: usize = 48 << 20;
 /// Part of the room left that one text may take, so that large ones leave some to small ones.
 const PART: usize = 256;
 
-/// What the texts of all Works take together. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Texts {
-    taken: Arc<AtomicUsize>,
+/// Room for the texts of all Works, in bytes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Texts(Arc<Semaphore>);
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MOST)))
+    }
 }
 
 impl Texts {
     /// Keeps a text, if there is room for it.
     pub(super) fn keep(&self, text: &mut Text) -> bool {
-        if text.share.is_some() {
+        if text.room.is_some() {
             return true;
         }
-        let left = MOST.saturating_sub(self.taken.load(Ordering::Relaxed));
-        if text.len() > LONGEST.min(left / PART) {
-            return false;
-        }
-        text.share = Some(Share::of(self, text.len()));
-        true
+        let (left, bytes) = (self.0.available_permits(), text.len());
+        let bytes = u32::try_from(bytes)
+            .ok()
+            .filter(|_| bytes <= LONGEST.min(left / PART));
+        let room = bytes.and_then(|it| Arc::clone(&self.0).try_acquire_many_owned(it).ok());
+        text.room = room.map(Arc::new);
+        text.room.is_some()
     }
 
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        MOST - self.0.available_permits()
     }
 }
 
-/// The text of a Work, which gives its room back when it is dropped.
+/// The text of a Work, which gives its room back when it and all copies of it are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
-    text: Box<str>,
-    share: Option<Share>,
+    text: Arc<str>,
+    room: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Text {
@@ -52,7 +58,7 @@ impl Text {
     pub(super) fn new(text: String) -> Self {
         Self {
             text: text.into(),
-            share: None,
+            room: None,
         }
     }
 }
@@ -62,35 +68,6 @@ impl Deref for Text {
 
     fn deref(&self) -> &str {
         &self.text
-    }
-}
-
-/// Room that a text takes.
-#[derive(Debug)]
-struct Share {
-    texts: Texts,
-    bytes: usize,
-}
-
-impl Share {
-    fn of(texts: &Texts, bytes: usize) -> Self {
-        texts.taken.fetch_add(bytes, Ordering::Relaxed);
-        Self {
-            texts: texts.clone(),
-            bytes,
-        }
-    }
-}
-
-impl Clone for Share {
-    fn clone(&self) -> Self {
-        Self::of(&self.texts, self.bytes)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.texts.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -117,12 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_room_of_its_own() {
+    fn a_copy_is_the_same_text_in_the_same_room() {
         let texts = Texts::default();
         let one = keep(&texts, 10).unwrap();
         let other = one.clone();
-        assert_eq!(texts.taken(), 20);
         drop(one);
         assert_eq!((texts.taken(), &*other), (10, "xxxxxxxxxx"));
+        drop(other);
+        assert_eq!(texts.taken(), 0);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{CachedWork, Content, TERMINATING, Unreadable, kinds, namespaces, wish};
 use crate::digest::digest;
-use crate::work::manifests::has_finalizer;
+use crate::work::manifests::{self, has_finalizer, named};
 use crate::work::texts::Text;
 
 /// Maximum bytes of the reason why a Work cannot be read. The reason may quote the Work.
@@ -75,11 +75,7 @@ pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
     // alone could be read at a depth at which the whole cannot.
     let text = serde_json::to_string(&parts)?;
     Ok(match serde_json::from_str::<Work>(&text) {
-        Ok(work) => {
-            let status = work.status.as_ref();
-            let reports = status.map_or(&[][..], |status| &status.manifest_statuses);
-            readable(&work, text, Some(CachedWork::fingerprint(reports)))
-        }
+        Ok(work) => readable(&work, text, Some(CachedWork::fingerprint(named(&work)))),
         Err(error) => without_reports(&parts).unwrap_or_else(|| unread(&parts, &error)),
     })
 }
@@ -104,8 +100,6 @@ fn outline(parts: &Parts<'_>) -> Option<WorkStatus> {
 }
 
 fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
-    let status = work.status.as_ref();
-    let conditions = status.map_or(&[][..], |status| &status.conditions);
     CachedWork {
         metadata: short(&work.metadata),
         content: Content::Text(Text::new(text)),
@@ -114,7 +108,7 @@ fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
         kinds: kinds(&work.spec),
         namespaces: namespaces(&work.spec),
         suspended: work.spec.suspend_dispatching == Some(true),
-        applied: applied(conditions),
+        applied: applied(manifests::conditions_of(work)),
         has_finalizer: has_finalizer(work),
     }
 }

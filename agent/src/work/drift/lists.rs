@@ -35,8 +35,6 @@ pub(super) struct FirstLists {
     complete: HashSet<GroupVersionKind>,
     /// Objects that were listed as desired, with the digests of their desired states.
     as_desired: HashMap<ObjectKey, u64>,
-    /// Works that wait for a list.
-    waiting: HashSet<String>,
 }
 
 impl FirstLists {
@@ -47,15 +45,13 @@ impl FirstLists {
             since: None,
             complete: HashSet::new(),
             as_desired: HashMap::new(),
-            waiting: HashSet::new(),
         }
     }
 
     /// Returns the longest time for which a Work with objects of these kinds has to wait; `None` if
-    /// it need not. [`complete`](Self::complete) returns the Work earlier.
+    /// it need not.
     pub(super) fn wait<'a>(
         &mut self,
-        work: &str,
         mut kinds: impl Iterator<Item = &'a GroupVersionKind>,
         now: Instant,
     ) -> Option<Duration> {
@@ -67,24 +63,21 @@ impl FirstLists {
         if left.is_zero() || kinds.all(|kind| self.complete.contains(kind)) {
             return None;
         }
-        self.waiting.insert(work.to_owned());
         Some(left)
     }
 
     /// Takes over a complete list of a kind: objects that are as desired, with the digests of their
-    /// desired states. Only the first list of a kind counts. Returns the Works that waited for a
-    /// list.
+    /// desired states. Only the first list of a kind counts.
     pub(super) fn complete(
         &mut self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
         now: Instant,
-    ) -> Vec<String> {
+    ) {
         let first = self.complete.insert(kind.clone());
         if first && self.expected && !self.is_over(now) {
             self.as_desired.extend(as_desired);
         }
-        self.waiting.drain().collect()
     }
 
     /// Forgets an object that is not, or no longer, as it was listed.
@@ -99,11 +92,6 @@ impl FirstLists {
         }
         let listed = self.as_desired.remove(key);
         listed.is_some_and(|listed| listed == digest(desired))
-    }
-
-    /// Forgets a Work that is gone.
-    pub(super) fn forget_work(&mut self, work: &str) {
-        self.waiting.remove(work);
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -136,22 +124,22 @@ mod tests {
         let now = Instant::now();
         let mut lists = FirstLists::new(true);
         let kinds = [kind("ConfigMap"), kind("Secret")];
-        assert_eq!(lists.wait("w", kinds.iter(), now), Some(PATIENCE));
-        assert_eq!(lists.complete(&kinds[0], [], now), ["w"]);
-        assert_eq!(lists.wait("w", kinds.iter(), now), Some(PATIENCE));
-        assert_eq!(lists.complete(&kinds[1], [], now), ["w"]);
-        assert_eq!(lists.wait("w", kinds.iter(), now), None);
+        assert_eq!(lists.wait(kinds.iter(), now), Some(PATIENCE));
+        lists.complete(&kinds[0], [], now);
+        assert_eq!(lists.wait(kinds.iter(), now), Some(PATIENCE));
+        lists.complete(&kinds[1], [], now);
+        assert_eq!(lists.wait(kinds.iter(), now), None);
         let others = [kind("Pod")];
-        assert_eq!(lists.wait("other", others.iter(), now), Some(PATIENCE));
+        assert_eq!(lists.wait(others.iter(), now), Some(PATIENCE));
     }
 
     #[test]
     fn no_work_waits_for_ever_or_where_nothing_is_listed() {
         let (now, kinds) = (Instant::now(), [kind("ConfigMap")]);
-        assert_eq!(FirstLists::new(false).wait("w", kinds.iter(), now), None);
+        assert_eq!(FirstLists::new(false).wait(kinds.iter(), now), None);
         let mut lists = FirstLists::new(true);
-        assert!(lists.wait("w", kinds.iter(), now).is_some());
-        assert_eq!(lists.wait("w", kinds.iter(), now + PATIENCE), None);
+        assert!(lists.wait(kinds.iter(), now).is_some());
+        assert_eq!(lists.wait(kinds.iter(), now + PATIENCE), None);
     }
 
     #[test]
@@ -194,21 +182,8 @@ mod tests {
 
         let mut lists = FirstLists::new(true);
         lists.complete(&key.kind, [as_desired(1)], now);
-        lists.wait("w", [].iter(), now);
+        lists.wait([].iter(), now);
         let late = now + VALIDITY;
         assert!(!lists.confirms(&key, &wanted, late), "an old list");
-    }
-
-    #[test]
-    fn nothing_is_remembered_of_works_that_came_and_went_while_they_waited() {
-        let now = Instant::now();
-        let mut lists = FirstLists::new(true);
-        let kinds = [kind("ConfigMap")];
-        for number in 0..100_000 {
-            let work = format!("w{number}");
-            assert!(lists.wait(&work, kinds.iter(), now).is_some());
-            lists.forget_work(&work);
-        }
-        assert_eq!(lists.waiting.len(), 0);
     }
 }

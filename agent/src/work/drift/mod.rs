@@ -1,7 +1,7 @@
 //! Decides whether an object in the member has to be applied.
 //!
-//! [`Drift`] is asked by `apply`, and fed by the answers to applies and by the events of the
-//! watches of `reflect`. Each of its parts may find that nothing has to be applied:
+//! [`Drift`] is asked by [`apply`](super::apply), and fed by the answers to applies and by the
+//! events of [`watch`](super::watch). Each of its parts may find that nothing has to be applied:
 //!
 //! | part | an object is as desired if | remembers |
 //! |---|---|---|
@@ -9,10 +9,10 @@
 //! | [`normalized`] | it is as the server answered this same apply | digests of such objects |
 //! | [`lists`] | the first list of its kind showed it so | digests, for the first minute |
 //!
-//! Two other memories of the agent do not take part. [`repairs`](super::repairs) has the times of
+//! Two other memories of the agent do not take part. [`waits`](super::waits) has the times of
 //! repairs: it decides when a difference is repaired, not whether there is one.
-//! `reflect::ObjectStatuses` has the last seen statuses: it decides what is reported, and is not
-//! read by `apply`.
+//! [`ObjectStatuses`](super::observed::ObjectStatuses) has the last seen statuses: it decides what
+//! is reported.
 
 mod difference;
 mod grown;
@@ -138,34 +138,19 @@ impl Drift {
     }
 
     /// Returns the longest time for which a Work with objects of these kinds waits for the first
-    /// lists; `None` if it need not. [`listed`](Self::listed) and [`unlisted`](Self::unlisted)
-    /// return the Work earlier.
-    pub fn wait<'a>(
-        &self,
-        work: &str,
-        kinds: impl Iterator<Item = &'a GroupVersionKind>,
-    ) -> Option<Duration> {
-        self.lock().lists.wait(work, kinds, Instant::now())
+    /// lists; `None` if it need not.
+    pub fn wait<'a>(&self, kinds: impl Iterator<Item = &'a GroupVersionKind>) -> Option<Duration> {
+        self.lock().lists.wait(kinds, Instant::now())
     }
 
-    /// Records a complete list of a kind: objects that are as desired, with the digests of their
-    /// desired states. Returns the Works that waited for a list.
+    /// Records a complete list of a kind, or that there will be none: objects that are as desired,
+    /// with the digests of their desired states.
     pub fn listed(
         &self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
-    ) -> Vec<String> {
-        self.lock().lists.complete(kind, as_desired, Instant::now())
-    }
-
-    /// Records that a kind will not be listed. Returns the Works that waited for a list.
-    pub fn unlisted(&self, kind: &GroupVersionKind) -> Vec<String> {
-        self.listed(kind, [])
-    }
-
-    /// Forgets a Work that is gone.
-    pub fn forget_work(&self, work: &str) {
-        self.lock().lists.forget_work(work);
+    ) {
+        self.lock().lists.complete(kind, as_desired, Instant::now());
     }
 
     /// Returns the number of objects whose normalised form is remembered.

@@ -1,9 +1,10 @@
 //! Errors of requests to the member.
 
+use kube::core::Status;
 use muster_shared::client;
 use muster_shared::watch::pages::PageError;
 
-use super::ANSWER_DEADLINE;
+use super::{ANSWER_DEADLINE, ObjectKey};
 use crate::discovery;
 
 /// Message of an API server for a path of a resource that the group version does not have. For a
@@ -24,29 +25,19 @@ pub enum Error {
         /// Name of the kind.
         kind: String,
     },
-    /// The answer cannot be parsed.
-    #[error("{step} {object}: cannot read the answer: {reason}")]
-    Unreadable {
-        /// Step that failed.
-        step: &'static str,
-        /// Object that the step was about.
-        object: String,
-        /// Error of the parser.
-        reason: String,
-    },
     /// Discovery in the member failed.
     #[error(transparent)]
     Discovery(#[from] discovery::Error),
-    /// The request was rejected or failed.
-    #[error("{step} {object}: {}", client::brief(source))]
-    Request {
+    /// A request about an object failed, or was not sent.
+    #[error("{step} {object}: {cause}")]
+    Call {
         /// Step that failed.
         step: &'static str,
         /// Object that the step was about.
         object: String,
-        /// Error of the client.
+        /// Reason of the failure.
         #[source]
-        source: kube::Error,
+        cause: Cause,
     },
     /// The objects that belong to another one could not be listed.
     #[error("list what belongs to {object}: {source}")]
@@ -57,58 +48,84 @@ pub enum Error {
         #[source]
         source: PageError,
     },
+}
+
+/// Reason why a request about an object failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The request was rejected or failed.
+    #[error("{}", client::brief(.0))]
+    Request(#[source] kube::Error),
+    /// The answer cannot be parsed.
+    #[error("cannot read the answer: {0}")]
+    Unreadable(String),
     /// Another agent leads now, or the identity of the member is in doubt; nothing was sent.
-    #[error("{step} {object}: this agent may not act for the member at present")]
-    Dismissed {
-        /// Step that was not taken.
-        step: &'static str,
-        /// Object that the step was about.
-        object: String,
-    },
+    #[error("this agent may not act for the member at present")]
+    Dismissed,
     /// The member did not answer in time.
-    #[error("{step} {object}: no answer within {ANSWER_DEADLINE:?}")]
-    Deadline {
-        /// Step that failed.
-        step: &'static str,
-        /// Object that the step was about.
-        object: String,
-    },
+    #[error("no answer within {ANSWER_DEADLINE:?}")]
+    Deadline,
 }
 
 impl Error {
+    /// Makes the error of a step about an object.
+    pub(super) fn call(step: &'static str, key: &ObjectKey, cause: Cause) -> Self {
+        let object = key.to_string();
+        Self::Call {
+            step,
+            object,
+            cause,
+        }
+    }
+
+    fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Call { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
+    fn request(&self) -> Option<&kube::Error> {
+        match self.cause()? {
+            Cause::Request(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Returns the refusal of the server.
+    fn status(&self) -> Option<&Status> {
+        match self.request()? {
+            kube::Error::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// Returns whether another writer changed the object between the read and the write.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if client::is_conflict(source))
+        self.request().is_some_and(client::is_conflict)
     }
 
     /// Returns whether the member answered 404.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if client::is_not_found(source))
+        self.request().is_some_and(client::is_not_found)
     }
 
     /// Returns whether the agent may not read the object.
     pub fn is_refused_read(&self) -> bool {
-        let Self::Request { step, source, .. } = self else {
-            return false;
-        };
-        *step == "read" && matches!(source, kube::Error::Api(status) if status.code == 403)
+        let is_read = matches!(self, Self::Call { step: "read", .. });
+        is_read && self.status().is_some_and(|status| status.code == 403)
     }
 
     /// Returns whether the member makes no object from an apply that names a version.
     pub fn refuses_version_of_new(&self) -> bool {
-        let Self::Request { source, .. } = self else {
-            return false;
-        };
-        matches!(source, kube::Error::Api(status) if status.message.contains(VERSION_OF_NEW))
+        let status = self.status();
+        status.is_some_and(|status| status.message.contains(VERSION_OF_NEW))
     }
 
     /// Returns whether the member answered that there is no object of this name. A path that it
     /// does not serve is not found either, and says nothing about objects.
     pub(super) fn is_missing(&self, name: &str) -> bool {
-        let Self::Request { source, .. } = self else {
-            return false;
-        };
-        let kube::Error::Api(status) = source else {
+        let Some(status) = self.status() else {
             return false;
         };
         let named = status.details.as_ref().map(|details| details.name.as_str());
@@ -121,16 +138,20 @@ impl Error {
 
     /// Returns whether nothing was sent, because the agent may not act for the member.
     pub fn is_dismissal(&self) -> bool {
-        matches!(self, Self::Dismissed { .. })
+        matches!(self.cause(), Some(Cause::Dismissed))
     }
 
     /// Returns whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         match self {
-            Self::Deadline { .. } | Self::Discovery(_) => true,
-            Self::Request { source, .. } => !matches!(source, kube::Error::Api(_)),
+            Self::Discovery(_) => true,
             Self::List { source, .. } => source.is_silence(),
-            Self::UnknownKind { .. } | Self::Unreadable { .. } | Self::Dismissed { .. } => false,
+            Self::UnknownKind { .. } => false,
+            Self::Call { cause, .. } => match cause {
+                Cause::Deadline => true,
+                Cause::Request(source) => !matches!(source, kube::Error::Api(_)),
+                Cause::Unreadable(_) | Cause::Dismissed => false,
+            },
         }
     }
 }
@@ -175,10 +196,11 @@ mod tests {
                 false,
             ),
         ] {
-            let error = Error::Request {
+            let status = serde_json::from_value(status).unwrap();
+            let error = Error::Call {
                 step: "read",
                 object: "a".into(),
-                source: kube::Error::Api(serde_json::from_value(status).unwrap()),
+                cause: Cause::Request(kube::Error::Api(status)),
             };
             assert_eq!(error.is_missing("a"), missing, "{what}");
         }

@@ -1,0 +1,58 @@
+//! Asks whether a fenced Work may be applied, and confirms that its objects are stopped when the
+//! member is cut off.
+
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Condition, ResourceExt};
+use tokio::time::Instant;
+
+use super::{Applier, Error};
+use crate::work::fencing::Permission;
+use crate::work::fencing::orders::{self, Fenced};
+use crate::work::works::Whole;
+
+impl Applier {
+    /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
+    /// afterwards the Work is read first, because the control plane may have withdrawn it and
+    /// placed the workload elsewhere.
+    pub(super) async fn may_start(
+        &self,
+        work: &Work,
+        fenced: Option<&Fenced>,
+    ) -> Result<bool, Error> {
+        let (Some(silence), Some(fenced)) = (&self.fencer, fenced) else {
+            return Ok(true);
+        };
+        let name = work.name_any();
+        match silence.permission(&name, fenced) {
+            Permission::Granted => return Ok(true),
+            Permission::Refused => return Ok(false),
+            Permission::Verify => {}
+        }
+        let asked = Instant::now();
+        let fresh = self.store.works.read(&name).await?;
+        let is_wanted = fresh.is_some_and(|Whole { cached, .. }| {
+            cached.metadata.uid == work.metadata.uid && cached.metadata.deletion_timestamp.is_none()
+        });
+        if is_wanted {
+            silence.verify(&name, asked);
+        }
+        Ok(is_wanted)
+    }
+
+    /// Returns the condition that tells the control plane whether the objects of a Work are
+    /// stopped when the member is cut off.
+    pub(super) async fn confirm(&self, fenced: &Fenced) -> Condition {
+        let now = self.clock.now();
+        let Some(record) = &self.fencer else {
+            let why = "the cluster has sync mode Push: no agent in it could stop the objects";
+            return orders::refusal("PushMode", why, now);
+        };
+        match record.arm(fenced).await {
+            Ok(()) => orders::confirmation(fenced.longest, now),
+            Err((reason, why)) => {
+                tracing::warn!(reason, why, "does not fence");
+                orders::refusal(reason, &why, now)
+            }
+        }
+    }
+}

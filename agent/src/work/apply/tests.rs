@@ -1,0 +1,467 @@
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use muster_shared::fencing;
+use muster_shared::k8s::Client;
+use muster_shared::merge;
+use muster_shared::watch::Selection;
+
+use super::*;
+use crate::discovery::Discovery;
+use crate::work::member::Member;
+use crate::work::works::tests::{Fleet, store, work};
+
+#[test]
+fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
+    let answered = |finalizers: &[&str]| {
+        let work = json!({"metadata": {"name": "w", "finalizers": finalizers}, "spec": {}});
+        let after: CachedWork = serde_json::from_str(&work.to_string()).unwrap();
+        promised(&after)
+    };
+    assert!(matches!(
+        answered(&[FINALIZER]),
+        Ok(Next::After(Duration::ZERO))
+    ));
+    assert!(matches!(answered(&["other"]), Err(Error::Finalizer)));
+    assert!(matches!(answered(&[]), Err(Error::Finalizer)));
+}
+
+/// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says
+/// so, and only marks one as deleted whose name says that it is slow.
+#[derive(Default)]
+struct Site {
+    objects: Mutex<BTreeMap<String, Value>>,
+    reads: Mutex<Vec<String>>,
+    writes: Mutex<Vec<String>>,
+    /// Notified of each write.
+    wrote: tokio::sync::Notify,
+}
+
+/// Time that the member takes to write an object whose name says that it is large.
+const SLOW: Duration = Duration::from_secs(10);
+
+impl Site {
+    fn start(self: &Arc<Self>) -> Client {
+        let site = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let site = Arc::clone(&site);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                if head.method != Method::GET && head.uri.path().contains("large") {
+                    tokio::time::sleep(SLOW).await; // allowed: paused time, the work itself
+                }
+                let kind = head.headers.get(http::header::CONTENT_TYPE);
+                let is_merge = kind.is_some_and(|kind| kind == "application/merge-patch+json");
+                let (code, answer) = site.answer(&head.method, head.uri.path(), &body, is_merge);
+                site.wrote.notify_one();
+                let body = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &[u8], is_merge: bool) -> (u16, Value) {
+        let resource = |name: &str, scope: &str, kind: &str| {
+            json!({ "resource": name, "scope": scope, "verbs": ["get"],
+            "responseKind": { "kind": kind } })
+        };
+        let resources = [
+            resource("configmaps", "Namespaced", "ConfigMap"),
+            resource("namespaces", "Cluster", "Namespace"),
+            resource("pods", "Namespaced", "Pod"),
+        ];
+        let core =
+            json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": resources }] });
+        match path {
+            "/api" => {
+                return (
+                    200,
+                    json!({ "kind": "APIGroupDiscoveryList", "items": [core] }),
+                );
+            }
+            "/apis" => return (200, json!({ "kind": "APIGroupDiscoveryList", "items": [] })),
+            _ => {}
+        }
+        let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
+        if method == Method::GET {
+            self.reads.lock().unwrap().push(path.to_owned());
+        } else {
+            self.writes.lock().unwrap().push(format!("{method} {path}"));
+            if path.contains("refused") {
+                return (500, refusal(500));
+            }
+        }
+        let mut objects = self.objects.lock().unwrap();
+        if method == Method::DELETE
+            && path.contains("slow")
+            && let Some(object) = objects.get_mut(path)
+        {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            return (200, object.clone());
+        }
+        if method == Method::PATCH {
+            let mut object: Value = serde_json::from_slice(body).unwrap();
+            if is_merge {
+                let mut merged = objects[path].clone();
+                merge::apply(&mut merged, &object);
+                object = merged;
+            }
+            object["metadata"]["uid"] = json!("u");
+            object["metadata"]["resourceVersion"] = json!("7");
+            objects.insert(path.to_owned(), object.clone());
+            return (200, object);
+        }
+        let found = if method == Method::DELETE {
+            objects.remove(path)
+        } else {
+            objects.get(path).cloned()
+        };
+        let mut missing = refusal(404);
+        missing["reason"] = json!("NotFound");
+        found.map_or((404, missing), |object| (200, object))
+    }
+}
+
+/// Returns a fleet with one Work, and an applier for it whose cache has room for all texts, or for
+/// some.
+async fn applier(has_room: bool) -> (Arc<Applier>, Arc<Fleet>, Arc<Site>) {
+    applier_of([work("w", 100_000)], has_room).await
+}
+
+async fn applier_of(
+    works: impl IntoIterator<Item = Value>,
+    has_room: bool,
+) -> (Arc<Applier>, Arc<Fleet>, Arc<Site>) {
+    let (fleet, site) = (Arc::new(Fleet::default()), Arc::new(Site::default()));
+    works.into_iter().for_each(|work| fleet.put(work));
+    let (api, member) = (fleet.start(), site.start());
+    let store = store(&api, has_room).await;
+    let applier = Applier {
+        clusters: Informer::new(Api::all(member.clone()), Selection::everything()),
+        objects: Objects {
+            cluster: "m1".to_owned(),
+            member: Member::new(member.clone(), Discovery::new(member), || true),
+            drift: Arc::clone(&store.drift),
+        },
+        api,
+        events: Events::nowhere(),
+        clock: Arc::new(Clock::of_server(Arc::default())),
+        fencer: None,
+        store,
+    };
+    applier.store.follow(true, true);
+    (Arc::new(applier), fleet, site)
+}
+
+async fn reconcile(applier: &Arc<Applier>) -> Result<Next, Error> {
+    Arc::clone(applier).reconcile("w".to_owned()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_whose_text_is_not_kept_is_applied_repaired_and_removed_as_any_other() {
+    let mut all = Vec::new();
+    for (has_room, reads) in [(true, [0, 0, 0, 1]), (false, [1, 1, 1, 1])] {
+        let (applier, fleet, site) = applier(has_room).await;
+        let mut outcomes = Vec::new();
+        let mut step = async |what: &str, expected: usize| {
+            fleet.reads.store(0, Ordering::Relaxed);
+            outcomes.push(format!("{what}: {:?}", reconcile(&applier).await));
+            assert_eq!(
+                fleet.reads.load(Ordering::Relaxed),
+                expected,
+                "{what} {has_room}"
+            );
+        };
+        step("the finalizer", reads[0]).await;
+        step("the objects", reads[1]).await;
+        site.objects.lock().unwrap().clear();
+        step("what is gone", reads[2]).await;
+        let mut deleted = fleet.get("w");
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        fleet.put(deleted.clone());
+        let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+        fleet.reads.store(0, Ordering::Relaxed);
+        outcomes.push(format!("{:?}", applier.remove(&cached).await));
+        assert_eq!(fleet.reads.load(Ordering::Relaxed), reads[3]);
+        assert!(site.objects.lock().unwrap().is_empty());
+        let (writes, patches) = (site.writes.lock().unwrap(), fleet.patches.lock().unwrap());
+        assert!(
+            writes.iter().any(|write| write.starts_with("DELETE")),
+            "{writes:?}"
+        );
+        all.push((outcomes, writes.clone(), patches.clone()));
+    }
+    assert_eq!(all[0], all[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched() {
+    let (applier, fleet, site) = applier(false).await;
+    reconcile(&applier).await.unwrap();
+    reconcile(&applier).await.unwrap();
+    let before = (
+        site.writes.lock().unwrap().clone(),
+        fleet.patches.lock().unwrap().len(),
+    );
+    fleet.is_down.store(true, Ordering::Relaxed);
+    assert!(reconcile(&applier).await.is_err());
+    let after = (
+        site.writes.lock().unwrap().clone(),
+        fleet.patches.lock().unwrap().len(),
+    );
+    assert_eq!(before, after);
+    assert_eq!(site.objects.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() {
+    let large = (0..20).map(|n| work(&format!("large{n:02}"), 100_000));
+    let works = large.chain([work("small", 100)]).map(|mut work| {
+        work["metadata"]["finalizers"] = json!([FINALIZER]);
+        work
+    });
+    let (applier, fleet, site) = applier_of(works, false).await;
+    let queue = applier.store.waits.to_apply.clone();
+    for name in fleet.names() {
+        queue.add(name);
+    }
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    let reconcile = move |name| Arc::clone(&applier).reconcile(name);
+    let begun = Instant::now();
+    tokio::spawn(queue.run(5, shutdown.clone(), reconcile));
+    let is_made = |part: &str, count: usize| {
+        let objects = site.objects.lock().unwrap();
+        objects.keys().filter(|key| key.contains(part)).count() == count
+    };
+    while !is_made("small", 1) {
+        site.wrote.notified().await;
+    }
+    assert!(begun.elapsed() < SLOW, "{:?}", begun.elapsed());
+    while !is_made("large", 20) {
+        site.wrote.notified().await;
+    }
+    assert!(begun.elapsed() <= 11 * SLOW, "{:?}", begun.elapsed());
+    shutdown.cancel();
+}
+
+/// Returns a Work `w` with these objects, which has the finalizer and names its objects in its
+/// status.
+fn work_of(manifests: &[Value]) -> Value {
+    let mut work = work("w", 1);
+    work["metadata"]["finalizers"] = json!([FINALIZER]);
+    work["spec"]["workload"]["manifests"] = json!(manifests);
+    let named = manifests.iter().enumerate().map(|(ordinal, manifest)| {
+        let metadata = &manifest["metadata"];
+        json!({ "identifier": { "ordinal": ordinal, "version": "v1", "kind": manifest["kind"],
+            "resource": "", "namespace": metadata["namespace"], "name": metadata["name"] } })
+    });
+    work["status"] = json!({ "manifestStatuses": named.collect::<Vec<_>>() });
+    work
+}
+
+fn config_map(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": name, "namespace": "shop" }, "data": { "a": "b" } })
+}
+
+/// Returns the manifest of a ConfigMap with fencing orders; without `stop` it is deleted while the
+/// member is cut off.
+fn fenced(name: &str, stop: Option<Value>) -> Value {
+    let mut manifest = config_map(name);
+    let orders = Orders {
+        after_seconds: 60,
+        grace_seconds: 0,
+        stop,
+    };
+    orders.write(&mut manifest);
+    manifest
+}
+
+fn place(name: &str) -> String {
+    format!("/api/v1/namespaces/shop/configmaps/{name}")
+}
+
+/// Returns status and reason of a condition of the Work.
+fn told(fleet: &Fleet, condition: &str) -> (String, String) {
+    let work: Work = serde_json::from_value(fleet.get("w")).unwrap();
+    let conditions = work.status.unwrap().conditions;
+    let found = muster_shared::conditions::get(&conditions, condition).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_in_trouble_keeps_no_other_one_of_a_suspended_work_stopped() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let names = ["refused", "well"];
+    let manifests = names.map(|name| fenced(name, Some(order.clone())));
+    let mut work = work_of(&manifests);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let (applier, fleet, site) = applier_of([work.clone()], true).await;
+    let work: Work = serde_json::from_value(work).unwrap();
+    let mut namespaced = work;
+    namespaced.metadata.namespace = Some("karmada-es-m1".to_owned());
+    for (name, manifest) in names.iter().zip(&manifests) {
+        let mut object = desired_for(&namespaced, manifest, None);
+        let stop = fencing::stop(&object, &order).unwrap();
+        merge::apply(&mut object, &stop);
+        site.objects.lock().unwrap().insert(place(name), object);
+    }
+    assert!(reconcile(&applier).await.is_err());
+    let objects = site.objects.lock().unwrap().clone();
+    let value = |name: &str| objects[&place(name)]["data"]["a"].clone();
+    assert_eq!(
+        (value("refused"), value("well")),
+        (json!("stopped"), json!("b"))
+    );
+    let suspended = ("False".to_owned(), "SuspendDispatching".to_owned());
+    assert_eq!(told(&fleet, "Dispatching"), suspended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_nothing_else() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let mut work = work_of(&[
+        fenced("deleted", None),
+        fenced("stopped", Some(order)),
+        config_map("plain"),
+    ]);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let (applier, fleet, site) = applier_of([work], true).await;
+    reconcile(&applier).await.unwrap();
+    let objects = site.objects.lock().unwrap().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("deleted")]);
+    assert_eq!(told(&fleet, "Applied").1, "ObjectsMissing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
+    let names = ["a", "b", "slow"];
+    let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;
+    reconcile(&applier).await.unwrap();
+    assert_eq!(site.objects.lock().unwrap().len(), 3);
+    let mut deleted = fleet.get("w");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    fleet.put(deleted.clone());
+    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let wait = applier.remove(&cached).await.unwrap();
+    assert!(matches!(wait, Next::After(_)), "{wait:?}");
+    site.reads.lock().unwrap().clear();
+    applier.remove(&cached).await.unwrap();
+    assert_eq!(*site.reads.lock().unwrap(), [place("slow")]);
+    site.objects.lock().unwrap().clear();
+    assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
+    assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
+    let after: Work = serde_json::from_value(fleet.get("w")).unwrap();
+    assert!(
+        applier
+            .store
+            .waits
+            .deletion(&after, |it| it.objects.is_empty())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time() {
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    let mut user = work("user", 1);
+    user["metadata"]["finalizers"] = json!([FINALIZER]);
+    let (applier, fleet, site) = applier_of([work_of(&[namespace]), user], true).await;
+    reconcile(&applier).await.unwrap();
+    let mut deleted = fleet.get("w");
+    // The clock of the fleet API is far behind that of the agent.
+    deleted["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z");
+    fleet.put(deleted.clone());
+    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let begun = Instant::now();
+    while let Next::After(pause) = applier.remove(&cached).await.unwrap() {
+        let waits = ("False".to_owned(), "Terminating".to_owned());
+        assert_eq!(told(&fleet, "Applied"), waits);
+        tokio::time::advance(pause).await;
+    }
+    assert!(
+        begun.elapsed() >= Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        begun.elapsed() < Duration::from_mins(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    let object = site.objects.lock().unwrap()["/api/v1/namespaces/shop"].clone();
+    assert_eq!(object["metadata"]["labels"], json!({}), "it is released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_refused_for_its_size_does_not_keep_the_objects_from_being_made() {
+    let mut work = work_of(&[config_map("a")]);
+    work["status"] = json!({});
+    let (applier, fleet, site) = applier_of([work], true).await;
+    fleet.refuses_statuses.store(true, Ordering::Relaxed);
+    assert!(reconcile(&applier).await.is_err(), "it is told again later");
+    assert!(site.objects.lock().unwrap().contains_key(&place("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_goes() {
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "sum", "namespace": "shop" }, "spec": { "restartPolicy": "Never" } });
+    let mut complete = pod.clone();
+    complete["status"] = json!({ "phase": "Succeeded" });
+    let mut goes = complete.clone();
+    goes["metadata"]["labels"] = json!({ "karmada.io/managed": "true" });
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut foreign = pod.clone();
+    foreign["metadata"]["labels"] = json!({ "owner": "somebody" });
+    for (what, found, applied) in [
+        ("it goes", Some(goes), "True"),
+        ("it is gone", None, "True"),
+        ("another one is in its place", Some(foreign), "False"),
+    ] {
+        let (applier, fleet, site) = applier_of([work_of(std::slice::from_ref(&pod))], true).await;
+        let key = ObjectKey::of(&pod, 0).unwrap();
+        let look = Look::of(&complete, &pod, &applier.store.interpreters);
+        applier.store.statuses.see("w", &key, look);
+        if let Some(object) = found {
+            let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
+            site.objects.lock().unwrap().insert(path, object);
+        }
+        _ = reconcile(&applier).await;
+        assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
+        assert!(
+            !applier.store.statuses.seen("w", &key).unwrap().lost,
+            "{what}"
+        );
+        assert!(site.writes.lock().unwrap().is_empty(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_work_no_longer_has_leaves_the_member_and_then_the_status() {
+    let mut work = work_of(&[config_map("a"), config_map("old")]);
+    let mut read: Work = serde_json::from_value(work.clone()).unwrap();
+    read.metadata.namespace = Some("karmada-es-m1".to_owned());
+    let old = desired_for(&read, &config_map("old"), None);
+    work["spec"]["workload"]["manifests"] = json!([config_map("a")]);
+    let (applier, fleet, site) = applier_of([work], true).await;
+    site.objects.lock().unwrap().insert(place("old"), old);
+    reconcile(&applier).await.unwrap();
+    let objects = site.objects.lock().unwrap().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
+    let statuses = &fleet.get("w")["status"]["manifestStatuses"];
+    let statuses = statuses.as_array().unwrap().iter();
+    let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(
+        fleet.patches.lock().unwrap().len(),
+        1,
+        "with the conditions"
+    );
+}

@@ -1,0 +1,308 @@
+//! Last seen statuses of the objects of each Work, of which reports are composed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::api::work::Work;
+use muster_shared::k8s::ResourceExt;
+use muster_shared::queue::Queue;
+use serde_json::Value;
+
+use super::look::{Look, ObjectStatus, Trouble};
+use crate::work::completed;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::{key_of, named};
+
+/// Time within which changes of an object become one report. A rollout changes a status several
+/// times a second.
+const COALESCE: Duration = Duration::from_millis(200);
+
+/// Statuses of objects by Work, and the queue of Works to report. Decides what is reported, and
+/// nothing about applies (see [`Drift`](crate::work::drift::Drift)).
+pub struct ObjectStatuses {
+    works: Mutex<HashMap<String, Objects>>,
+    queue: Queue<String>,
+}
+
+/// Objects of a Work in the order of their keys. Most Works have one object, for which a map would
+/// take four times the memory.
+#[derive(Default)]
+struct Objects(Vec<(ObjectKey, Known)>);
+
+/// What is known of an object.
+#[derive(Default)]
+struct Known {
+    status: Option<ObjectStatus>,
+    /// Reason why it cannot be interpreted.
+    trouble: Option<Trouble>,
+    /// Whether that was reported.
+    is_told: bool,
+}
+
+impl Known {
+    /// Takes over the interpretation of the object; returns whether it is new.
+    fn learn(&mut self, look: Look) -> bool {
+        let mut news = self.trouble != look.trouble;
+        if news {
+            (self.trouble, self.is_told) = (look.trouble, false);
+        }
+        if let Some(status) = look.status {
+            let status = Some(status.beside(self.status.as_ref()));
+            news |= self.status != status;
+            self.status = status;
+        }
+        news
+    }
+}
+
+impl Objects {
+    fn get(&self, key: &ObjectKey) -> Option<&Known> {
+        let place = self.place(key).ok()?;
+        Some(&self.0[place].1)
+    }
+
+    fn entry(&mut self, key: &ObjectKey) -> &mut Known {
+        let place = self.place(key).unwrap_or_else(|place| {
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(place, (key.clone(), Known::default()));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    /// Returns the position of an object, or the one where it would be.
+    fn place(&self, key: &ObjectKey) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|(known, _)| known.order().cmp(&key.order()))
+    }
+}
+
+impl ObjectStatuses {
+    /// Makes an empty memory; Works with new statuses are added to the queue.
+    pub fn new(queue: Queue<String>) -> Self {
+        Self {
+            works: Mutex::default(),
+            queue,
+        }
+    }
+
+    /// Records an object of a Work that was seen.
+    pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
+        // What was seen before stays until the webhook has answered.
+        if look.pending.is_some() && look.status.is_none() {
+            return;
+        }
+        let mut works = self.lock();
+        // An interpretation without content is not stored, because the Work may be gone and would
+        // not be forgotten again.
+        let is_empty = look.status.is_none() && look.trouble.is_none();
+        if is_empty && works.get(work).and_then(|it| it.get(key)).is_none() {
+            return;
+        }
+        let objects = works.entry(work.to_owned()).or_default();
+        if objects.entry(key).learn(look) {
+            self.queue.add_after(work.to_owned(), COALESCE);
+        }
+    }
+
+    /// Records an object of a Work that was read while it was applied. Counts only until the
+    /// watches have seen the object: their version is never older.
+    pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
+        let is_seen = |known: &Known| {
+            let status = known.status.as_ref();
+            known.trouble.is_some() || status.is_some_and(|status| !status.lost)
+        };
+        let works = self.lock();
+        let known = works.get(work).and_then(|objects| objects.get(key));
+        let is_seen = known.is_some_and(is_seen);
+        drop(works);
+        if !is_seen {
+            self.see(work, key, look);
+        }
+    }
+
+    /// Returns the objects of a Work that cannot be interpreted and were not reported before.
+    pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
+        let mut works = self.lock();
+        let objects = works.get_mut(work).into_iter().flat_map(|it| &mut it.0);
+        let untold = objects.filter(|(_, known)| !known.is_told);
+        untold
+            .filter_map(|(key, known)| {
+                let trouble = known.trouble.clone()?;
+                known.is_told = true;
+                Some((key.clone(), trouble))
+            })
+            .collect()
+    }
+
+    /// Returns what was seen last of an object of a Work.
+    pub fn seen(&self, work: &str, key: &ObjectKey) -> Option<ObjectStatus> {
+        self.lock().get(work)?.get(key)?.status.clone()
+    }
+
+    /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it
+    /// last.
+    pub fn has_run(&self, work: &Work, key: &ObjectKey, manifest: &Value) -> bool {
+        if !completed::is_task(manifest) {
+            return false;
+        }
+        let seen = self.seen(&work.name_any(), key);
+        if let Some(status) = seen.filter(|seen| !seen.lost && !seen.stays) {
+            let status = status.status();
+            return status.is_some_and(|it| completed::says(&it, manifest));
+        }
+        let mut reported = named(work).iter();
+        let said = reported.find(|it| key_of(&it.identifier).object() == key.object());
+        said.and_then(|said| said.status.as_ref())
+            .is_some_and(|status| completed::says(&status.0, manifest))
+    }
+
+    /// Forgets an object that was removed because its Work no longer wants it.
+    pub fn forget_object(&self, work: &str, key: &ObjectKey) {
+        if let Some(objects) = self.lock().get_mut(work) {
+            objects.0.retain(|(known, _)| known != key);
+        }
+    }
+
+    /// Forgets the objects that a Work does not want, where more are known than it wants.
+    pub fn retain(&self, work: &str, most: usize, wanted: impl FnOnce() -> HashSet<ObjectKey>) {
+        if let Some(objects) = self.lock().get_mut(work)
+            && objects.0.len() > most
+        {
+            let wanted = wanted();
+            objects.0.retain(|(key, _)| wanted.contains(key));
+        }
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, work: &str) {
+        self.lock().remove(work);
+    }
+
+    /// Returns the statuses of a Work's objects.
+    pub fn of(&self, work: &str) -> HashMap<ObjectKey, ObjectStatus> {
+        let works = self.lock();
+        let objects = works.get(work).into_iter().flat_map(|it| &it.0);
+        objects
+            .filter_map(|(key, known)| Some((key.clone(), known.status.clone()?)))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Objects>> {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceHealth;
+    use serde_json::json;
+
+    use super::*;
+    use muster_shared::interpreter::Interpreters;
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_found_again_in_whatever_order_they_were_seen() {
+        let statuses = ObjectStatuses::new(Queue::new("test"));
+        let key = |name: &str| {
+            let manifest =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        let object = |value: u32| json!({"apiVersion": "example.io/v1", "kind": "Thing", "status": {"v": value}});
+        for (name, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
+            statuses.see(
+                "w",
+                &key(name),
+                Look::at(&object(value), &Interpreters::default()),
+            );
+        }
+        statuses.forget_object("w", &key("c"));
+        let seen = statuses.of("w");
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[&key("a")].status(), Some(json!({"v": 4})));
+        assert_eq!(seen[&key("b")].status(), Some(json!({"v": 3})));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_is_reported_once_for_many_changes_and_not_at_all_for_none() {
+        let queue = Queue::new("test");
+        let statuses = ObjectStatuses::new(queue.clone());
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let key = ObjectKey::of(&manifest, 0).unwrap();
+        let see = |status: u32| {
+            let look = Look {
+                status: Some(ObjectStatus::new(
+                    Some(&json!(status)),
+                    ResourceHealth::Healthy,
+                )),
+                ..Look::default()
+            };
+            statuses.see("w", &key, look);
+            queue.len()
+        };
+        assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
+        let seen = statuses.of("w");
+        assert_eq!(seen[&key].status(), Some(json!(3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_understood_is_told_once_until_it_changes_and_the_last_report_stays() {
+        let deployment = |replicas: Value| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                "spec": {"replicas": 1}, "status": {"replicas": replicas}})
+        };
+        let statuses = ObjectStatuses::new(Queue::new("test"));
+        let key = ObjectKey::of(&deployment(json!(1)), 0).unwrap();
+        let look = |replicas: Value| {
+            statuses.see(
+                "w",
+                &key,
+                Look::at(&deployment(replicas), &Interpreters::default()),
+            );
+            statuses.new_troubles("w").len()
+        };
+        let cases = [
+            ("a good status", json!(1), 0),
+            ("a bad one", json!("one"), 1),
+            ("still the same", json!("one"), 0),
+            ("bad in another way", json!(true), 1),
+            ("good again", json!(1), 0),
+            ("and bad again", json!("one"), 1),
+        ];
+        for (what, replicas, told) in cases {
+            assert_eq!(look(replicas), told, "{what}");
+        }
+        let seen = statuses.of("w");
+        assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
+        // It is judged by its present status alone, which says too little.
+        assert_eq!(seen[&key].health, ResourceHealth::Unhealthy);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_works_and_objects_that_came_and_went() {
+        let statuses = ObjectStatuses::new(Queue::new("test"));
+        let key = |number: u32| {
+            let name = format!("o{number}");
+            let manifest =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        for number in 0..100_000 {
+            // Each is seen once more after its Work has gone, and says nothing new.
+            let (work, key) = (format!("w{number}"), key(number));
+            statuses.see(&work, &key, Look::lost());
+            statuses.forget(&work);
+            statuses.see(&work, &key, Look::default());
+            // The objects of one Work take turns.
+            statuses.see("one", &key, Look::lost());
+            statuses.retain("one", 1, || HashSet::from([key.clone()]));
+        }
+        let works = statuses.lock();
+        assert_eq!(works.keys().collect::<Vec<_>>(), ["one"]);
+        assert_eq!(works["one"].0.len(), 1);
+    }
+}

@@ -1,0 +1,113 @@
+//! State that the tasks of Works share. All of it is a cache: a restart loses nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::interpreter::Interpreters;
+use muster_shared::k8s::{Api, GroupVersionKind, ResourceExt};
+use muster_shared::queue::Next;
+use muster_shared::watch::{Change, Informer};
+
+use super::cached::CachedWork;
+use super::desired::ObjectKey;
+use super::drift::Drift;
+use super::observed::ObjectStatuses;
+use super::waits::{Event, Waits};
+use super::works::Works;
+use crate::fleet_id;
+
+/// The Works of one member, and what is known of their objects.
+pub struct Store {
+    /// Works of the member.
+    pub works: Works,
+    /// Memory that says whether an object has to be applied.
+    pub drift: Arc<Drift>,
+    /// Last seen statuses of objects.
+    pub statuses: ObjectStatuses,
+    /// Works that wait, and the queues that they return to.
+    pub waits: Waits,
+    /// Meaning of resources.
+    pub interpreters: Arc<Interpreters>,
+    /// The id of the fleet.
+    pub fleet: fleet_id::Known,
+}
+
+impl Store {
+    /// Makes a store over a cache of Works, and the API for those that the cache does not keep.
+    /// `lists_come` says whether watches will list the kinds of the Works.
+    pub fn new(
+        cache: Informer<CachedWork>,
+        api: Api<CachedWork>,
+        lists_come: bool,
+        interpreters: Arc<Interpreters>,
+        fleet: fleet_id::Known,
+    ) -> Arc<Self> {
+        let waits = Waits::default();
+        Arc::new(Self {
+            works: Works::new(cache, api),
+            drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
+            statuses: ObjectStatuses::new(waits.to_report.clone()),
+            waits,
+            interpreters,
+            fleet,
+        })
+    }
+
+    /// Adds Works that change to the queues: to be applied, and to be reported, where that is done
+    /// at all.
+    pub fn follow(self: &Arc<Self>, applies: bool, reports: bool) {
+        // The store holds the cache, which holds the closure.
+        let store = Arc::downgrade(self);
+        self.works.cache.on_change(move |change| {
+            let Some(store) = store.upgrade() else {
+                return;
+            };
+            match change {
+                Change::Applied { old, new } => {
+                    let (name, old) = (new.name_any(), old.as_deref());
+                    let is_own = store.works.observe(new);
+                    let is_lost = !is_own && CachedWork::tells_otherwise(old, new);
+                    if applies && (is_lost || CachedWork::concerns_us(old, new)) {
+                        store.waits.changed(&name);
+                    }
+                    // The status was lost, or another writer changed it.
+                    let is_lost = !is_own && CachedWork::reports_otherwise(old, new);
+                    if reports && (is_lost || CachedWork::becomes_readable(old, new)) {
+                        store.waits.to_report.add(name);
+                    }
+                }
+                Change::Deleted { old } => {
+                    let name = old.name_any();
+                    store.works.forget(&name);
+                    store.statuses.forget(&name);
+                    // A reconciliation that is under way may still record something about the
+                    // Work, so it is forgotten in its turn on the queue.
+                    if applies {
+                        store.waits.to_apply.add(name);
+                    } else {
+                        store.waits.forget(&name);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Records a complete list of a kind in the member, or that there will be none, and has the
+    /// Works go on that waited for one. `as_desired` has the objects that are as desired, with the
+    /// digests of their desired states.
+    pub fn listed(
+        &self,
+        kind: &GroupVersionKind,
+        as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
+    ) {
+        self.drift.listed(kind, as_desired);
+        self.waits.wake(Event::Listed, Duration::ZERO);
+    }
+
+    /// Returns the pause of a Work that waits for the first lists of its kinds.
+    pub fn wait_for_lists(&self, work: &CachedWork) -> Option<Next> {
+        let pause = self.drift.wait(work.kinds())?;
+        self.waits.wait(&work.name_any(), Event::Listed);
+        Some(Next::After(pause))
+    }
+}

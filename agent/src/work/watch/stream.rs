@@ -1,0 +1,212 @@
+//! Follows the objects of one kind in the member.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use muster_shared::k8s::{Api, ApiResource};
+use muster_shared::names::label;
+use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
+use tokio_util::sync::CancellationToken;
+
+use super::index::Index;
+use super::kinds::Watches;
+use super::opened::{Opened, Watched};
+use super::relist::Relist;
+use super::see::Seen;
+use super::waiting::Waiting;
+use crate::work::desired::ObjectKey;
+use crate::work::member::Raw;
+
+/// Objects per page of a list: whole objects, of which a page is in memory at a time.
+const PAGE: u32 = 100;
+/// Interval at which objects are counted whose Work is gone.
+const COUNT_ORPHANS: Duration = Duration::from_mins(1);
+/// Time after which a list shows the objects again of which one could not be compared, or has to
+/// wait for a webhook and finds no room.
+pub(super) const LIST_AGAIN: Duration = Duration::from_secs(30);
+
+/// Objects that are as desired, with the digests of their desired states.
+type AsDesired = HashMap<ObjectKey, u64>;
+
+/// The watch of one kind.
+pub(super) struct Stream {
+    pub(super) on: Arc<Watches>,
+    pub(super) watched: Watched,
+    resource: ApiResource,
+    pub(super) index: Index,
+    /// Objects of the list that is arriving.
+    listed: Option<(Index, AsDesired)>,
+    /// The Work that was opened last.
+    pub(super) opened: Option<Opened>,
+    pub(super) waiting: Waiting,
+    pub(super) relist: Relist,
+    trouble: Arc<Trouble>,
+    /// Whether the agent may not see the objects any more.
+    is_hidden: bool,
+}
+
+impl Stream {
+    /// Makes the watch of a kind.
+    pub(super) fn new(on: &Arc<Watches>, watched: Watched, resource: ApiResource) -> Self {
+        let (interpreters, readable) = (&on.store.interpreters, on.readable.subscribe());
+        Self {
+            on: Arc::clone(on),
+            resource,
+            index: Index::default(),
+            listed: None,
+            opened: None,
+            waiting: Waiting::new(on.waiting.clone()),
+            relist: Relist::new(interpreters, &watched.kind, readable),
+            trouble: Arc::default(),
+            is_hidden: false,
+            watched,
+        }
+    }
+
+    /// Follows the objects until `stop`.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let api: Api<Raw> = Api::all_with(self.on.member.clone(), &self.resource);
+        let selection = Selection::everything()
+            .labels(format!("{}=true", label::MANAGED))
+            .page_size(PAGE);
+        let trouble = Arc::clone(&self.trouble);
+        let follow = || watch::explained_events(&api, selection.clone(), Arc::clone(&trouble));
+        let mut events = Box::pin(follow());
+        let mut count = tokio::time::interval(COUNT_ORPHANS);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                // A list that has begun comes to its end, however long it takes.
+                () = self.relist.due(), if self.listed.is_none() => events = Box::pin(follow()),
+                _ = count.tick() => self.take_stock().await,
+                (place, object) = self.waiting.answered() => {
+                    self.see(&place, (object, None)).await;
+                }
+                Some(event) = events.next() => self.follow(event).await,
+            }
+        }
+        gauge_orphans(&self.watched, 0);
+    }
+
+    async fn follow(&mut self, event: Event<Raw>) {
+        match event {
+            Event::Init => self.listed = Some((Index::default(), AsDesired::new())),
+            Event::InitApply(raw) => {
+                let place = self.watched.place(&raw);
+                let seen = self.see(&place, (raw.object, raw.unreadable)).await;
+                if let Some((present, as_desired)) = &mut self.listed {
+                    note(as_desired, &place, &seen);
+                    present.note(place, seen.work, seen.wanted);
+                }
+            }
+            Event::InitDone => {
+                self.opened = None;
+                let (present, as_desired) = self.listed.take().unwrap_or_default();
+                self.on.store.listed(&self.watched.kind, as_desired);
+                let before = std::mem::replace(&mut self.index, present);
+                for (place, works) in self.index.succeed(before) {
+                    self.waiting.forget(&place);
+                    for work in works {
+                        self.lose(&place, &work, true).await;
+                    }
+                }
+                self.count_orphans();
+            }
+            Event::Apply(raw) => {
+                let place = self.watched.place(&raw);
+                let seen = self.see(&place, (raw.object, raw.unreadable)).await;
+                if !seen.wanted
+                    && let Some(work) = self.index.work(&place).map(str::to_owned)
+                {
+                    self.lose(&place, &work, false).await;
+                }
+                if seen.wanted || self.index.work(&place).is_none() {
+                    self.index.note(place, seen.work, seen.wanted);
+                }
+            }
+            Event::Delete(raw) => {
+                let place = self.watched.place(&raw);
+                self.waiting.forget(&place);
+                let mut works = self.index.remove(&place);
+                // The list that is arriving may have shown it.
+                if let Some((present, as_desired)) = &mut self.listed {
+                    forget(as_desired, &place);
+                    for work in present.remove(&place) {
+                        if !works.contains(&work) {
+                            works.push(work);
+                        }
+                    }
+                }
+                for work in works {
+                    let lost = self.lose(&place, &work, true).await;
+                    if let Some((key, (_, as_desired))) = lost.zip(self.listed.as_mut()) {
+                        as_desired.remove(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts what belongs to no Work, and reports objects that may not be seen any more.
+    async fn take_stock(&mut self) {
+        // A large Work is not held for longer than its objects change.
+        self.opened = None;
+        let works = &self.on.store.works;
+        if works.cache.is_synced() {
+            self.index
+                .retain_former(|work| works.cached(work).is_some());
+        }
+        self.count_orphans();
+        let is_hidden = is_refused(&self.trouble);
+        if is_hidden && !self.is_hidden {
+            self.lose_sight().await;
+        }
+        self.is_hidden = is_hidden;
+    }
+
+    /// Counts the objects that name a missing Work, and so are neither updated nor removed.
+    fn count_orphans(&self) {
+        let works = &self.on.store.works;
+        if !works.cache.is_synced() {
+            return;
+        }
+        let orphans = self.index.all();
+        let mut orphans = orphans.filter(|(_, work)| works.cached(work).is_none());
+        let first = orphans.next();
+        let count = orphans.count() + usize::from(first.is_some());
+        if let Some((object, work)) = first {
+            tracing::debug!(%object, work, count, "objects name a Work that is not there");
+        }
+        gauge_orphans(&self.watched, count);
+    }
+}
+
+/// Returns whether the member has refused for some time to show the objects of a kind.
+fn is_refused(trouble: &Trouble) -> bool {
+    let is_refusal = |latest: Refused| latest.code == Some(403);
+    trouble.words().is_some() && trouble.latest().is_some_and(is_refusal)
+}
+
+/// Notes whether an object of a list is as desired. A streamed list may show it twice: the last
+/// counts.
+fn note(as_desired: &mut AsDesired, place: &ObjectKey, seen: &Seen) {
+    match (&seen.key, seen.as_desired) {
+        (Some(key), Some(digest)) => _ = as_desired.insert(key.clone(), digest),
+        (Some(key), None) => _ = as_desired.remove(key),
+        (None, _) => forget(as_desired, place),
+    }
+}
+
+fn forget(as_desired: &mut AsDesired, place: &ObjectKey) {
+    for key in &place.spellings() {
+        as_desired.remove(key);
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // a gauge
+fn gauge_orphans(watched: &Watched, count: usize) {
+    metrics::gauge!("muster_orphaned_objects", "kind" => watched.kind.kind.clone())
+        .set(count as f64);
+}

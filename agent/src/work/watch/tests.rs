@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::k8s::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::index::Index;
+use super::opened::Watched;
+use super::stream::{LIST_AGAIN, Stream};
+use super::*;
+use crate::discovery::Discovery;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::desired_for;
+use crate::work::observed::Look;
+use crate::work::works::tests::{Fleet, store, work};
+
+/// Watches of a member with Works `a` and `b`, whose texts are not kept.
+async fn watches() -> (Arc<Watches>, Arc<Fleet>) {
+    let (watches, fleet) = watches_of(["a", "b"].map(|name| work(name, 100_000))).await;
+    for name in ["a", "b"] {
+        let object = object(&fleet, name);
+        watches.store.drift.applied(&place(name), &object, &object);
+    }
+    (watches, fleet)
+}
+
+async fn watches_of(works: impl IntoIterator<Item = Value>) -> (Arc<Watches>, Arc<Fleet>) {
+    let fleet = Arc::new(Fleet::default());
+    for mut applied in works {
+        applied["status"]["conditions"] = json!([{ "type": "Applied", "status": "True",
+            "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+        fleet.put(applied);
+    }
+    let api = fleet.start();
+    let client = api.clone().into_client();
+    let watches = Watches {
+        store: store(&api, false).await,
+        member: client.clone(),
+        discovery: Discovery::new(client),
+        waiting: Room::default(),
+        kinds_changed: Arc::default(),
+        readable: broadcast::channel(1).0,
+    };
+    (Arc::new(watches), fleet)
+}
+
+fn watched() -> Watched {
+    Watched {
+        kind: GroupVersionKind::gvk("", "v1", "ConfigMap"),
+        namespaced: true,
+    }
+}
+
+/// Returns the watch of a kind.
+fn stream(watches: &Arc<Watches>, of: Watched) -> Stream {
+    let resource = ApiResource::from_gvk(&of.kind);
+    Stream::new(watches, of, resource)
+}
+
+fn place(name: &str) -> ObjectKey {
+    ObjectKey {
+        kind: watched().kind,
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Returns the object of a Work as the member has it.
+fn object(fleet: &Fleet, name: &str) -> Value {
+    let work: muster_shared::api::work::Work = serde_json::from_value(fleet.get(name)).unwrap();
+    desired_for(&work, &work.spec.workload.manifests[0].0, None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    for (name, data, reads, as_desired) in [
+        ("a", None, 1, true),
+        ("a", Some("other"), 1, false),
+        ("a", None, 1, true),
+        ("b", None, 2, true),
+    ] {
+        let mut object = object(&fleet, name);
+        if let Some(data) = data {
+            object["data"]["a"] = json!(data);
+        }
+        let place = place(name);
+        let seen = stream.see(&place, (object, None)).await;
+        assert_eq!(seen.as_desired.is_some(), as_desired);
+        assert!(seen.wanted && seen.key == Some(place));
+        assert_eq!(fleet.reads.load(Ordering::Relaxed), reads);
+    }
+    assert_eq!(
+        watches.store.waits.to_apply.len(),
+        1,
+        "the repair of what differs"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_again() {
+    let (watches, fleet) = watches().await;
+    fleet.is_down.store(true, Ordering::Relaxed);
+    let (mut stream, mut index) = (stream(&watches, watched()), Index::default());
+    let (at, object) = (place("a"), object(&fleet, "a"));
+    let seen = stream.see(&at, (object.clone(), None)).await;
+    assert!(seen.wanted && seen.as_desired.is_none());
+    assert_eq!(seen.again, Some(LIST_AGAIN));
+    index.note(at.clone(), seen.work, seen.wanted);
+    // When it disappears, the applier makes it again, which reads the Work until that succeeds.
+    for name in index.remove(&at) {
+        assert!(stream.lose(&at, &name, true).await.is_none());
+    }
+    let (asked, mut applied) = tokio::sync::mpsc::unbounded_channel();
+    let reconcile = move |name: String| {
+        _ = asked.send(name);
+        std::future::ready(Ok::<_, std::io::Error>(muster_shared::queue::Next::Done))
+    };
+    let queue = watches.store.waits.to_apply.clone();
+    let stop = tokio_util::sync::CancellationToken::new();
+    tokio::spawn(queue.run(1, stop, reconcile));
+    assert_eq!(applied.recv().await.as_deref(), Some("a"));
+    fleet.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(LIST_AGAIN).await;
+    watches.store.drift.applied(&at, &object, &object);
+    let seen = stream.see(&at, (object, None)).await;
+    assert!(seen.as_desired.is_some() && seen.again.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_is_unknown() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    for name in ["a", "b"] {
+        let raw = (object(&fleet, name), None);
+        let seen = stream.see(&place(name), raw).await;
+        stream.index.note(place(name), seen.work, seen.wanted);
+    }
+    for name in stream.index.remove(&place("a")) {
+        stream.lose(&place("a"), &name, true).await;
+    }
+    stream.lose_sight().await;
+    let health = |name: &str| {
+        let seen = watches.store.statuses.seen(name, &place(name)).unwrap();
+        (seen.health, seen.lost)
+    };
+    assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
+    assert_eq!(health("b"), (ResourceHealth::Unknown, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
+    for (restart, lost) in [("Never", false), ("Always", true)] {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "a", "namespace": "shop" }, "spec": { "restartPolicy": restart } });
+        let mut work = work("a", 1);
+        work["spec"]["workload"]["manifests"] = json!([pod]);
+        let (watches, _fleet) = watches_of([work]).await;
+        let kind = Watched {
+            kind: GroupVersionKind::gvk("", "v1", "Pod"),
+            namespaced: true,
+        };
+        let key = ObjectKey::of(&pod, 0).unwrap();
+        let mut object = pod.clone();
+        object["status"] = json!({ "phase": "Succeeded" });
+        let look = Look::of(&object, &pod, &watches.store.interpreters);
+        watches.store.statuses.see("a", &key, look);
+        stream(&watches, kind).lose(&key, "a", false).await;
+        let seen = watches.store.statuses.seen("a", &key).unwrap();
+        assert_eq!(seen.lost, lost, "{restart}");
+    }
+}

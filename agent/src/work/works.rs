@@ -1,0 +1,162 @@
+//! The Works of the member: read from the cache, or from the fleet API where the cache does not
+//! keep the text, and written with the version that was read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, ObjectMeta, ResourceExt};
+use muster_shared::watch::{Expectations, Informer};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::cached::{CachedWork, Unreadable};
+use crate::write::{self, within};
+
+/// Time that a watch waits for a Work.
+const PROMPT: Duration = Duration::from_secs(10);
+/// Time after a failed read for which no watch reads a Work.
+const REST: Duration = Duration::from_secs(10);
+
+/// A Work with its content.
+pub struct Whole {
+    /// The Work as it was cached, or as it was read just now.
+    pub cached: Arc<CachedWork>,
+    /// Content of the Work, or the reason why it cannot be read.
+    pub work: Result<Work, Unreadable>,
+}
+
+/// A Work that a watch could not read, and has to look at again.
+#[derive(Debug)]
+pub struct Unread;
+
+/// The Works of the member.
+pub struct Works {
+    /// Cache of the Works.
+    pub cache: Informer<CachedWork>,
+    api: Api<CachedWork>,
+    /// The agent's writes that the cache does not show yet.
+    expectations: Expectations<String, Arc<CachedWork>>,
+    /// Time of the last failed read for a watch. Watches read one Work at a time.
+    failed: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl Works {
+    /// Reads Works from a cache, and from this API.
+    pub fn new(cache: Informer<CachedWork>, api: Api<CachedWork>) -> Self {
+        Self {
+            cache,
+            api,
+            expectations: Expectations::default(),
+            failed: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns a Work as the cache shows it.
+    pub fn cached(&self, name: &str) -> Option<Arc<CachedWork>> {
+        self.cache.get(self.api.namespace(), name)
+    }
+
+    /// Returns a Work as the cache shows it, or as the agent has written it if the cache is behind.
+    pub fn latest(&self, name: &str) -> Option<Arc<CachedWork>> {
+        let cached = self.cached(name)?;
+        let is_behind = self.expectations.pause(name, &cached.metadata).is_some();
+        let written = is_behind.then(|| self.expectations.answer(name, &cached.metadata));
+        Some(written.flatten().unwrap_or(cached))
+    }
+
+    /// Notes what the cache shows. Returns whether it is the last write of this agent.
+    pub fn observe(&self, shown: &CachedWork) -> bool {
+        let (name, metadata) = (shown.name_any(), &shown.metadata);
+        let is_own = self.expectations.is_last_write(&name, metadata);
+        self.expectations.observe(&name, metadata);
+        is_own
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, name: &str) {
+        self.expectations.forget(name);
+    }
+
+    /// Sends a merge patch of a Work, with the version of `before`, so that a change in between is
+    /// a conflict. Returns the Work afterwards.
+    pub async fn patch(
+        &self,
+        api: &Api<CachedWork>,
+        before: &ObjectMeta,
+        subresource: Option<&str>,
+        mut patch: Value,
+    ) -> Result<Arc<CachedWork>, write::Error> {
+        patch["metadata"]["resourceVersion"] = json!(before.resource_version);
+        let name = before.name.as_deref().unwrap_or_default();
+        let call = write::merge(api, name, subresource, &patch);
+        let after = within("update the Work", call).await?;
+        let after = self.cache.kept(after);
+        let (expectations, answer) = (&self.expectations, Arc::clone(&after));
+        expectations.written(name, before, &after.metadata, answer);
+        // The cache may have been faster, and shows nothing more of a Work that is gone.
+        match self.cached(name) {
+            Some(cached) => expectations.observe(name, &cached.metadata),
+            None => expectations.forget(name),
+        }
+        Ok(after)
+    }
+
+    /// Opens a Work; `None` if it has to be read, and is gone or another one of its name by now.
+    pub async fn open(&self, cached: &Arc<CachedWork>) -> Result<Option<Whole>, write::Error> {
+        if let Some(work) = cached.open() {
+            let cached = Arc::clone(cached);
+            return Ok(Some(Whole { cached, work }));
+        }
+        metrics::counter!("muster_work_contents_read_total").increment(1);
+        let fresh = self.read(&cached.name_any()).await?;
+        Ok(fresh.filter(|fresh| fresh.cached.metadata.uid == cached.metadata.uid))
+    }
+
+    /// Opens a Work for a watch, which must not be held up.
+    ///
+    /// # Errors
+    /// When the Work could not be read, here or a moment ago, or is not there any more.
+    pub async fn open_promptly(&self, cached: &Arc<CachedWork>) -> Result<Whole, Unread> {
+        if let Some(work) = cached.open() {
+            let cached = Arc::clone(cached);
+            return Ok(Whole { cached, work });
+        }
+        let mut failed = self.failed.lock().await;
+        if failed.is_some_and(|at| at.elapsed() < REST) {
+            return Err(Unread);
+        }
+        let outcome = timeout(PROMPT, self.open(cached)).await;
+        *failed = None;
+        match outcome {
+            Ok(Ok(whole)) => whole.ok_or(Unread),
+            outcome => {
+                *failed = Some(Instant::now());
+                let error = match outcome {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => "no answer in time".to_owned(),
+                };
+                tracing::warn!(
+                    work = cached.name_any(),
+                    error,
+                    "cannot compare its objects"
+                );
+                Err(Unread)
+            }
+        }
+    }
+
+    /// Reads a Work from the fleet API as it is now.
+    pub async fn read(&self, name: &str) -> Result<Option<Whole>, write::Error> {
+        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        // A Work that was just received has its text.
+        Ok(fresh.and_then(|fresh| {
+            let work = fresh.open()?;
+            let cached = Arc::new(fresh);
+            Some(Whole { cached, work })
+        }))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,254 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use muster_shared::k8s::Client;
+use muster_shared::merge;
+use muster_shared::watch::Selection;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::fleet_id;
+use crate::work::store::Store;
+use crate::work::texts::Texts;
+use crate::work::waits::{Event, Waits};
+
+/// Namespace of the Works.
+const NAMESPACE: &str = "karmada-es-m1";
+
+/// A fleet API with Works.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    works: Mutex<BTreeMap<String, Value>>,
+    /// Whether it does not answer reads of single Works.
+    pub(crate) is_down: AtomicBool,
+    /// Whether it refuses statuses for their size.
+    pub(crate) refuses_statuses: AtomicBool,
+    /// Reads of single Works.
+    pub(crate) reads: AtomicUsize,
+    /// Patches of Works, without versions and times.
+    pub(crate) patches: Mutex<Vec<Value>>,
+}
+
+impl Fleet {
+    /// Adds or replaces a Work.
+    pub(crate) fn put(&self, mut work: Value) {
+        let name = work["metadata"]["name"].as_str().unwrap().to_owned();
+        work["metadata"]["namespace"] = json!(NAMESPACE);
+        self.works.lock().unwrap().insert(name, work);
+    }
+
+    /// Returns a Work.
+    pub(crate) fn get(&self, name: &str) -> Value {
+        self.works.lock().unwrap()[name].clone()
+    }
+
+    /// Returns the names of all Works.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.works.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// Starts to answer; returns the API of Works.
+    pub(crate) fn start(self: &Arc<Self>) -> Api<CachedWork> {
+        let fleet = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let fleet = Arc::clone(&fleet);
+            async move {
+                let (head, body) = request.into_parts();
+                let query = head.uri.query().unwrap_or_default();
+                if query.contains("watch=") && !query.contains("sendInitialEvents") {
+                    std::future::pending::<()>().await;
+                }
+                let body = body.collect_bytes().await.unwrap();
+                let (code, answer) = fleet.answer(&head.method, head.uri.path(), query, &body)?;
+                let body = Body::from(answer.to_string().into_bytes());
+                Ok::<_, io::Error>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Api::namespaced(Client::new(service, "default"), NAMESPACE)
+    }
+
+    fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &str,
+        body: &[u8],
+    ) -> io::Result<(u16, Value)> {
+        let refusal = |code: u16, reason: &str| json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
+        let mut works = self.works.lock().unwrap();
+        let name = path
+            .split("/works/")
+            .nth(1)
+            .map(|it| it.trim_end_matches("/status"));
+        let Some(name) = name else {
+            if query.contains("sendInitialEvents") {
+                return Ok((422, refusal(422, "Invalid")));
+            }
+            let items: Vec<_> = works.values().collect();
+            return Ok((
+                200,
+                json!({ "metadata": { "resourceVersion": "1" }, "items": items }),
+            ));
+        };
+        if method == Method::GET {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            if self.is_down.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+        }
+        let Some(work) = works.get_mut(name) else {
+            return Ok((404, refusal(404, "NotFound")));
+        };
+        if method == Method::PATCH {
+            if path.ends_with("/status") && self.refuses_statuses.load(Ordering::Relaxed) {
+                let mut refusal = refusal(500, "InternalError");
+                refusal["message"] = json!("trying to send message larger than max");
+                return Ok((500, refusal));
+            }
+            let mut change: Value = serde_json::from_slice(body).unwrap();
+            if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut)
+                && let Some(version) = metadata.remove("resourceVersion")
+                && version != work["metadata"]["resourceVersion"]
+            {
+                return Ok((409, refusal(409, "Conflict")));
+            }
+            merge::apply(work, &change);
+            let version = work["metadata"]["resourceVersion"].as_str().unwrap();
+            let next = version.parse::<u64>().unwrap() + 1;
+            work["metadata"]["resourceVersion"] = json!(next.to_string());
+            let conditions = change.pointer_mut("/status/conditions");
+            for condition in conditions
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                condition
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("lastTransitionTime");
+            }
+            self.patches.lock().unwrap().push(change);
+        }
+        Ok((200, work.clone()))
+    }
+}
+
+/// Returns a Work with one ConfigMap of this many bytes.
+pub(crate) fn work(name: &str, bytes: usize) -> Value {
+    json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
+        "spec": { "workload": { "manifests": [{
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "shop" }, "data": { "a": "x".repeat(bytes) },
+        }] } },
+    })
+}
+
+/// Returns a cache of the Works that has room for some texts, or for all.
+async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
+    let texts = Texts::default();
+    let form = move |work: &mut CachedWork| {
+        if !has_room {
+            work.fit(&texts);
+        }
+    };
+    let works = Informer::keeping(api.clone(), Selection::everything(), form);
+    tokio::spawn(works.clone().run(CancellationToken::new()));
+    works.synced().await;
+    works
+}
+
+/// Returns a store of the Works of a fleet, whose cache has room for some texts, or for all.
+pub(crate) async fn store(api: &Api<CachedWork>, has_room: bool) -> Arc<Store> {
+    let (cache, interpreters) = (cache(api, has_room).await, Arc::default());
+    Store::new(
+        cache,
+        api.clone(),
+        false,
+        interpreters,
+        fleet_id::channel().1,
+    )
+}
+
+async fn start(fleet: &Arc<Fleet>) -> Works {
+    let api = fleet.start();
+    Works::new(cache(&api, false).await, api)
+}
+
+fn get(works: &Works, name: &str) -> Arc<CachedWork> {
+    works.cached(name).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_work_whose_text_is_not_kept_is_read() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("small", 1_000));
+    fleet.put(work("large", 100_000));
+    let works = start(&fleet).await;
+    for (name, reads) in [("small", 0), ("large", 2)] {
+        fleet.reads.store(0, Ordering::Relaxed);
+        let cached = get(&works, name);
+        let opened = works.open(&cached).await.unwrap().unwrap();
+        let promptly = works.open_promptly(&cached).await.unwrap();
+        for whole in [opened, promptly] {
+            assert_eq!(whole.work.unwrap().spec.workload.manifests.len(), 1);
+            assert_eq!(whole.cached.wishes(), cached.wishes());
+        }
+        assert_eq!(fleet.reads.load(Ordering::Relaxed), reads, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_is_gone_or_another_one_is_not_opened() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("w", 100_000));
+    let works = start(&fleet).await;
+    let cached = get(&works, "w");
+    let mut other = work("w", 100_000);
+    other["metadata"]["uid"] = json!("other");
+    fleet.put(other);
+    assert!(works.open(&cached).await.unwrap().is_none());
+    fleet.works.lock().unwrap().clear();
+    assert!(works.open(&cached).await.unwrap().is_none());
+    assert!(works.open_promptly(&cached).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_read_failed_watches_ask_for_none_for_a_while() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("w", 100_000));
+    let works = start(&fleet).await;
+    let cached = get(&works, "w");
+    fleet.is_down.store(true, Ordering::Relaxed);
+    assert!(works.open(&cached).await.is_err());
+    for _ in 0..10 {
+        assert!(works.open_promptly(&cached).await.is_err());
+    }
+    assert_eq!(fleet.reads.load(Ordering::Relaxed), 2);
+    fleet.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(REST).await;
+    assert!(works.open_promptly(&cached).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("small", 1_000));
+    fleet.put(work("large", 100_000));
+    let works = start(&fleet).await;
+    let (small, large) = (get(&works, "small"), get(&works, "large"));
+    let waits = Waits::default();
+    let take = |work| waits.turn(work, Event::TurnToApply);
+    let mut held: Vec<_> = (0..2).map(|_| take(&large)).collect();
+    assert!(held.iter().all(Option::is_some));
+    assert!(take(&small).is_some());
+    assert!(waits.turn(&large, Event::TurnToReport).is_some());
+    assert!(take(&large).is_none() && waits.to_apply.is_empty());
+    held.pop();
+    assert_eq!(waits.to_apply.len(), 1, "it is due when a turn ends");
+    assert!(take(&large).is_some());
+}
