@@ -15,6 +15,7 @@ type Floors = &'static [&'static [&'static str]];
 
 const SHARED: Floors = &[
     &["clock"],
+    &["tasks"],
     &["jsonpath"],
     &["names"],
     &["k8s"],
@@ -34,6 +35,7 @@ const SHARED: Floors = &[
     // `watch` reads pods as `capacity` counts them, and `capacity` is fed by events of `watch`.
     &["queue"],
     &["capacity", "watch"],
+    &["controller"],
     &["interpreter"],
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
@@ -44,7 +46,6 @@ const SHARED: Floors = &[
     &["check", "self_report"],
     &["write"],
     &["lease"],
-    &["tasks"],
     &["http_server"],
     &["telemetry"],
     &["serve"],
@@ -65,9 +66,6 @@ const AGENT: Floors = &[
     &["heartbeat"],
     &["certificate"],
     &["work"],
-    &["fencing"],
-    &["reflect"],
-    &["apply"],
     &["join"],
     &["credentials"],
     &["report"],
