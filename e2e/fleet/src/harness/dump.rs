@@ -67,7 +67,7 @@ fn clusters(fleet: &Fleet, out: &mut String) {
 fn bindings(fleet: &Fleet, out: &mut String) {
     heading(out, "bindings");
     for binding in fleet.observer.view.bindings.list() {
-        let (spec, status) = (binding.spec(), binding.status());
+        let (spec, status) = (&binding.spec, binding.status());
         let places: Vec<String> = spec
             .clusters
             .iter()
