@@ -230,8 +230,5 @@ fn namespace_labels(
                 .collect()
         }
     };
-    let none = serde_json::Map::new();
-    Ok(constraints
-        .namespaces
-        .selects(labels.as_object().unwrap_or(&none)))
+    Ok(constraints.namespaces.selects(&labels))
 }
