@@ -1,7 +1,5 @@
 //! Starting, reaching and stopping a server.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -50,9 +48,6 @@ pub struct Options {
     pub watch_list: bool,
     /// Whether lists and watches are written in protobuf for those who prefer it.
     pub protobuf: bool,
-    /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their
-    /// cluster address.
-    pub services: HashMap<String, SocketAddr>,
     /// The calendar of the server's clock.
     pub calendar: fn() -> Timestamp,
 }
@@ -68,7 +63,6 @@ impl Default for Options {
             manager: true,
             watch_list: true,
             protobuf: true,
-            services: HashMap::new(),
             calendar: Timestamp::now,
         }
     }
@@ -168,7 +162,7 @@ impl ApiServer {
             name: options.name.clone(),
             registry: Registry::new(&store),
             documents: Kept::default(),
-            admission: Admission::new(&store, options.services.clone()),
+            admission: Admission::new(&store),
             roles: Rbac::new(&store),
             store,
             authority,
@@ -288,12 +282,6 @@ impl Running {
     /// Writes that were asked for.
     pub fn audit(&self) -> &Audit {
         &self.server.audit
-    }
-
-    /// Lets webhooks behind a service be found at an address.
-    pub fn route_service(&self, namespace: &str, name: &str, address: SocketAddr) {
-        let service = format!("{namespace}/{name}");
-        self.server.admission.route(service, address);
     }
 
     /// Returns the server's wall clock.

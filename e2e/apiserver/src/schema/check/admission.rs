@@ -7,7 +7,8 @@ use super::{Check, each};
 use crate::schema::cel::{self, Names};
 use crate::wire::field_error::FieldError;
 
-/// Checks mutating and validating configurations.
+/// Checks mutating and validating configurations. Nobody is asked twice here, so that who wants to
+/// be is refused.
 pub fn webhooks(check: &mut Check<'_>) {
     for (path, webhook) in check.each("webhooks") {
         check.required(&format!("{path}.name"), &webhook["name"]);
@@ -16,6 +17,11 @@ pub fn webhooks(check: &mut Check<'_>) {
             &format!("{path}.failurePolicy"),
             &webhook["failurePolicy"],
             &["Fail", "Ignore"],
+        );
+        check.one_of(
+            &format!("{path}.reinvocationPolicy"),
+            &webhook["reinvocationPolicy"],
+            &["Never"],
         );
         let (effects, allowed) = (&webhook["sideEffects"], ["None", "NoneOnDryRun"]);
         if check.required(&format!("{path}.sideEffects"), effects) {
