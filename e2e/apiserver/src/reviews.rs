@@ -49,7 +49,7 @@ async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value
     let status = match context.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": admission::user_info(context.user) }),
         "selfsubjectaccessreviews" => access(context, context.user, &review["spec"]),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+        "subjectaccessreviews" => {
             let spec = &review["spec"];
             let name = spec["user"].as_str().unwrap_or_default();
             let groups = spec["groups"].as_array().into_iter().flatten();
@@ -65,13 +65,6 @@ async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value
                 },
                 spec,
             )
-        }
-        "selfsubjectrulesreviews" => {
-            let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
-            let rules = authorize::rules(context.server, context.user, namespace);
-            // The real server answers without the question.
-            review["spec"] = json!({});
-            rules
         }
         "tokenreviews" => token(context, &review["spec"]),
         _ => return Err(StatusError::method_not_allowed()),
@@ -107,10 +100,7 @@ fn check(context: &RequestContext<'_>, spec: &Value) -> Result<(), StatusError> 
             let message = "token is required for TokenReview in authentication";
             return Err(StatusError::bad_request(message));
         }
-        "selfsubjectrulesreviews" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
-            return Err(StatusError::bad_request("no namespace on request"));
-        }
-        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {}
+        "selfsubjectaccessreviews" | "subjectaccessreviews" => {}
         _ => return Ok(()),
     }
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
@@ -128,14 +118,6 @@ fn check(context: &RequestContext<'_>, spec: &Value) -> Result<(), StatusError> 
     if plural != "selfsubjectaccessreviews" && nobody {
         let detail = "at least one of user or group must be specified";
         return invalid("spec.user", &"".into(), detail);
-    }
-    if plural == "localsubjectaccessreviews" && resource["namespace"] != *context.path.namespace {
-        let detail = "must match metadata.namespace";
-        return invalid(
-            "spec.resourceAttributes.namespace",
-            &resource["namespace"],
-            detail,
-        );
     }
     Ok(())
 }

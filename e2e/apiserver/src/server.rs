@@ -183,9 +183,6 @@ impl Server {
             .split('/')
             .next()
             .unwrap_or("unknown");
-        if let Some(deprecation) = &served.version().deprecation {
-            warnings.push(deprecation.clone());
-        }
         let kind = &served.resource.kind;
         let compact = self.protobuf
             && matches!(verb, Verb::List | Verb::Watch)

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-
 use crate::auth::identity::User;
 use crate::auth::rbac::{self, Attributes, Grant};
 use crate::context::Server;
@@ -118,17 +116,4 @@ pub fn permit(
                 &denied.to_string(),
             )
         })
-}
-
-/// Returns the `status` of a SelfSubjectRulesReview.
-pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
-    let everything = json!({
-        "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-        "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-        "incomplete": false,
-    });
-    if user.is_in("system:masters") || !server.rbac {
-        return everything;
-    }
-    rbac::rules(&server.roles, user, namespace)
 }

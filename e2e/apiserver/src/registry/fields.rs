@@ -50,19 +50,17 @@ const SERVICE: &[Field] = &[
 ];
 const JOB: &[Field] = &[("status.successful", "/status/succeeded", "0")];
 const CSR: &[Field] = &[("spec.signerName", "/spec/signerName", "")];
-const CONTROLLER: &[Field] = &[("status.replicas", "/status/replicas", "0")];
 
 fn builtin(group: &str, plural: &str) -> &'static [Field] {
     match (group, plural) {
         ("", "pods") => POD,
-        ("" | "events.k8s.io", "events") => EVENT,
+        ("", "events") => EVENT,
         ("", "nodes") => NODE,
         ("", "namespaces") => NAMESPACE,
         ("", "secrets") => SECRET,
         ("", "services") => SERVICE,
         ("batch", "jobs") => JOB,
         ("certificates.k8s.io", "certificatesigningrequests") => CSR,
-        ("", "replicationcontrollers") => CONTROLLER,
         _ => &[],
     }
 }
@@ -110,9 +108,6 @@ pub fn known(
     let resource = &served.resource;
     let fields = builtin(&resource.group, &resource.plural);
     let translate = |mut requirement: FieldRequirement| {
-        if resource.group == "events.k8s.io" {
-            requirement.field = event_field(&requirement.field);
-        }
         let field = requirement.field.as_str();
         // The API's conversions map the old name of the node to the new one.
         if resource.plural == "pods" && field == "spec.host" {
@@ -143,13 +138,4 @@ pub fn known(
         })
     };
     requirements.into_iter().map(translate).collect()
-}
-
-/// Returns the name in the core group of a field of `events.k8s.io` events.
-fn event_field(field: &str) -> String {
-    match field {
-        "reportingController" => "reportingComponent".to_owned(),
-        "deprecatedSource.component" => "source".to_owned(),
-        other => other.replacen("regarding.", "involvedObject.", 1),
-    }
 }

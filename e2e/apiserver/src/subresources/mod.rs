@@ -1,17 +1,16 @@
-//! What hangs below objects: status, scale, finalize, token, binding, eviction, approval.
+//! What hangs below objects: status, scale, finalize, token, approval.
 
 pub mod scale;
 mod token;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::admission;
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
-use crate::wire::status_error::{GroupName, StatusError};
+use crate::wire::status_error::StatusError;
 
 /// Answers a request on a subresource.
 pub async fn dispatch(
@@ -32,8 +31,6 @@ pub async fn dispatch(
     match (name, verb) {
         ("scale", _) => scale::dispatch(context, verb, body).await,
         ("token", _) => token::request(context, body).await,
-        ("binding", _) => bind(context, body).await,
-        ("eviction", _) => evict(context, body).await,
         ("finalize", _) => finalize(context, body).await,
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, context.stored()?)),
         (_, Verb::Update) => verbs::replace(context, body).await,
@@ -65,88 +62,6 @@ pub fn spoken(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, Status
     Ok(object)
 }
 
-/// Gives a pod its node.
-async fn bind(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut binding = spoken(context, body)?;
-    admission::answerable(context, &mut binding).await?;
-    let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
-        return Err(StatusError::bad_request("target.name is required"));
-    };
-    let name = context.path.name.as_ref();
-    if binding["metadata"]["name"] != name {
-        return Err(StatusError::bad_request(
-            "name in URL does not match name in Binding object",
-        ));
-    }
-    verbs::update_with(context, |old| {
-        let mut pod = old.clone();
-        if old["spec"]["nodeName"]
-            .as_str()
-            .is_some_and(|n| !n.is_empty())
-        {
-            let why = format!(
-                "pod {name} is already assigned to node {}",
-                old["spec"]["nodeName"]
-            );
-            let bindings = GroupName {
-                group: "",
-                name: "pods/binding",
-            };
-            return Err(StatusError::conflict(bindings, name, &why));
-        }
-        pod["spec"]["nodeName"] = node.into();
-        let scheduled = json!({
-            "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": metadata::time(context.server.clock.now()),
-        });
-        if let Some(conditions) = pod["status"]["conditions"].as_array_mut() {
-            conditions.retain(|c| c["type"] != "PodScheduled");
-            conditions.push(scheduled);
-        } else {
-            pod["status"]["conditions"] = json!([scheduled]);
-        }
-        // Nobody owns what a binding writes.
-        Ok(Prepared {
-            object: pod,
-            owned: true,
-        })
-    })
-    .await?;
-    Ok(Outcome::Tree(
-        StatusCode::CREATED,
-        success(StatusCode::CREATED),
-    ))
-}
-
-/// Deletes a pod as an eviction does.
-async fn evict(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut eviction = spoken(context, body)?;
-    context.stored()?;
-    admission::answerable(context, &mut eviction).await?;
-    let wanted = &eviction["deleteOptions"];
-    let text = |v: &Value| v.as_str().map(str::to_owned);
-    let options = verbs::DeleteOptions {
-        grace: wanted["gracePeriodSeconds"].as_i64(),
-        uid: text(&wanted["preconditions"]["uid"]),
-        resource_version: text(&wanted["preconditions"]["resourceVersion"]),
-        propagation: text(&wanted["propagationPolicy"]),
-        orphan: None,
-        dry_run: context.is_dry_run(),
-        admitted: true,
-    };
-    verbs::delete(
-        context,
-        &context.path.name,
-        &context.path.namespace,
-        &options,
-    )
-    .await?;
-    Ok(Outcome::Tree(
-        StatusCode::CREATED,
-        success(StatusCode::CREATED),
-    ))
-}
-
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
 async fn finalize(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let namespace = media::tree_of(context.content_type, body)?;
@@ -167,8 +82,4 @@ async fn finalize(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, 
         Ok(Prepared::from(new))
     })
     .await
-}
-
-fn success(code: StatusCode) -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code.as_u16() })
 }

@@ -39,8 +39,6 @@ pub struct Options {
     pub orphan: Option<bool>,
     /// Only a rehearsal.
     pub dry_run: bool,
-    /// Webhooks have been asked already, about the eviction that this is part of.
-    pub admitted: bool,
 }
 
 impl Options {
@@ -236,7 +234,7 @@ pub async fn delete(
         let old = codec::to_request(&context.served, stored.value());
         check_preconditions(context, name, &old, options)?;
         let now = context.server.clock.now();
-        if !options.admitted && !is_pending(context, &old, options, now) {
+        if !is_pending(context, &old, options, now) {
             let said = (options.tree(), options.dry_run);
             admission::delete(context, &old, said).await?;
         }

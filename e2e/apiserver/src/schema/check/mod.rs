@@ -37,7 +37,6 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("", "Secret") => objects::secret(&mut check),
         ("", "Node") => objects::node(&mut check),
         ("coordination.k8s.io", _) => objects::lease(&mut check),
-        ("events.k8s.io", _) => objects::event(&mut check),
         ("certificates.k8s.io", _) => objects::signing_request(&mut check),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
             admission::policy(&mut check);

@@ -1,4 +1,4 @@
-//! Services, settings, nodes, leases, events and signing requests.
+//! Services, settings, nodes, leases and signing requests.
 
 use serde_json::{Value, json};
 
@@ -111,27 +111,6 @@ pub fn node(check: &mut Check<'_>) {
 pub fn lease(check: &mut Check<'_>) {
     check.at_least(1, &["spec.leaseDurationSeconds"]);
     check.at_least(0, &["spec.leaseTransitions"]);
-}
-
-/// Checks that a new event of the newer group says who reports what.
-pub fn event(check: &mut Check<'_>) {
-    if check.old.is_some() {
-        return;
-    }
-    for field in [
-        "eventTime",
-        "reportingController",
-        "reportingInstance",
-        "action",
-        "reason",
-    ] {
-        check.required(field, check.at(field));
-    }
-    let kind = check.at("type").as_str().unwrap_or_default();
-    if !matches!(kind, "Normal" | "Warning") {
-        let detail = format!("has invalid value: {kind}");
-        check.invalid("type", &json!(kind), &detail);
-    }
 }
 
 /// Checks that a new signing request carries a request, a signer and what the certificate is for.
