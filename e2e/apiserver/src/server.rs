@@ -62,26 +62,17 @@ impl Server {
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
         let method = request.method().clone();
         if let Some(refusal) = self.suffer(&name, &method, &path).await? {
-            let response = media::refused(&refusal, Accept::default());
+            let response = media::refused(&refusal);
             self.audit.note(&name, &method, &path, response.status());
             return Ok(response);
         }
         let accept = Accept::negotiate(request.headers());
-        let shown = accept.clone().unwrap_or_default();
         let mut warnings = Vec::new();
         let answer = match user {
             Ok(user) => self.route(&user, accept, request, &mut warnings).await,
             Err(refusal) => Err(refusal),
         };
-        let mut response = answer.unwrap_or_else(|refusal| {
-            media::refused(
-                &refusal,
-                Accept {
-                    yaml: shown.yaml,
-                    ..Accept::default()
-                },
-            )
-        });
+        let mut response = answer.unwrap_or_else(|refusal| media::refused(&refusal));
         self.audit.note(&name, &method, &path, response.status());
         for warning in warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");

@@ -111,7 +111,7 @@ impl RequestContext<'_> {
         }
         let value = outcome.value(&self.served);
         if value["kind"] == "Status" {
-            return media::tree(code, self.accept, &value);
+            return media::tree(code, &value);
         }
         let shown = match self.accept.form {
             Form::Object => value,
@@ -121,7 +121,7 @@ impl RequestContext<'_> {
                 json!({ "resourceVersion": value["metadata"]["resourceVersion"] }),
             ),
         };
-        media::tree(code, self.accept, &shown)
+        media::tree(code, &shown)
     }
 
     /// Refuses a table with something unknown in its rows.
