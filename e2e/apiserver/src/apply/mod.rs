@@ -271,7 +271,6 @@ pub fn track_update(
         schema,
         now,
     );
-    owners.cap();
     owners.write(new);
 }
 

@@ -154,22 +154,3 @@ fn owners_can_be_forgotten_and_are_not_lost_by_clients_that_drop_them() {
     });
     assert!(story.object()["metadata"].get("managedFields").is_none());
 }
-
-#[test]
-fn no_more_than_ten_updaters_are_kept_apart() {
-    let mut story = config_maps();
-    story.update("m00", "", |object| {
-        *object = config_map(&json!({"k00": "x"}));
-    });
-    for n in 1..14 {
-        story.update(&format!("m{n:02}"), "", |object| {
-            object["data"][format!("k{n:02}")] = json!("x");
-        });
-    }
-    let entries = story.object()["metadata"]["managedFields"]
-        .as_array()
-        .unwrap();
-    assert_eq!(entries.len(), 10);
-    let ancient = story.fields("ancient-changes", "Update");
-    assert!(ancient["f:data"].get("f:k00").is_some() && ancient["f:data"].get("f:k04").is_some());
-}
