@@ -1,6 +1,6 @@
 //! Defaults of the built-in kinds. Those that hold wherever a type is used are the table
-//! `builtin.defaults`, which becomes part of the schema; those that depend on other fields are code,
-//! in `conditional.rs`.
+//! `builtin.defaults`, which becomes part of the schema; those that depend on other fields are
+//! code, in `conditional.rs`.
 
 use super::node::{Node, Shape};
 

@@ -28,67 +28,33 @@ pub struct Columns(Vec<Column>);
 
 /// Columns of built-in kinds before their age: kind, name, type and path. Kinds that are not listed
 /// show name and age.
-const BUILTIN: &[(&str, &[(&str, &str, &str)])] = &[
-    (
-        "Pod",
-        &[
-            ("Status", "string", ".status.phase"),
-            ("Node", "string", ".spec.nodeName"),
-        ],
-    ),
-    (
-        "Deployment",
-        &[
-            ("Replicas", "integer", ".spec.replicas"),
-            ("Ready", "integer", ".status.readyReplicas"),
-            ("Available", "integer", ".status.availableReplicas"),
-        ],
-    ),
-    (
-        "StatefulSet",
-        &[
-            ("Replicas", "integer", ".spec.replicas"),
-            ("Ready", "integer", ".status.readyReplicas"),
-        ],
-    ),
-    (
-        "Node",
-        &[
-            (
-                "Ready",
-                "string",
-                r#".status.conditions[?(@.type=="Ready")].status"#,
-            ),
-            ("Unschedulable", "boolean", ".spec.unschedulable"),
-        ],
-    ),
-    ("Namespace", &[("Status", "string", ".status.phase")]),
-    ("Lease", &[("Holder", "string", ".spec.holderIdentity")]),
-    (
-        "Event",
-        &[
-            ("Type", "string", ".type"),
-            ("Reason", "string", ".reason"),
-            ("Object", "string", ".involvedObject.name"),
-            ("Message", "string", ".message"),
-        ],
-    ),
-    (
-        "CertificateSigningRequest",
-        &[
-            ("SignerName", "string", ".spec.signerName"),
-            ("Requestor", "string", ".spec.username"),
-            ("Condition", "string", ".status.conditions[0].type"),
-        ],
-    ),
+#[rustfmt::skip]
+const BUILTIN: &[(&str, &str, &str, &str)] = &[
+    ("Pod", "Status", "string", ".status.phase"),
+    ("Pod", "Node", "string", ".spec.nodeName"),
+    ("Deployment", "Replicas", "integer", ".spec.replicas"),
+    ("Deployment", "Ready", "integer", ".status.readyReplicas"),
+    ("Deployment", "Available", "integer", ".status.availableReplicas"),
+    ("StatefulSet", "Replicas", "integer", ".spec.replicas"),
+    ("StatefulSet", "Ready", "integer", ".status.readyReplicas"),
+    ("Node", "Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#),
+    ("Node", "Unschedulable", "boolean", ".spec.unschedulable"),
+    ("Namespace", "Status", "string", ".status.phase"),
+    ("Lease", "Holder", "string", ".spec.holderIdentity"),
+    ("Event", "Type", "string", ".type"),
+    ("Event", "Reason", "string", ".reason"),
+    ("Event", "Object", "string", ".involvedObject.name"),
+    ("Event", "Message", "string", ".message"),
+    ("CertificateSigningRequest", "SignerName", "string", ".spec.signerName"),
+    ("CertificateSigningRequest", "Requestor", "string", ".spec.username"),
+    ("CertificateSigningRequest", "Condition", "string", ".status.conditions[0].type"),
 ];
 
 impl Columns {
     /// Returns the columns of a built-in kind.
     pub fn builtin(kind: &Kind) -> Self {
-        let own = BUILTIN.iter().find(|(name, _)| *name == kind.kind);
-        let own = own.map_or(&[][..], |(_, columns)| columns);
-        let own = own.iter().map(|(name, kind, path)| {
+        let own = BUILTIN.iter().filter(|(of, ..)| *of == kind.kind);
+        let own = own.map(|(_, name, kind, path)| {
             Column::read(&json!({ "name": name, "type": kind, "jsonPath": path }))
         });
         Self(own.chain([Column::age()]).collect())

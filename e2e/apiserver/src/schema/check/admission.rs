@@ -140,8 +140,14 @@ pub fn binding(check: &mut Check<'_>) {
     constraints(check, "spec.matchResources", &spec["matchResources"]);
     let actions = "spec.validationActions";
     check.filled(actions, &spec["validationActions"], "");
-    for (path, action) in check.each(actions) {
-        check.one_of(&path, action, &["Deny", "Warn", "Audit"]);
+    let all = check.each(actions);
+    for (path, action) in &all {
+        check.one_of(path, action, &["Deny", "Warn", "Audit"]);
+    }
+    let has = |action: &str| all.iter().any(|(_, it)| *it == action);
+    if has("Deny") && has("Warn") {
+        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
+        check.invalid(actions, &spec["validationActions"], detail);
     }
 }
 

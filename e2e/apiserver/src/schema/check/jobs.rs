@@ -1,5 +1,5 @@
-//! Jobs and cron jobs: their pods do not restart always, what they do does not change, and from 1.32
-//! on what was counted and announced is not taken back, and an end is complete.
+//! Jobs and cron jobs: their pods do not restart always, what they do does not change, and from
+//! 1.32 on what was counted and announced is not taken back, and an end is complete.
 
 use serde_json::Value;
 
