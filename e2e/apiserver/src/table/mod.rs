@@ -66,7 +66,7 @@ impl Columns {
         let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
         let declared = versions
             .filter(|v| v["name"] == version)
-            .flat_map(|v| v["additionalPrinterColumns"].as_array());
+            .filter_map(|v| v["additionalPrinterColumns"].as_array());
         let declared: Vec<Column> = declared.flatten().map(Column::read).collect();
         Self(if declared.is_empty() {
             vec![Column::age()]

@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
 /// A place in a document, as far as the way to it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    above: Option<&'a Place<'a>>,
+    above: Option<&'a Self>,
     step: Step<'a>,
     duplicates: &'a RefCell<Vec<String>>,
 }
