@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::admission;
 use crate::apply;
-use crate::auth::authorize::{self, Reason};
+use crate::auth::authorize::Reason;
 use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
@@ -128,11 +128,13 @@ fn token(context: &RequestContext<'_>, spec: &Value) -> Value {
     let audiences: Vec<String> = audiences
         .filter_map(|a| a.as_str().map(str::to_owned))
         .collect();
-    let known = context.server.authority.user_of_token(token);
-    if let Some(user) = known.or_else(|| bootstrap_tokens::bearer(context.server, token)) {
+    let known = context.server.known();
+    let user = known.authority.user_of_token(token);
+    let user = user.or_else(|| bootstrap_tokens::bearer(known.store, token, known.now));
+    if let Some(user) = user {
         return json!({ "authenticated": true, "user": admission::user_info(&user) });
     }
-    match tokens::bearer(context.server, token, &audiences) {
+    match tokens::bearer(known, token, &audiences) {
         Ok(bearer) => json!({
             "authenticated": true,
             "user": admission::user_info(&bearer.user),
@@ -163,7 +165,7 @@ fn access(context: &RequestContext<'_>, user: &User, spec: &Value) -> Value {
             ..Attributes::default()
         }
     };
-    match authorize::decide(context.server, user, &attributes) {
+    match context.server.access.decide(user, &attributes) {
         Ok(Reason::Everything) => json!({ "allowed": true }),
         Ok(reason) => json!({ "allowed": true, "reason": reason.to_string() }),
         Err(_) => json!({ "allowed": false }),

@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admission::config::Admission;
 use crate::audit::Audit;
+use crate::auth::authorize::Access;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
@@ -163,14 +164,16 @@ impl ApiServer {
             registry: Registry::new(&store),
             documents: Kept::default(),
             admission: Admission::new(&store),
-            roles: Rbac::new(&store),
+            access: Access {
+                roles: Rbac::new(&store),
+                enforced: options.rbac,
+            },
             store,
             authority,
             faults: Faults::default(),
             audit: Audit::default(),
             clock: Clock::new(options.calendar),
             addresses: Mutex::new(1),
-            rbac: options.rbac,
             watch_list: options.watch_list,
             protobuf: options.protobuf,
             concerns_controllers: controllers::concerns,

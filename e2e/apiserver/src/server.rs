@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Body as HttpBody;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
+use crate::auth::authenticate;
 use crate::auth::identity::User;
 use crate::auth::impersonation;
 use crate::auth::rbac::Attributes;
-use crate::auth::{authenticate, authorize};
 use crate::context::RequestContext;
 use crate::context::Server;
 use crate::faults::Effect;
@@ -120,15 +120,15 @@ impl Server {
 
     fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, StatusError> {
         if let Some(user) = peer {
-            return impersonation::resolve(self, user, headers);
+            return impersonation::resolve(&self.access, user, headers);
         }
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return impersonation::resolve(self, User::anonymous(), headers);
+            return impersonation::resolve(&self.access, User::anonymous(), headers);
         };
         let token = value.to_str().ok().and_then(|v| v.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match token.and_then(|(_, token)| authenticate::user_of_token(self, token.trim())) {
-            Some(user) => impersonation::resolve(self, user, headers),
+        match token.and_then(|(_, token)| authenticate::user_of_token(self.known(), token.trim())) {
+            Some(user) => impersonation::resolve(&self.access, user, headers),
             None => Err(StatusError::unauthorized()),
         }
     }
@@ -154,7 +154,8 @@ impl Server {
                     path: Some(parts.uri.path().to_owned()),
                     ..Attributes::default()
                 };
-                authorize::decide(self, user, &attributes)
+                self.access
+                    .decide(user, &attributes)
                     .map_err(|denied| StatusError::forbidden_path(&denied.to_string()))?;
                 return paths::answer(self, &parts, &query);
             }
@@ -162,7 +163,7 @@ impl Server {
         let Some(verb) = verb(&parts.method, &path, &query) else {
             return Err(StatusError::method_not_allowed());
         };
-        authorize::permit(self, user, verb, &path, &query)?;
+        self.access.permit(user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
         let content_type = media::content_type(&parts.headers);
         let agent = parts

@@ -15,11 +15,10 @@ use crate::wire::status_error::StatusError;
 use crate::wire::versions::priority;
 
 /// Groups in the order of preference that a real server gives them; others follow by name.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 14] = [
     "",
     "apiregistration.k8s.io",
     "apps",
-    "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
     "autoscaling",

@@ -10,7 +10,6 @@ use super::decode::decode;
 use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
-use crate::auth::authorize;
 use crate::context::{Outcome, RequestContext};
 use crate::kinds::{scale, strategy};
 use crate::registry::codec;
@@ -50,13 +49,10 @@ pub async fn replace(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
     let resource = &context.served.resource;
     let absent = resource.collection.get(&context.key()).is_none();
     if absent && resource.facts.create_on_update && context.path.subresource.is_empty() {
-        authorize::permit(
-            context.server,
-            context.user,
-            Verb::Create,
-            context.path,
-            context.query,
-        )?;
+        context
+            .server
+            .access
+            .permit(context.user, Verb::Create, context.path, context.query)?;
         return create::insert(context, object, false).await;
     }
     update_with(context, |old| {
