@@ -18,24 +18,12 @@ const POD: &[Field] = &[
     ("spec.hostNetwork", "/spec/hostNetwork", "false"),
     ("status.phase", "/status/phase", ""),
     ("status.podIP", "/status/podIP", ""),
-    ("status.nominatedNodeName", "/status/nominatedNodeName", ""),
 ];
 const EVENT: &[Field] = &[
     ("involvedObject.kind", "/involvedObject/kind", ""),
     ("involvedObject.namespace", "/involvedObject/namespace", ""),
     ("involvedObject.name", "/involvedObject/name", ""),
     ("involvedObject.uid", "/involvedObject/uid", ""),
-    (
-        "involvedObject.apiVersion",
-        "/involvedObject/apiVersion",
-        "",
-    ),
-    (
-        "involvedObject.resourceVersion",
-        "/involvedObject/resourceVersion",
-        "",
-    ),
-    ("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
     ("reason", "/reason", ""),
     ("reportingComponent", "/reportingComponent", ""),
     ("source", "/source/component", ""),

@@ -92,9 +92,6 @@ pub fn patched(
     result.map_err(|error| match (context.content_type, error) {
         // Whatever keeps the operations from being carried out, the real server says no more than
         // this.
-        (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
-            StatusError::bad_request(message)
-        }
         (JSON, _) => StatusError::patch_does_not_fit(),
         (_, PatchError::Malformed(message)) => StatusError::bad_request(message),
         (_, PatchError::Unprocessable(message)) => StatusError::unknown(message),
