@@ -11,7 +11,7 @@ use crate::context::Server;
 use crate::discovery;
 use crate::faults::Effect;
 use crate::openapi;
-use crate::wire::media::{self, Accept, Body};
+use crate::wire::media::{self, Body};
 use crate::wire::request::Query;
 use crate::wire::status_error::StatusError;
 
@@ -39,8 +39,7 @@ pub fn answer(
         });
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
-    let accept = Accept::default();
-    let tree = |value: &Value| Ok(media::tree(StatusCode::OK, accept, value));
+    let tree = |value: &Value| Ok(media::tree(StatusCode::OK, value));
     match segments.as_slice() {
         ["healthz" | "livez", ..] => Ok(health(segments[0], query, true)),
         ["readyz", ..] => {
@@ -93,26 +92,6 @@ pub fn answer(
                 version,
                 &crds.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
             ))
-        }
-        [""] => {
-            let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
-            paths.extend(
-                discovery::group_versions(server)
-                    .into_iter()
-                    .map(|v| format!("/{v}")),
-            );
-            paths.extend(
-                [
-                    "/healthz",
-                    "/livez",
-                    "/openapi/v2",
-                    "/openapi/v3",
-                    "/readyz",
-                    "/version",
-                ]
-                .map(str::to_owned),
-            );
-            tree(&json!({ "paths": paths }))
         }
         _ => Err(StatusError::no_such_path()),
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::admission;
 use crate::apply;
-use crate::auth::authorize::{self, Reason};
+use crate::auth::authorize::Reason;
 use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
@@ -49,7 +49,7 @@ async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value
     let status = match context.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": admission::user_info(context.user) }),
         "selfsubjectaccessreviews" => access(context, context.user, &review["spec"]),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+        "subjectaccessreviews" => {
             let spec = &review["spec"];
             let name = spec["user"].as_str().unwrap_or_default();
             let groups = spec["groups"].as_array().into_iter().flatten();
@@ -65,13 +65,6 @@ async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value
                 },
                 spec,
             )
-        }
-        "selfsubjectrulesreviews" => {
-            let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
-            let rules = authorize::rules(context.server, context.user, namespace);
-            // The real server answers without the question.
-            review["spec"] = json!({});
-            rules
         }
         "tokenreviews" => token(context, &review["spec"]),
         _ => return Err(StatusError::method_not_allowed()),
@@ -107,10 +100,7 @@ fn check(context: &RequestContext<'_>, spec: &Value) -> Result<(), StatusError> 
             let message = "token is required for TokenReview in authentication";
             return Err(StatusError::bad_request(message));
         }
-        "selfsubjectrulesreviews" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
-            return Err(StatusError::bad_request("no namespace on request"));
-        }
-        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {}
+        "selfsubjectaccessreviews" | "subjectaccessreviews" => {}
         _ => return Ok(()),
     }
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
@@ -129,14 +119,6 @@ fn check(context: &RequestContext<'_>, spec: &Value) -> Result<(), StatusError> 
         let detail = "at least one of user or group must be specified";
         return invalid("spec.user", &"".into(), detail);
     }
-    if plural == "localsubjectaccessreviews" && resource["namespace"] != *context.path.namespace {
-        let detail = "must match metadata.namespace";
-        return invalid(
-            "spec.resourceAttributes.namespace",
-            &resource["namespace"],
-            detail,
-        );
-    }
     Ok(())
 }
 
@@ -146,11 +128,13 @@ fn token(context: &RequestContext<'_>, spec: &Value) -> Value {
     let audiences: Vec<String> = audiences
         .filter_map(|a| a.as_str().map(str::to_owned))
         .collect();
-    let known = context.server.authority.user_of_token(token);
-    if let Some(user) = known.or_else(|| bootstrap_tokens::bearer(context.server, token)) {
+    let known = context.server.known();
+    let user = known.authority.user_of_token(token);
+    let user = user.or_else(|| bootstrap_tokens::bearer(known.store, token, known.now));
+    if let Some(user) = user {
         return json!({ "authenticated": true, "user": admission::user_info(&user) });
     }
-    match tokens::bearer(context.server, token, &audiences) {
+    match tokens::bearer(known, token, &audiences) {
         Ok(bearer) => json!({
             "authenticated": true,
             "user": admission::user_info(&bearer.user),
@@ -181,7 +165,7 @@ fn access(context: &RequestContext<'_>, user: &User, spec: &Value) -> Value {
             ..Attributes::default()
         }
     };
-    match authorize::decide(context.server, user, &attributes) {
+    match context.server.access.decide(user, &attributes) {
         Ok(Reason::Everything) => json!({ "allowed": true }),
         Ok(reason) => json!({ "allowed": true, "reason": reason.to_string() }),
         Err(_) => json!({ "allowed": false }),

@@ -1,7 +1,5 @@
 //! Starting, reaching and stopping a server.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admission::config::Admission;
 use crate::audit::Audit;
+use crate::auth::authorize::Access;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
@@ -50,9 +49,6 @@ pub struct Options {
     pub watch_list: bool,
     /// Whether lists and watches are written in protobuf for those who prefer it.
     pub protobuf: bool,
-    /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their
-    /// cluster address.
-    pub services: HashMap<String, SocketAddr>,
     /// The calendar of the server's clock.
     pub calendar: fn() -> Timestamp,
 }
@@ -68,7 +64,6 @@ impl Default for Options {
             manager: true,
             watch_list: true,
             protobuf: true,
-            services: HashMap::new(),
             calendar: Timestamp::now,
         }
     }
@@ -168,15 +163,17 @@ impl ApiServer {
             name: options.name.clone(),
             registry: Registry::new(&store),
             documents: Kept::default(),
-            admission: Admission::new(&store, options.services.clone()),
-            roles: Rbac::new(&store),
+            admission: Admission::new(&store),
+            access: Access {
+                roles: Rbac::new(&store),
+                enforced: options.rbac,
+            },
             store,
             authority,
             faults: Faults::default(),
             audit: Audit::default(),
             clock: Clock::new(options.calendar),
             addresses: Mutex::new(1),
-            rbac: options.rbac,
             watch_list: options.watch_list,
             protobuf: options.protobuf,
             concerns_controllers: controllers::concerns,
@@ -288,12 +285,6 @@ impl Running {
     /// Writes that were asked for.
     pub fn audit(&self) -> &Audit {
         &self.server.audit
-    }
-
-    /// Lets webhooks behind a service be found at an address.
-    pub fn route_service(&self, namespace: &str, name: &str, address: SocketAddr) {
-        let service = format!("{namespace}/{name}");
-        self.server.admission.route(service, address);
     }
 
     /// Returns the server's wall clock.

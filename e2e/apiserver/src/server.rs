@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Body as HttpBody;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
+use crate::auth::authenticate;
 use crate::auth::identity::User;
 use crate::auth::impersonation;
 use crate::auth::rbac::Attributes;
-use crate::auth::{authenticate, authorize};
 use crate::context::RequestContext;
 use crate::context::Server;
 use crate::faults::Effect;
@@ -62,26 +62,17 @@ impl Server {
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
         let method = request.method().clone();
         if let Some(refusal) = self.suffer(&name, &method, &path).await? {
-            let response = media::refused(&refusal, Accept::default());
+            let response = media::refused(&refusal);
             self.audit.note(&name, &method, &path, response.status());
             return Ok(response);
         }
         let accept = Accept::negotiate(request.headers());
-        let shown = accept.clone().unwrap_or_default();
         let mut warnings = Vec::new();
         let answer = match user {
             Ok(user) => self.route(&user, accept, request, &mut warnings).await,
             Err(refusal) => Err(refusal),
         };
-        let mut response = answer.unwrap_or_else(|refusal| {
-            media::refused(
-                &refusal,
-                Accept {
-                    yaml: shown.yaml,
-                    ..Accept::default()
-                },
-            )
-        });
+        let mut response = answer.unwrap_or_else(|refusal| media::refused(&refusal));
         self.audit.note(&name, &method, &path, response.status());
         for warning in warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
@@ -129,15 +120,15 @@ impl Server {
 
     fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, StatusError> {
         if let Some(user) = peer {
-            return impersonation::resolve(self, user, headers);
+            return impersonation::resolve(&self.access, user, headers);
         }
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return impersonation::resolve(self, User::anonymous(), headers);
+            return impersonation::resolve(&self.access, User::anonymous(), headers);
         };
         let token = value.to_str().ok().and_then(|v| v.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match token.and_then(|(_, token)| authenticate::user_of_token(self, token.trim())) {
-            Some(user) => impersonation::resolve(self, user, headers),
+        match token.and_then(|(_, token)| authenticate::user_of_token(self.known(), token.trim())) {
+            Some(user) => impersonation::resolve(&self.access, user, headers),
             None => Err(StatusError::unauthorized()),
         }
     }
@@ -163,7 +154,8 @@ impl Server {
                     path: Some(parts.uri.path().to_owned()),
                     ..Attributes::default()
                 };
-                authorize::decide(self, user, &attributes)
+                self.access
+                    .decide(user, &attributes)
                     .map_err(|denied| StatusError::forbidden_path(&denied.to_string()))?;
                 return paths::answer(self, &parts, &query);
             }
@@ -171,7 +163,7 @@ impl Server {
         let Some(verb) = verb(&parts.method, &path, &query) else {
             return Err(StatusError::method_not_allowed());
         };
-        authorize::permit(self, user, verb, &path, &query)?;
+        self.access.permit(user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
         let content_type = media::content_type(&parts.headers);
         let agent = parts
@@ -183,9 +175,6 @@ impl Server {
             .split('/')
             .next()
             .unwrap_or("unknown");
-        if let Some(deprecation) = &served.version().deprecation {
-            warnings.push(deprecation.clone());
-        }
         let kind = &served.resource.kind;
         let compact = self.protobuf
             && matches!(verb, Verb::List | Verb::Watch)

@@ -89,49 +89,19 @@ async fn selectors_and_conditions_choose_what_is_asked() {
 }
 
 #[tokio::test]
-async fn webhooks_follow_one_another_and_are_asked_again_where_they_want() {
+async fn webhooks_follow_one_another_by_the_names_of_their_configurations() {
     let talk = Talk::begin().await;
-    let webhook = Webhook::start(|path, review| match path {
-        "/second" if review["object"]["metadata"]["labels"].is_null() => change(
-            &json!([{ "op": "add", "path": "/metadata/labels", "value": { "by": "second" } }]),
-        ),
-        _ => allow(),
-    })
-    .await;
-    let again = json!({ "reinvocationPolicy": "IfNeeded" });
-    // By the names of the configurations, whenever they were made.
-    talk.configure(
-        "Mutating",
-        "b",
-        json!([
-            webhook.entry("two.example.com", "/second", &again),
-            webhook.entry("three.example.com", "/third", &again),
-        ]),
-    )
-    .await;
-    talk.configure(
-        "Mutating",
-        "a",
-        json!([
-            webhook.entry("one.example.com", "/first", &again),
-            webhook.entry("once.example.com", "/once", &json!({})),
-        ]),
-    )
-    .await;
-    let (made, _) = talk.create(&map("a")).await;
-    assert_eq!(made["metadata"]["labels"], json!({ "by": "second" }));
-    // Only the first was asked before the change and wants to know of it.
-    assert_eq!(
-        webhook.paths(),
-        ["/first", "/once", "/second", "/third", "/first"]
-    );
-    talk.send(
-        "PATCH",
-        &format!("{MAPS}/a"),
-        &json!({ "data": { "k": "v" } }),
-    )
-    .await;
-    assert_eq!(webhook.paths(), ["/first", "/once", "/second", "/third"]);
+    let webhook = Webhook::start(|_, _| allow()).await;
+    let entry = |name: &str, path: &str| webhook.entry(name, path, &json!({}));
+    let second = json!([
+        entry("two.example.com", "/second"),
+        entry("three.example.com", "/third")
+    ]);
+    talk.configure("Mutating", "b", second).await;
+    let first = json!([entry("one.example.com", "/first")]);
+    talk.configure("Mutating", "a", first).await;
+    talk.create(&map("a")).await;
+    assert_eq!(webhook.paths(), ["/first", "/second", "/third"]);
 }
 
 #[tokio::test]

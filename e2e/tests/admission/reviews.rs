@@ -267,20 +267,3 @@ async fn trouble_with_a_webhook_refuses_unless_its_policy_is_to_ignore() {
         }
     }
 }
-
-#[tokio::test]
-async fn webhooks_behind_services_are_found_where_the_server_is_told() {
-    let talk = Talk::begin().await;
-    let webhook = Webhook::start(|_, _| allow()).await;
-    talk.server.route_service("default", "svc", webhook.address);
-    let service = json!({ "clientConfig": { "service": { "namespace": "default", "name": "svc", "path": "/x", "port": 8443 }, "caBundle": webhook.bundle() } });
-    talk.configure(
-        "Validating",
-        "v",
-        json!([webhook.entry("v.example.com", "", &service)]),
-    )
-    .await;
-    let (made, _) = talk.create(&map("a")).await;
-    assert_eq!(made["kind"], "ConfigMap", "{made}");
-    assert_eq!(webhook.paths(), ["/x"]);
-}

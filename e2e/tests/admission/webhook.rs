@@ -51,10 +51,10 @@ pub fn change(operations: &Value) -> Answer {
 }
 
 impl Webhook {
-    /// Serves on loopback with a certificate of its own for the address and for `svc.default.svc`.
+    /// Serves on loopback with a certificate of its own for the address.
     pub async fn start(answers: Answers) -> Self {
         let key = KeyPair::generate().unwrap();
-        let names = ["127.0.0.1".to_owned(), "svc.default.svc".to_owned()];
+        let names = ["127.0.0.1".to_owned()];
         let certificate = CertificateParams::new(names)
             .unwrap()
             .self_signed(&key)

@@ -1,10 +1,7 @@
 //! Asking one webhook, and laying what it wants over the object.
 
-use std::net::SocketAddr;
-
 use serde_json::json;
 
-use super::config::client::Service;
 use super::config::hooks::Hook;
 use super::config::review::{self, Attributes, Invocation, Verdict};
 use crate::context::RequestContext;
@@ -35,7 +32,6 @@ impl Trouble {
 
 /// Asks a webhook.
 pub async fn ask(
-    context: &RequestContext<'_>,
     hook: &Hook,
     invocation: &Invocation,
     attributes: &Attributes<'_>,
@@ -48,78 +44,31 @@ pub async fn ask(
     let uid = clock::uid();
     let review = json!({
         "kind": "AdmissionReview",
-        "apiVersion": format!("admission.k8s.io/{}", hook.version),
+        "apiVersion": "admission.k8s.io/v1",
         "request": review::request(attributes, invocation, &uid),
     });
     let seconds = hook.timeout.as_secs();
-    let posted = async {
-        let address = match &hook.endpoint.service {
-            Some(service) => Some(
-                resolve(context, service)
-                    .map_err(|why| format!("Post {:?}: {why}", hook.endpoint.url(seconds)))?,
-            ),
-            None => None,
-        };
-        hook.endpoint.post(address, &review, seconds).await
-    };
-    let late = || {
+    let answer = tokio::time::timeout(hook.timeout, hook.endpoint.post(&review, seconds)).await;
+    let late = |_| {
         let url = hook.endpoint.url(seconds);
         Err(format!("Post {url:?}: context deadline exceeded"))
     };
-    let answer = tokio::time::timeout(hook.timeout, posted).await;
-    let answer = answer.unwrap_or_else(|_| late());
+    let answer = answer.unwrap_or_else(late);
     let answer =
         answer.map_err(|why| Trouble::Calling(format!("failed to call webhook: {why}")))?;
-    let theirs = answer["apiVersion"].as_str().unwrap_or_default();
-    if let Some(other) = theirs
-        .strip_prefix("admission.k8s.io/")
-        .filter(|v| *v != hook.version)
-    {
-        let why = format!(
-            "failed to call webhook: it answered version {other} to {}",
-            hook.version
-        );
-        return Err(Trouble::Calling(why));
-    }
-    review::verdict(&answer, hook.version, &uid, mutates, &hook.name)
+    review::verdict(&answer, &uid, mutates, &hook.name)
         .map_err(|why| Trouble::Calling(format!("received invalid webhook response: {why}")))
 }
 
-/// Returns where a service is: as it was told to us, or at its cluster address, as in a real
-/// server.
-fn resolve(context: &RequestContext<'_>, service: &Service) -> Result<SocketAddr, String> {
-    let key = format!("{}/{}", service.namespace, service.name);
-    if let Some(address) = context.server.admission.address(&key) {
-        return Ok(address);
-    }
-    let name = &service.name;
-    let found = context.server.store.collection("/services").get(&key);
-    let found = found
-        .ok_or_else(|| format!("service {name:?} not found"))?
-        .value();
-    let ports = found["spec"]["ports"].as_array().into_iter().flatten();
-    if !ports.into_iter().any(|p| p["port"] == service.port) {
-        return Err(format!(
-            "no service port {} found for service {name:?}",
-            service.port
-        ));
-    }
-    let address = found["spec"]["clusterIP"].as_str().unwrap_or_default();
-    let address = address
-        .parse()
-        .map_err(|_| format!("service {name:?} has no cluster address"))?;
-    Ok(SocketAddr::new(address, service.port))
-}
-
-/// Lays a webhook's patch over the object; tells whether that changed anything.
+/// Lays a webhook's patch over the object.
 pub fn lay_over(
     context: &RequestContext<'_>,
     hook: &Hook,
     attributes: &mut Attributes<'_>,
     patch: &[u8],
-) -> Result<bool, Trouble> {
+) -> Result<(), Trouble> {
     if patch.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     let read = json::read(patch).map_err(|e| {
         Trouble::Calling(format!(
@@ -133,7 +82,7 @@ pub fn lay_over(
         return Err(Trouble::Calling(why.to_owned()));
     }
     if document.as_array().is_some_and(Vec::is_empty) {
-        return Ok(false);
+        return Ok(());
     }
     let Some(object) = attributes.object.as_mut() else {
         return Err(Trouble::Internal(format!(
@@ -152,7 +101,6 @@ pub fn lay_over(
         schema.prune(&mut patched);
         schema.default(&mut patched);
     }
-    let changed = patched != *object;
     *object = patched;
-    Ok(changed)
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Admission: webhooks and policies that are asked about a write, in what order, and what becomes
 //! of their answers.
 //!
-//! The course is that of kube-apiserver: the mutating webhooks one after another on the way in, a
-//! second round for those that want one, then, when the object is complete and valid, the policies,
-//! and then the validating webhooks all at once.
+//! The course is that of kube-apiserver: the mutating webhooks one after another on the way in,
+//! then, when the object is complete and valid, the policies, and then the validating webhooks all
+//! at once.
 
 mod asking;
 pub mod config;

@@ -1,7 +1,5 @@
 //! The rounds in which webhooks are asked: which of them, in what order, and whose answer counts.
 
-use std::collections::HashSet;
-
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -10,68 +8,32 @@ use super::config::hooks::Hook;
 use super::config::matching::{self, Asked, Constraints, Resource, Rule};
 use super::config::review::{self, Attributes, Invocation};
 use crate::context::RequestContext;
-use crate::kinds::strategy;
 use crate::schema::cel::Scope;
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// Asks the mutating webhooks one after another, and those that want it once more.
+/// Asks the mutating webhooks one after another.
 pub async fn mutate_all(
     context: &RequestContext<'_>,
     hooks: &[Hook],
     attributes: &mut Attributes<'_>,
 ) -> Result<(), StatusError> {
-    // Those that want to be asked again, and have been asked before something else changed.
-    let mut again: HashSet<usize> = HashSet::new();
-    let mut asked: HashSet<usize> = HashSet::new();
-    let mut changed_any = false;
-    for round in 0..2 {
-        if round == 1 {
-            if !changed_any {
-                return Ok(());
-            }
-            // The server's own plugins come first, in the second round as well.
-            if let Some(object) = attributes.object.as_mut()
-                && attributes.operation == "CREATE"
-            {
-                let before = object.clone();
-                if attributes.subresource.is_empty() {
-                    strategy(&context.served.resource).admit(object);
-                }
-                if *object != before {
-                    again.extend(asked.drain());
-                }
-            }
+    for hook in hooks {
+        let Some(invocation) = invocation(context, hook, attributes)? else {
+            continue;
+        };
+        let verdict = match ask(hook, &invocation, attributes, true).await {
+            Ok(verdict) => verdict,
+            Err(_) if hook.ignore_failure => continue,
+            Err(trouble) => return Err(trouble.refusal(hook)),
+        };
+        verdict.warnings.into_iter().for_each(|w| context.warn(w));
+        if let Some(refusal) = verdict.refusal {
+            return Err(refusal);
         }
-        for (index, hook) in hooks.iter().enumerate() {
-            let Some(invocation) = invocation(context, hook, attributes)? else {
-                continue;
-            };
-            if round == 1 && !again.contains(&index) {
-                continue;
-            }
-            let verdict = ask(context, hook, &invocation, attributes, true).await;
-            let changed = match verdict {
-                Ok(verdict) => {
-                    verdict.warnings.into_iter().for_each(|w| context.warn(w));
-                    if let Some(refusal) = verdict.refusal {
-                        return Err(refusal);
-                    }
-                    match lay_over(context, hook, attributes, &verdict.patch) {
-                        Ok(changed) => changed,
-                        Err(Trouble::Calling(_)) if hook.ignore_failure => false,
-                        Err(trouble) => return Err(trouble.refusal(hook)),
-                    }
-                }
-                Err(_) if hook.ignore_failure => false,
-                Err(trouble) => return Err(trouble.refusal(hook)),
-            };
-            if changed {
-                changed_any = true;
-                again.extend(asked.drain());
-            }
-            if hook.reinvoke {
-                asked.insert(index);
-            }
+        match lay_over(context, hook, attributes, &verdict.patch) {
+            Ok(()) => {}
+            Err(Trouble::Calling(_)) if hook.ignore_failure => {}
+            Err(trouble) => return Err(trouble.refusal(hook)),
         }
     }
     Ok(())
@@ -89,12 +51,7 @@ pub async fn validate_all(
     let mut calls = Vec::new();
     for hook in hooks {
         if let Some(invocation) = invocation(context, hook, attributes)? {
-            calls.push(async move {
-                (
-                    hook,
-                    ask(context, hook, &invocation, attributes, false).await,
-                )
-            });
+            calls.push(async move { (hook, ask(hook, &invocation, attributes, false).await) });
         }
     }
     let mut refused = None;
@@ -230,8 +187,5 @@ fn namespace_labels(
                 .collect()
         }
     };
-    let none = serde_json::Map::new();
-    Ok(constraints
-        .namespaces
-        .selects(labels.as_object().unwrap_or(&none)))
+    Ok(constraints.namespaces.selects(&labels))
 }

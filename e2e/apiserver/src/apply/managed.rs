@@ -7,10 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::set::FieldSet;
 
-/// More managers of updates than this are folded into one, oldest first.
-const MAX_UPDATE_MANAGERS: usize = 10;
-/// The manager that old updates are folded into.
-const ANCIENT: &str = "ancient-changes";
 /// Who a set belongs to. Appliers are told apart by name alone, updaters by version too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
@@ -145,37 +141,6 @@ impl Managed {
     /// Removes managers that own nothing.
     pub fn drop_empty(&mut self) {
         self.0.retain(|_, owned| !owned.set.is_empty());
-    }
-
-    /// Folds the oldest updaters of each version into one until no more than ten are left.
-    pub fn cap(&mut self) {
-        let mut updaters: Vec<Manager> = self.0.keys().filter(|m| !m.applies).cloned().collect();
-        let mut left = updaters.len();
-        updaters.sort_by_key(|manager| (seconds(&self.0[manager]), manager.clone()));
-        let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
-        for manager in updaters {
-            if left <= MAX_UPDATE_MANAGERS {
-                break;
-            }
-            let version = manager.version.clone();
-            let Some(first) = first_of.get(&version) else {
-                first_of.insert(version, manager);
-                continue;
-            };
-            let bucket = Manager::updater(ANCIENT, &version, "");
-            if !self.0.contains_key(&bucket)
-                && let Some(owned) = self.0.remove(first)
-            {
-                self.0.insert(bucket.clone(), owned);
-            }
-            if let Some(owned) = self.0.remove(&manager) {
-                let folded = self.0.entry(bucket).or_default();
-                folded.set = folded.set.union(&owned.set);
-                folded.version = owned.version;
-                folded.time = owned.time;
-                left -= 1;
-            }
-        }
     }
 }
 

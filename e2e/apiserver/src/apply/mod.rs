@@ -7,7 +7,6 @@ mod check;
 mod combine;
 mod conflict;
 mod element;
-mod last_applied;
 mod managed;
 mod set;
 mod typed;
@@ -103,28 +102,10 @@ pub fn apply(
         subresource,
         schema,
     };
-    // Whoever forces meets no conflicts.
-    let first = if force {
-        request.run(std::mem::take(&mut owners), true)
-    } else {
-        request.run(owners.clone(), false)
-    };
-    let (applied, owners) = match first {
-        Err(conflicts) => {
-            let left = last_applied::unresolved(&request, conflicts);
-            if !left.is_empty() {
-                return Err(conflict::error(left));
-            }
-            request.run(owners, true).map_err(conflict::error)?
-        }
-        done => done.map_err(conflict::error)?,
-    };
-    let mut owners = owners;
-    let mut object = applied;
+    let (mut object, mut owners) = request.run(owners, force).map_err(conflict::error)?;
     if object != live {
         owners.touch(&Manager::applier(manager, subresource), now);
     }
-    last_applied::renew(&mut object, manager, config);
     owners.write(&mut object);
     Ok(object)
 }
@@ -290,7 +271,6 @@ pub fn track_update(
         schema,
         now,
     );
-    owners.cap();
     owners.write(new);
 }
 

@@ -1,14 +1,12 @@
 //! Who a request comes from.
 
+use super::bootstrap_tokens;
 use super::identity::User;
-use super::{bootstrap_tokens, tokens};
-use crate::context::Server;
+use super::tokens::{self, Known};
 
 /// Returns who a bearer token stands for.
-pub fn user_of_token(server: &Server, token: &str) -> Option<User> {
-    server
-        .authority
-        .user_of_token(token)
-        .or_else(|| bootstrap_tokens::bearer(server, token))
-        .or_else(|| tokens::bearer(server, token, &[]).ok().map(|b| b.user))
+pub fn user_of_token(known: Known<'_>, token: &str) -> Option<User> {
+    let own = known.authority.user_of_token(token);
+    own.or_else(|| bootstrap_tokens::bearer(known.store, token, known.now))
+        .or_else(|| tokens::bearer(known, token, &[]).ok().map(|b| b.user))
 }

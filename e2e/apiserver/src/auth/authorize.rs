@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-
 use crate::auth::identity::User;
-use crate::auth::rbac::{self, Attributes, Grant};
-use crate::context::Server;
+use crate::auth::rbac::{self, Attributes, Grant, Rbac};
 use crate::wire::request::{Query, ResourcePath, Verb};
 use crate::wire::status_error::{GroupName, StatusError};
 
@@ -63,72 +60,72 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Decides; the answer to a yes is its reason.
-pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<Reason, Denied> {
-    if user.is_in("system:masters") || !server.rbac {
-        return Ok(Reason::Everything);
-    }
-    if let Some(grant) = rbac::grant(&server.roles, user, attributes) {
-        return Ok(Reason::Granted(grant));
-    }
-    Err(Denied {
-        user: user.name.clone(),
-        attributes: Box::new(attributes.clone()),
-    })
+/// Decides who may do what.
+#[derive(Debug)]
+pub struct Access {
+    /// Roles and bindings, sorted by whom they concern.
+    pub roles: Rbac,
+    /// Whether roles are enforced; members of `system:masters` may do everything either way.
+    pub enforced: bool,
 }
 
-/// Checks whether the user may do this. It is asked once more for the verb `create` when a change
-/// makes an object that was not there.
-pub fn permit(
-    server: &Server,
-    user: &User,
-    verb: Verb,
-    path: &ResourcePath<'_>,
-    query: &Query,
-) -> Result<(), StatusError> {
-    // A collection narrowed to one name is asked for like the object of that name, so that roles
-    // can allow just that.
-    let selected = match verb {
-        Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
-        _ => None,
-    };
-    let attributes = Attributes {
-        verb: verb.name().to_owned(),
-        group: path.group.to_string(),
-        resource: path.resource.to_string(),
-        subresource: path.subresource.to_string(),
-        // A namespace is asked about as an object in itself.
-        namespace: if path.resource == "namespaces" {
-            path.name.to_string()
-        } else {
-            path.namespace.to_string()
-        },
-        name: selected.unwrap_or_else(|| path.name.to_string()),
-        path: None,
-    };
-    decide(server, user, &attributes)
-        .map(|_| ())
-        .map_err(|denied| {
-            StatusError::forbidden(
-                GroupName {
+impl Access {
+    /// Returns whether a user may do everything, whatever roles say.
+    pub fn is_unlimited(&self, user: &User) -> bool {
+        user.is_in("system:masters") || !self.enforced
+    }
+
+    /// Decides; the answer to a yes is its reason.
+    pub fn decide(&self, user: &User, attributes: &Attributes) -> Result<Reason, Denied> {
+        if self.is_unlimited(user) {
+            return Ok(Reason::Everything);
+        }
+        if let Some(grant) = rbac::grant(&self.roles, user, attributes) {
+            return Ok(Reason::Granted(grant));
+        }
+        Err(Denied {
+            user: user.name.clone(),
+            attributes: Box::new(attributes.clone()),
+        })
+    }
+
+    /// Checks whether the user may do this. It is asked once more for the verb `create` when a
+    /// change makes an object that was not there.
+    pub fn permit(
+        &self,
+        user: &User,
+        verb: Verb,
+        path: &ResourcePath<'_>,
+        query: &Query,
+    ) -> Result<(), StatusError> {
+        // A collection narrowed to one name is asked for like the object of that name, so that
+        // roles can allow just that.
+        let selected = match verb {
+            Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
+            _ => None,
+        };
+        let attributes = Attributes {
+            verb: verb.name().to_owned(),
+            group: path.group.to_string(),
+            resource: path.resource.to_string(),
+            subresource: path.subresource.to_string(),
+            // A namespace is asked about as an object in itself.
+            namespace: if path.resource == "namespaces" {
+                path.name.to_string()
+            } else {
+                path.namespace.to_string()
+            },
+            name: selected.unwrap_or_else(|| path.name.to_string()),
+            path: None,
+        };
+        self.decide(user, &attributes)
+            .map(|_| ())
+            .map_err(|denied| {
+                let resource = GroupName {
                     group: &path.group,
                     name: &path.resource,
-                },
-                &attributes.name,
-                &denied.to_string(),
-            )
-        })
-}
-
-/// Returns the `status` of a SelfSubjectRulesReview.
-pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
-    let everything = json!({
-        "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-        "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-        "incomplete": false,
-    });
-    if user.is_in("system:masters") || !server.rbac {
-        return everything;
+                };
+                StatusError::forbidden(resource, &attributes.name, &denied.to_string())
+            })
     }
-    rbac::rules(&server.roles, user, namespace)
 }

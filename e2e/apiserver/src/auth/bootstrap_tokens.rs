@@ -9,7 +9,7 @@ use ring::hmac;
 use serde_json::Value;
 
 use crate::auth::identity::User;
-use crate::context::Server;
+use crate::store::Store;
 
 /// The type of secrets that hold such a token.
 pub const SECRET: &str = "bootstrap.kubernetes.io/token";
@@ -46,14 +46,14 @@ fn parts(token: &str) -> Option<(&str, &str)> {
 
 /// Returns the user that a token stands for: its secret is there, of the right type, says the same,
 /// has not expired, and is for this use.
-pub fn bearer(server: &Server, token: &str) -> Option<User> {
+pub fn bearer(store: &Store, token: &str, now: Timestamp) -> Option<User> {
     let (id, secret) = parts(token)?;
     let key = format!("{NAMESPACE}/{PREFIX}{id}");
-    let object = server.store.collection("/secrets").get(&key)?;
+    let object = store.collection("/secrets").get(&key)?;
     if object.head.deleting || object.head.field("type") != Some(SECRET) {
         return None;
     }
-    user(&object.value()["data"], (id, secret), server.clock.now())
+    user(&object.value()["data"], (id, secret), now)
 }
 
 fn user(data: &Value, (id, secret): (&str, &str), now: Timestamp) -> Option<User> {

@@ -9,8 +9,6 @@ use crate::wire::signing_request::{Request, read};
 
 /// Signs certificates by which clients of the API are known.
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Signs certificates of kubelets as clients of the API.
-pub const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /// How long a certificate is good that asks for nothing else, and at most.
 const LIFE: Duration = Duration::from_hours(24 * 365);
@@ -46,7 +44,7 @@ pub fn decide(csr: &Value) -> Decision {
     };
     let signer = spec["signerName"].as_str().unwrap_or_default();
     let done = status["certificate"].is_string() || is("Failed");
-    if !is("Approved") || is("Denied") || done || ![CLIENT, KUBELET].contains(&signer) {
+    if !is("Approved") || is("Denied") || done || signer != CLIENT {
         return Decision::Leave;
     }
     let request = match read(&spec["request"]) {
@@ -55,12 +53,7 @@ pub fn decide(csr: &Value) -> Decision {
     };
     let usages = spec["usages"].as_array().into_iter().flatten();
     let usages: Vec<&str> = usages.filter_map(Value::as_str).collect();
-    let wrong = if signer == CLIENT {
-        wrong_usage(&usages)
-    } else {
-        wrong_kubelet(&request, &usages)
-    };
-    if let Some(error) = wrong {
+    if let Some(error) = wrong_usage(&usages) {
         return Decision::Fail(error);
     }
     let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
@@ -78,24 +71,6 @@ fn wrong_usage(usages: &[&str]) -> Option<String> {
     }
     let missing = "missing required usage for client certificate: client auth";
     (!usages.contains(&"client auth")).then(|| missing.to_owned())
-}
-
-fn wrong_kubelet(request: &Request, usages: &[&str]) -> Option<String> {
-    let mut usages = usages.to_vec();
-    usages.retain(|u| *u != "key encipherment");
-    usages.sort_unstable();
-    let wrong = if request.groups != ["system:nodes"] {
-        "subject organization is not system:nodes"
-    } else if request.alternatives {
-        "subjectAltNames are not allowed"
-    } else if !request.name.starts_with("system:node:") {
-        "subject common name does not begin with system:node: "
-    } else if usages != ["client auth", "digital signature"] {
-        "usages did not match [client auth,digital signature] or [client auth,digital signature,key encipherment]"
-    } else {
-        return None;
-    };
-    Some(wrong.to_owned())
 }
 
 #[cfg(test)]
@@ -165,41 +140,19 @@ mod tests {
 
     #[test]
     fn what_a_signer_does_not_sign_fails_and_says_why() {
-        let (jane, node) = (csr("jane", "dev"), csr("system:node:a", "system:nodes"));
-        let both = ["client auth", "digital signature"];
-        let cases: [(&str, &Value, &[&str], &str); 4] = [
+        let jane = csr("jane", "dev");
+        for (usages, expected) in [
             (
-                CLIENT,
-                &jane,
-                &["server auth"],
+                ["server auth"],
                 "invalid usage for client certificate: server auth",
             ),
             (
-                CLIENT,
-                &jane,
-                &["digital signature"],
+                ["digital signature"],
                 "missing required usage for client certificate: client auth",
             ),
-            (
-                KUBELET,
-                &jane,
-                &both,
-                "subject organization is not system:nodes",
-            ),
-            (
-                KUBELET,
-                &node,
-                &["client auth"],
-                "usages did not match [client auth,digital signature] or [client auth,digital signature,key encipherment]",
-            ),
-        ];
-        for (signer, request, usages, expected) in cases {
-            let decision = decide(&approved(signer, request, usages, None));
+        ] {
+            let decision = decide(&approved(CLIENT, &jane, &usages, None));
             assert_eq!(decision, Decision::Fail(expected.to_owned()));
         }
-        assert!(matches!(
-            decide(&approved(KUBELET, &node, &both, None)),
-            Decision::Sign { .. }
-        ));
     }
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use crate::auth::authorize;
+use crate::auth::authorize::Access;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
-use crate::context::Server;
 use crate::wire::status_error::{GroupName, StatusError};
 
 const EXTRA: &str = "impersonate-extra-";
@@ -113,7 +112,7 @@ fn account(name: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns who the request is from in the end.
-pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User, StatusError> {
+pub fn resolve(access: &Access, user: User, headers: &HeaderMap) -> Result<User, StatusError> {
     let Some(wanted) = Wanted::read(headers) else {
         return Ok(user);
     };
@@ -122,7 +121,7 @@ pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User,
         return Err(StatusError::bad_request(message));
     }
     for ask in wanted.asks() {
-        authorize::decide(server, &user, &ask).map_err(|denied| {
+        access.decide(&user, &ask).map_err(|denied| {
             let resource = GroupName {
                 group: &ask.group,
                 name: &ask.resource,

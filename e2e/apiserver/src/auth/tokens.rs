@@ -5,9 +5,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::auth::identity::{CREDENTIAL, User};
-use crate::context::Server;
-use crate::store::Object;
+use crate::auth::identity::{Authority, CREDENTIAL, User};
+use crate::store::{Object, Store};
 
 /// The audience and issuer of tokens for the API itself.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -35,14 +34,25 @@ pub struct Bearer {
     pub audiences: Vec<String>,
 }
 
+/// What tokens are recognised by.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// Signs tokens.
+    pub authority: &'a Authority,
+    /// Has what tokens are bound to.
+    pub store: &'a Store,
+    /// The present.
+    pub now: Timestamp,
+}
+
 /// Returns the service account that a token stands for: signed here, not expired, for one of these
 /// audiences (of the API itself if there are none), and everything that it is bound to still the
 /// same.
-pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bearer, String> {
+pub fn bearer(known: Known<'_>, token: &str, audiences: &[String]) -> Result<Bearer, String> {
     let unknown = || "invalid bearer token".to_owned();
-    let claims = claims(server, token).ok_or_else(unknown)?;
+    let claims = claims(known, token).ok_or_else(unknown)?;
     if claims["iss"] == OLD_ISSUER {
-        let user = old_bearer(server, token, &claims).ok_or_else(unknown)?;
+        let user = old_bearer(known, token, &claims).ok_or_else(unknown)?;
         return Ok(Bearer {
             user,
             audiences: vec![ISSUER.to_owned()],
@@ -74,7 +84,7 @@ pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bear
             list(&mut wanted.iter().map(String::as_str))
         ));
     }
-    let user = account_of(server, &claims).ok_or_else(unknown)?;
+    let user = account_of(known, &claims).ok_or_else(unknown)?;
     Ok(Bearer {
         user,
         audiences: shared,
@@ -82,8 +92,8 @@ pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bear
 }
 
 /// Returns what a token says that was signed here and has not expired.
-fn claims(server: &Server, token: &str) -> Option<Value> {
-    if !server.authority.signed(token) {
+fn claims(known: Known<'_>, token: &str) -> Option<Value> {
+    if !known.authority.signed(token) {
         return None;
     }
     let claims = BASE64.decode(token.split('.').nth(1)?).ok()?;
@@ -91,19 +101,14 @@ fn claims(server: &Server, token: &str) -> Option<Value> {
     let Some(end) = claims["exp"].as_i64() else {
         return (claims["iss"] == OLD_ISSUER).then_some(claims);
     };
-    (Timestamp::from_second(end).ok()? > server.clock.now()).then_some(claims)
+    (Timestamp::from_second(end).ok()? > known.now).then_some(claims)
 }
 
-fn account_of(server: &Server, claims: &Value) -> Option<User> {
+fn account_of(known: Known<'_>, claims: &Value) -> Option<User> {
     let own = &claims["kubernetes.io"];
     let namespace = own["namespace"].as_str()?;
     let account = &own["serviceaccount"];
-    let mut user = user(
-        server,
-        namespace,
-        account["name"].as_str()?,
-        &account["uid"],
-    )?;
+    let mut user = user(known, namespace, account["name"].as_str()?, &account["uid"])?;
     let mut note = |key: &str, value: String| {
         let key = format!("authentication.kubernetes.io/{key}");
         user.extra.insert(key, vec![value]);
@@ -118,7 +123,7 @@ fn account_of(server: &Server, claims: &Value) -> Option<User> {
         } else {
             name.to_owned()
         };
-        let object = server.store.collection(collection).get(&key)?;
+        let object = known.store.collection(collection).get(&key)?;
         if bound["uid"] != *object.head.uid {
             return None;
         }
@@ -134,8 +139,8 @@ fn account_of(server: &Server, claims: &Value) -> Option<User> {
 }
 
 /// Returns a service account as a user, if it is there and still the same.
-fn user(server: &Server, namespace: &str, account: &str, uid: &Value) -> Option<User> {
-    let accounts = server.store.collection("/serviceaccounts");
+fn user(known: Known<'_>, namespace: &str, account: &str, uid: &Value) -> Option<User> {
+    let accounts = known.store.collection("/serviceaccounts");
     let found = accounts.get(&format!("{namespace}/{account}"))?;
     if *uid != *found.head.uid {
         return None;
@@ -152,16 +157,16 @@ fn user(server: &Server, namespace: &str, account: &str, uid: &Value) -> Option<
 const OLD_CLAIMS: &str = "kubernetes.io/serviceaccount/";
 
 /// Returns the user of an old token, which is good as long as its secret holds it.
-fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
+fn old_bearer(known: Known<'_>, token: &str, claims: &Value) -> Option<User> {
     let claim = |name: &str| &claims[format!("{OLD_CLAIMS}{name}")];
     let namespace = claim("namespace").as_str()?;
     let key = format!("{namespace}/{}", claim("secret.name").as_str()?);
-    let secret = server.store.collection("/secrets").get(&key)?;
+    let secret = known.store.collection("/secrets").get(&key)?;
     if secret.head.deleting || secret.value()["data"]["token"] != STANDARD.encode(token) {
         return None;
     }
     user(
-        server,
+        known,
         namespace,
         claim("service-account.name").as_str()?,
         claim("service-account.uid"),
@@ -170,11 +175,11 @@ fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
 
 /// Returns what a secret of the old kind should hold in `data`, and the uid for its annotation;
 /// `None` if it holds it already or its account isn't there.
-pub fn old_data(server: &Server, secret: &Object) -> Option<(Map<String, Value>, String)> {
+pub fn old_data(known: Known<'_>, secret: &Object) -> Option<(Map<String, Value>, String)> {
     let value = secret.value();
     let namespace = secret.head.namespace();
     let name = value["metadata"]["annotations"]["kubernetes.io/service-account.name"].as_str()?;
-    let account = server
+    let account = known
         .store
         .collection("/serviceaccounts")
         .get(&format!("{namespace}/{name}"))?;
@@ -198,12 +203,12 @@ pub fn old_data(server: &Server, secret: &Object) -> Option<(Map<String, Value>,
     ] {
         claims.insert(format!("{OLD_CLAIMS}{claim}"), value.into());
     }
-    let token = server.authority.sign(&Value::Object(claims)).ok()?;
+    let token = known.authority.sign(&Value::Object(claims)).ok()?;
     let mut data = Map::new();
     for (key, value) in [
         ("token", token.as_str()),
         ("namespace", namespace),
-        ("ca.crt", server.authority.root()),
+        ("ca.crt", known.authority.root()),
     ] {
         data.insert(key.to_owned(), STANDARD.encode(value).into());
     }

@@ -15,7 +15,7 @@ use crate::table::{self, IncludeObject};
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};
 use crate::wire::request::{Query, ResourcePath};
-use crate::wire::status_error::{GroupName, StatusError};
+use crate::wire::status_error::StatusError;
 
 pub use server::{Notice, Server};
 
@@ -98,17 +98,6 @@ impl RequestContext<'_> {
 
     /// Refuses an object with all that is wrong with it.
     pub fn invalid(&self, name: &str, errors: &[FieldError]) -> StatusError {
-        if self.served.resource.group == "events.k8s.io" {
-            // The real server validates all events as those of the core group.
-            return StatusError::invalid(
-                GroupName {
-                    group: "",
-                    name: "Event",
-                },
-                name,
-                errors,
-            );
-        }
         StatusError::invalid(self.served.resource.kind_name(), name, errors)
     }
 
@@ -122,7 +111,7 @@ impl RequestContext<'_> {
         }
         let value = outcome.value(&self.served);
         if value["kind"] == "Status" {
-            return media::tree(code, self.accept, &value);
+            return media::tree(code, &value);
         }
         let shown = match self.accept.form {
             Form::Object => value,
@@ -132,7 +121,7 @@ impl RequestContext<'_> {
                 json!({ "resourceVersion": value["metadata"]["resourceVersion"] }),
             ),
         };
-        media::tree(code, self.accept, &shown)
+        media::tree(code, &shown)
     }
 
     /// Refuses a table with something unknown in its rows.

@@ -6,8 +6,9 @@ use tokio::sync::mpsc;
 
 use crate::admission::config::Admission;
 use crate::audit::Audit;
+use crate::auth::authorize::Access;
 use crate::auth::identity::Authority;
-use crate::auth::rbac::Rbac;
+use crate::auth::tokens::Known;
 use crate::faults::Faults;
 use crate::registry::documents::Kept;
 use crate::registry::{Registry, Resource};
@@ -42,8 +43,8 @@ pub struct Server {
     pub authority: Authority,
     /// Webhooks.
     pub admission: Admission,
-    /// Roles and bindings, sorted by whom they concern.
-    pub roles: Rbac,
+    /// Who may do what.
+    pub access: Access,
     /// Failures on demand.
     pub faults: Faults,
     /// Writes that were asked for.
@@ -52,8 +53,6 @@ pub struct Server {
     pub clock: Clock,
     /// The last cluster address given to a service.
     pub addresses: Mutex<u32>,
-    /// Whether roles are enforced; members of `system:masters` may do everything either way.
-    pub rbac: bool,
     /// Whether lists are streamed to watches that ask for it.
     pub watch_list: bool,
     /// Whether protobuf is written for those who prefer it.
@@ -65,6 +64,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Returns what tokens are recognised by.
+    pub fn known(&self) -> Known<'_> {
+        Known {
+            authority: &self.authority,
+            store: &self.store,
+            now: self.clock.now(),
+        }
+    }
+
     /// Tells the controllers of a write that may concern them.
     pub fn written(&self, resource: &Resource, object: &Arc<Object>) {
         if (self.concerns_controllers)(resource, object) {

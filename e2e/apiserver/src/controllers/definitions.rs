@@ -39,12 +39,7 @@ impl Definitions {
         if notice.plural == "customresourcedefinitions" {
             let name = notice.object.head.name().to_owned();
             if notice.gone {
-                let gone = notice.object.value();
-                self.remove(&gone);
-                // Its names are free for others of the group.
-                for other in self.of_group(&gone["spec"]["group"]) {
-                    self.settle(&other).await;
-                }
+                self.remove(&notice.object.value());
             } else {
                 self.settle(&name).await;
             }
@@ -58,20 +53,6 @@ impl Definitions {
         }
     }
 
-    /// Names of the CRDs of a group.
-    fn of_group(&self, group: &Value) -> Vec<String> {
-        let page = self
-            .crds
-            .resource
-            .collection
-            .scan(Scan::default(), |_| true);
-        let objects = page.map(|page| page.objects).unwrap_or_default();
-        let group = objects
-            .iter()
-            .filter(|object| object.value()["spec"]["group"] == *group);
-        group.map(|object| object.head.name().to_owned()).collect()
-    }
-
     async fn settle(&mut self, name: &str) {
         let Some(stored) = self.crds.resource.collection.get(name) else {
             return;
@@ -82,18 +63,13 @@ impl Definitions {
             return;
         }
         let server = &self.inside.server;
-        let status = definition::status(&server.store, server.clock.now(), &crd);
-        if conditions::condition_is(&status, "NamesAccepted", "True") {
-            match definition::resource(&server.store, &crd) {
-                Ok(resource) => server.registry.put(resource),
-                Err(error) => tracing::warn!(crd = name, %error, "serving a custom resource"),
-            }
+        match definition::resource(&server.store, &crd) {
+            Ok(resource) => server.registry.put(resource),
+            Err(error) => tracing::warn!(crd = name, %error, "serving a custom resource"),
         }
-        if crd["status"] != status {
-            self.write_status(name, |crd| {
-                definition::status(&server.store, server.clock.now(), crd)
-            })
-            .await;
+        if crd["status"] != definition::status(server.clock.now(), &crd) {
+            let status = |crd: &Value| definition::status(server.clock.now(), crd);
+            self.write_status(name, status).await;
         }
     }
 

@@ -39,7 +39,7 @@ impl Tokens {
         if head.deleting || head.field("type") != Some(tokens::SECRET) {
             return;
         }
-        let Some((data, uid)) = tokens::old_data(&self.inside.server, &notice.object) else {
+        let Some((data, uid)) = tokens::old_data(self.inside.server.known(), &notice.object) else {
             return;
         };
         let at = (head.namespace(), head.name(), "");

@@ -10,16 +10,15 @@ use serde_json::{Value, json};
 
 use crate::context::Server;
 use crate::registry::{Resource, Version};
-use crate::wire::media::{self, Accept, Body};
+use crate::wire::media::{self, Body};
 use crate::wire::status_error::StatusError;
 use crate::wire::versions::priority;
 
 /// Groups in the order of preference that a real server gives them; others follow by name.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 14] = [
     "",
     "apiregistration.k8s.io",
     "apps",
-    "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
     "autoscaling",
@@ -100,7 +99,7 @@ pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
         "versions": ["v1"],
         "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443" }],
     });
-    media::tree(StatusCode::OK, Accept::default(), &versions)
+    media::tree(StatusCode::OK, &versions)
 }
 
 /// Answers `/apis`.
@@ -114,7 +113,7 @@ pub fn groups(server: &Server, headers: &HeaderMap) -> Response<Body> {
         .map(group_value)
         .collect();
     let list = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups });
-    media::tree(StatusCode::OK, Accept::default(), &list)
+    media::tree(StatusCode::OK, &list)
 }
 
 fn group_value(group: &Group) -> Value {
@@ -137,7 +136,7 @@ pub fn group(server: &Server, name: &str) -> Result<Response<Body>, StatusError>
     let mut value = group_value(group);
     value["kind"] = "APIGroup".into();
     value["apiVersion"] = "v1".into();
-    Ok(media::tree(StatusCode::OK, Accept::default(), &value))
+    Ok(media::tree(StatusCode::OK, &value))
 }
 
 /// Answers `/apis/GROUP/VERSION`.
@@ -164,7 +163,7 @@ pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<B
     let list = json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
     });
-    Ok(media::tree(StatusCode::OK, Accept::default(), &list))
+    Ok(media::tree(StatusCode::OK, &list))
 }
 
 fn classic(resource: &Resource, version: &Version) -> Vec<Value> {

@@ -57,15 +57,12 @@ pub struct Kind {
     pub verbs: &'static [&'static str],
     /// Categories such as `all`.
     pub categories: &'static [&'static str],
-    /// Whether there is a `status` subresource.
-    pub status: bool,
-    /// Whether there is a `scale` subresource.
-    pub scale: bool,
     /// Every subresource, `status` and `scale` included.
     pub subresources: &'static [Subresource],
 }
 
 /// Returns the built-in kind that an object's `apiVersion` and `kind` name, if there is one.
+#[cfg(test)]
 pub fn of_object(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     all()
@@ -78,18 +75,11 @@ pub fn all() -> &'static [Kind] {
     KINDS
 }
 
-macro_rules! subresources {
-    ($($name:literal => $group:literal $version:literal $kind:literal $verbs:expr),* $(,)?) => {
-        &[$(Subresource { name: $name, group: $group, version: $version, kind: $kind, verbs: $verbs }),*]
-    };
-}
-
-/// One line a kind; `status` and `scale` are read off the subresources.
+/// One line a kind.
 macro_rules! kind {
     ($group:literal $version:literal $kind:literal $plural:literal $singular:literal
      [$($short:literal)*] $scope:ident $verbs:ident [$($category:literal)*]
-     { $($sub:literal => $sgroup:literal $sversion:literal $skind:literal $sverbs:expr),* $(,)? }) => {{
-        const SUBS: &[Subresource] = subresources!($($sub => $sgroup $sversion $skind $sverbs),*);
+     { $($sub:literal => $sgroup:literal $sversion:literal $skind:literal $sverbs:expr),* $(,)? }) => {
         Kind {
             group: $group,
             version: $version,
@@ -97,160 +87,132 @@ macro_rules! kind {
             plural: $plural,
             singular: $singular,
             short_names: &[$($short),*],
-            namespaced: scope!($scope),
+            namespaced: $scope,
             verbs: $verbs,
             categories: &[$($category),*],
-            status: has(SUBS, "status"),
-            scale: has(SUBS, "scale"),
-            subresources: SUBS,
+            subresources: &[$(Subresource {
+                name: $sub, group: $sgroup, version: $sversion, kind: $skind, verbs: $sverbs,
+            }),*],
         }
-    }};
-}
-
-macro_rules! scope {
-    (namespaced) => {
-        true
-    };
-    (cluster) => {
-        false
     };
 }
 
-const fn has(subresources: &[Subresource], name: &str) -> bool {
-    let mut i = 0;
-    while i < subresources.len() {
-        if same(subresources[i].name.as_bytes(), name.as_bytes()) {
-            return true;
-        }
-        i += 1;
-    }
-    false
-}
-
-/// Returns whether two slices are equal: `==` on slices is not const yet.
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let mut i = 0;
-    while i < a.len() {
-        if a[i] != b[i] {
-            return false;
-        }
-        i += 1;
-    }
-    true
-}
+/// Values of [`Kind::namespaced`].
+const NAMESPACED: bool = true;
+const CLUSTER: bool = false;
 
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
-    kind!("" "v1" "ConfigMap" "configmaps" "configmap" ["cm"] namespaced ALL [] {}),
-    kind!("" "v1" "Endpoints" "endpoints" "endpoints" ["ep"] namespaced ALL [] {}),
-    kind!("" "v1" "Event" "events" "event" ["ev"] namespaced ALL [] {}),
-    kind!("" "v1" "LimitRange" "limitranges" "limitrange" ["limits"] namespaced ALL [] {}),
-    kind!("" "v1" "Namespace" "namespaces" "namespace" ["ns"] cluster NO_COLLECTION [] {
+    kind!("" "v1" "ConfigMap" "configmaps" "configmap" ["cm"] NAMESPACED ALL [] {}),
+    kind!("" "v1" "Endpoints" "endpoints" "endpoints" ["ep"] NAMESPACED ALL [] {}),
+    kind!("" "v1" "Event" "events" "event" ["ev"] NAMESPACED ALL [] {}),
+    kind!("" "v1" "LimitRange" "limitranges" "limitrange" ["limits"] NAMESPACED ALL [] {}),
+    kind!("" "v1" "Namespace" "namespaces" "namespace" ["ns"] CLUSTER NO_COLLECTION [] {
         "finalize" => "" "v1" "Namespace" &["update"],
         "status" => "" "v1" "Namespace" READ_WRITE,
     }),
-    kind!("" "v1" "Node" "nodes" "node" ["no"] cluster ALL [] {
+    kind!("" "v1" "Node" "nodes" "node" ["no"] CLUSTER ALL [] {
         "status" => "" "v1" "Node" READ_WRITE,
     }),
-    kind!("" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" "persistentvolumeclaim" ["pvc"] namespaced ALL [] {
+    kind!("" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" "persistentvolumeclaim" ["pvc"] NAMESPACED ALL [] {
         "status" => "" "v1" "PersistentVolumeClaim" READ_WRITE,
     }),
-    kind!("" "v1" "PersistentVolume" "persistentvolumes" "persistentvolume" ["pv"] cluster ALL [] {
+    kind!("" "v1" "PersistentVolume" "persistentvolumes" "persistentvolume" ["pv"] CLUSTER ALL [] {
         "status" => "" "v1" "PersistentVolume" READ_WRITE,
     }),
-    kind!("" "v1" "Pod" "pods" "pod" ["po"] namespaced ALL ["all"] {
+    kind!("" "v1" "Pod" "pods" "pod" ["po"] NAMESPACED ALL ["all"] {
         "binding" => "" "v1" "Binding" CREATE,
         "ephemeralcontainers" => "" "v1" "Pod" READ_WRITE,
-        "eviction" => "policy" "v1" "Eviction" CREATE,
         "resize" => "" "v1" "Pod" READ_WRITE,
         "status" => "" "v1" "Pod" READ_WRITE,
     }),
-    kind!("" "v1" "PodTemplate" "podtemplates" "podtemplate" [] namespaced ALL [] {}),
-    kind!("" "v1" "ReplicationController" "replicationcontrollers" "replicationcontroller" ["rc"] namespaced ALL ["all"] {
+    kind!("" "v1" "PodTemplate" "podtemplates" "podtemplate" [] NAMESPACED ALL [] {}),
+    kind!("" "v1" "ReplicationController" "replicationcontrollers" "replicationcontroller" ["rc"] NAMESPACED ALL ["all"] {
         "scale" => "autoscaling" "v1" "Scale" READ_WRITE,
         "status" => "" "v1" "ReplicationController" READ_WRITE,
     }),
-    kind!("" "v1" "ResourceQuota" "resourcequotas" "resourcequota" ["quota"] namespaced ALL [] {
+    kind!("" "v1" "ResourceQuota" "resourcequotas" "resourcequota" ["quota"] NAMESPACED ALL [] {
         "status" => "" "v1" "ResourceQuota" READ_WRITE,
     }),
-    kind!("" "v1" "Secret" "secrets" "secret" [] namespaced ALL [] {}),
-    kind!("" "v1" "ServiceAccount" "serviceaccounts" "serviceaccount" ["sa"] namespaced ALL [] {
+    kind!("" "v1" "Secret" "secrets" "secret" [] NAMESPACED ALL [] {}),
+    kind!("" "v1" "ServiceAccount" "serviceaccounts" "serviceaccount" ["sa"] NAMESPACED ALL [] {
         "token" => "authentication.k8s.io" "v1" "TokenRequest" CREATE,
     }),
-    kind!("" "v1" "Service" "services" "service" ["svc"] namespaced ALL ["all"] {
+    kind!("" "v1" "Service" "services" "service" ["svc"] NAMESPACED ALL ["all"] {
         "status" => "" "v1" "Service" READ_WRITE,
     }),
-    kind!("apiregistration.k8s.io" "v1" "APIService" "apiservices" "apiservice" [] cluster ALL ["api-extensions"] {
+    kind!("apiregistration.k8s.io" "v1" "APIService" "apiservices" "apiservice" [] CLUSTER ALL ["api-extensions"] {
         "status" => "apiregistration.k8s.io" "v1" "APIService" READ_WRITE,
     }),
-    kind!("apps" "v1" "ControllerRevision" "controllerrevisions" "controllerrevision" [] namespaced ALL [] {}),
-    kind!("apps" "v1" "DaemonSet" "daemonsets" "daemonset" ["ds"] namespaced ALL ["all"] {
+    kind!("apps" "v1" "ControllerRevision" "controllerrevisions" "controllerrevision" [] NAMESPACED ALL [] {}),
+    kind!("apps" "v1" "DaemonSet" "daemonsets" "daemonset" ["ds"] NAMESPACED ALL ["all"] {
         "status" => "apps" "v1" "DaemonSet" READ_WRITE,
     }),
-    kind!("apps" "v1" "Deployment" "deployments" "deployment" ["deploy"] namespaced ALL ["all"] {
+    kind!("apps" "v1" "Deployment" "deployments" "deployment" ["deploy"] NAMESPACED ALL ["all"] {
         "scale" => "autoscaling" "v1" "Scale" READ_WRITE,
         "status" => "apps" "v1" "Deployment" READ_WRITE,
     }),
-    kind!("apps" "v1" "ReplicaSet" "replicasets" "replicaset" ["rs"] namespaced ALL ["all"] {
+    kind!("apps" "v1" "ReplicaSet" "replicasets" "replicaset" ["rs"] NAMESPACED ALL ["all"] {
         "scale" => "autoscaling" "v1" "Scale" READ_WRITE,
         "status" => "apps" "v1" "ReplicaSet" READ_WRITE,
     }),
-    kind!("apps" "v1" "StatefulSet" "statefulsets" "statefulset" ["sts"] namespaced ALL ["all"] {
+    kind!("apps" "v1" "StatefulSet" "statefulsets" "statefulset" ["sts"] NAMESPACED ALL ["all"] {
         "scale" => "autoscaling" "v1" "Scale" READ_WRITE,
         "status" => "apps" "v1" "StatefulSet" READ_WRITE,
     }),
-    kind!("events.k8s.io" "v1" "Event" "events" "event" ["ev"] namespaced ALL [] {}),
-    kind!("authentication.k8s.io" "v1" "SelfSubjectReview" "selfsubjectreviews" "selfsubjectreview" [] cluster CREATE [] {}),
-    kind!("authentication.k8s.io" "v1" "TokenReview" "tokenreviews" "tokenreview" [] cluster CREATE [] {}),
-    kind!("authorization.k8s.io" "v1" "LocalSubjectAccessReview" "localsubjectaccessreviews" "localsubjectaccessreview" [] namespaced CREATE [] {}),
-    kind!("authorization.k8s.io" "v1" "SelfSubjectAccessReview" "selfsubjectaccessreviews" "selfsubjectaccessreview" [] cluster CREATE [] {}),
-    kind!("authorization.k8s.io" "v1" "SelfSubjectRulesReview" "selfsubjectrulesreviews" "selfsubjectrulesreview" [] cluster CREATE [] {}),
-    kind!("authorization.k8s.io" "v1" "SubjectAccessReview" "subjectaccessreviews" "subjectaccessreview" [] cluster CREATE [] {}),
-    kind!("autoscaling" "v2" "HorizontalPodAutoscaler" "horizontalpodautoscalers" "horizontalpodautoscaler" ["hpa"] namespaced ALL ["all"] {
+    kind!("authentication.k8s.io" "v1" "SelfSubjectReview" "selfsubjectreviews" "selfsubjectreview" [] CLUSTER CREATE [] {}),
+    kind!("authentication.k8s.io" "v1" "TokenReview" "tokenreviews" "tokenreview" [] CLUSTER CREATE [] {}),
+    kind!("authorization.k8s.io" "v1" "SelfSubjectAccessReview" "selfsubjectaccessreviews" "selfsubjectaccessreview" [] CLUSTER CREATE [] {}),
+    kind!("authorization.k8s.io" "v1" "SubjectAccessReview" "subjectaccessreviews" "subjectaccessreview" [] CLUSTER CREATE [] {}),
+    kind!("autoscaling" "v2" "HorizontalPodAutoscaler" "horizontalpodautoscalers" "horizontalpodautoscaler" ["hpa"] NAMESPACED ALL ["all"] {
         "status" => "autoscaling" "v2" "HorizontalPodAutoscaler" READ_WRITE,
     }),
-    kind!("batch" "v1" "CronJob" "cronjobs" "cronjob" ["cj"] namespaced ALL ["all"] {
+    kind!("batch" "v1" "CronJob" "cronjobs" "cronjob" ["cj"] NAMESPACED ALL ["all"] {
         "status" => "batch" "v1" "CronJob" READ_WRITE,
     }),
-    kind!("batch" "v1" "Job" "jobs" "job" [] namespaced ALL ["all"] {
+    kind!("batch" "v1" "Job" "jobs" "job" [] NAMESPACED ALL ["all"] {
         "status" => "batch" "v1" "Job" READ_WRITE,
     }),
-    kind!("certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests" "certificatesigningrequest" ["csr"] cluster ALL [] {
+    kind!("certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests" "certificatesigningrequest" ["csr"] CLUSTER ALL [] {
         "approval" => "certificates.k8s.io" "v1" "CertificateSigningRequest" READ_WRITE,
         "status" => "certificates.k8s.io" "v1" "CertificateSigningRequest" READ_WRITE,
     }),
-    kind!("networking.k8s.io" "v1" "IngressClass" "ingressclasses" "ingressclass" [] cluster ALL [] {}),
-    kind!("networking.k8s.io" "v1" "Ingress" "ingresses" "ingress" ["ing"] namespaced ALL [] {
+    kind!("networking.k8s.io" "v1" "IngressClass" "ingressclasses" "ingressclass" [] CLUSTER ALL [] {}),
+    kind!("networking.k8s.io" "v1" "Ingress" "ingresses" "ingress" ["ing"] NAMESPACED ALL [] {
         "status" => "networking.k8s.io" "v1" "Ingress" READ_WRITE,
     }),
-    kind!("networking.k8s.io" "v1" "NetworkPolicy" "networkpolicies" "networkpolicy" ["netpol"] namespaced ALL [] {}),
-    kind!("policy" "v1" "PodDisruptionBudget" "poddisruptionbudgets" "poddisruptionbudget" ["pdb"] namespaced ALL [] {
+    kind!("networking.k8s.io" "v1" "NetworkPolicy" "networkpolicies" "networkpolicy" ["netpol"] NAMESPACED ALL [] {}),
+    kind!("policy" "v1" "PodDisruptionBudget" "poddisruptionbudgets" "poddisruptionbudget" ["pdb"] NAMESPACED ALL [] {
         "status" => "policy" "v1" "PodDisruptionBudget" READ_WRITE,
     }),
-    kind!("rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings" "clusterrolebinding" [] cluster ALL [] {}),
-    kind!("rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" "clusterrole" [] cluster ALL [] {}),
-    kind!("rbac.authorization.k8s.io" "v1" "RoleBinding" "rolebindings" "rolebinding" [] namespaced ALL [] {}),
-    kind!("rbac.authorization.k8s.io" "v1" "Role" "roles" "role" [] namespaced ALL [] {}),
-    kind!("storage.k8s.io" "v1" "StorageClass" "storageclasses" "storageclass" ["sc"] cluster ALL [] {}),
-    kind!("admissionregistration.k8s.io" "v1" "MutatingWebhookConfiguration" "mutatingwebhookconfigurations" "mutatingwebhookconfiguration" [] cluster ALL ["api-extensions"] {}),
-    kind!("admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" "validatingwebhookconfiguration" [] cluster ALL ["api-extensions"] {}),
-    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" "validatingadmissionpolicies" "validatingadmissionpolicy" [] cluster ALL ["api-extensions"] {
+    kind!("rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings" "clusterrolebinding" [] CLUSTER ALL [] {}),
+    kind!("rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" "clusterrole" [] CLUSTER ALL [] {}),
+    kind!("rbac.authorization.k8s.io" "v1" "RoleBinding" "rolebindings" "rolebinding" [] NAMESPACED ALL [] {}),
+    kind!("rbac.authorization.k8s.io" "v1" "Role" "roles" "role" [] NAMESPACED ALL [] {}),
+    kind!("storage.k8s.io" "v1" "StorageClass" "storageclasses" "storageclass" ["sc"] CLUSTER ALL [] {}),
+    kind!("admissionregistration.k8s.io" "v1" "MutatingWebhookConfiguration" "mutatingwebhookconfigurations" "mutatingwebhookconfiguration" [] CLUSTER ALL ["api-extensions"] {}),
+    kind!("admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" "validatingwebhookconfiguration" [] CLUSTER ALL ["api-extensions"] {}),
+    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" "validatingadmissionpolicies" "validatingadmissionpolicy" [] CLUSTER ALL ["api-extensions"] {
         "status" => "admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" READ_WRITE,
     }),
-    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicyBinding" "validatingadmissionpolicybindings" "validatingadmissionpolicybinding" [] cluster ALL ["api-extensions"] {}),
-    kind!("flowcontrol.apiserver.k8s.io" "v1" "FlowSchema" "flowschemas" "flowschema" [] cluster ALL [] {
+    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicyBinding" "validatingadmissionpolicybindings" "validatingadmissionpolicybinding" [] CLUSTER ALL ["api-extensions"] {}),
+    kind!("flowcontrol.apiserver.k8s.io" "v1" "FlowSchema" "flowschemas" "flowschema" [] CLUSTER ALL [] {
         "status" => "flowcontrol.apiserver.k8s.io" "v1" "FlowSchema" READ_WRITE,
     }),
-    kind!("apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions" "customresourcedefinition" ["crd" "crds"] cluster ALL ["api-extensions"] {
+    kind!("apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions" "customresourcedefinition" ["crd" "crds"] CLUSTER ALL ["api-extensions"] {
         "status" => "apiextensions.k8s.io" "v1" "CustomResourceDefinition" READ_WRITE,
     }),
-    kind!("scheduling.k8s.io" "v1" "PriorityClass" "priorityclasses" "priorityclass" ["pc"] cluster ALL [] {}),
-    kind!("coordination.k8s.io" "v1" "Lease" "leases" "lease" [] namespaced ALL [] {}),
-    kind!("discovery.k8s.io" "v1" "EndpointSlice" "endpointslices" "endpointslice" [] namespaced ALL [] {}),
+    kind!("scheduling.k8s.io" "v1" "PriorityClass" "priorityclasses" "priorityclass" ["pc"] CLUSTER ALL [] {}),
+    kind!("coordination.k8s.io" "v1" "Lease" "leases" "lease" [] NAMESPACED ALL [] {}),
+    kind!("discovery.k8s.io" "v1" "EndpointSlice" "endpointslices" "endpointslice" [] NAMESPACED ALL [] {}),
 ];
+
+impl Kind {
+    /// Returns whether there is a subresource of this name.
+    pub fn has(&self, subresource: &str) -> bool {
+        self.subresources.iter().any(|it| it.name == subresource)
+    }
+}
 
 #[cfg(test)]
 impl Kind {
@@ -295,9 +257,9 @@ mod tests {
     #[test]
     fn status_and_scale_follow_from_the_subresources() {
         let deployment = find("apps", "v1", "deployments").expect("deployments");
-        assert!(deployment.status && deployment.scale && deployment.namespaced);
+        assert!(deployment.has("status") && deployment.has("scale") && deployment.namespaced);
         let config = find("", "v1", "configmaps").expect("configmaps");
-        assert!(!config.status && !config.scale);
+        assert!(!config.has("status") && !config.has("scale"));
         assert!(!find("", "v1", "nodes").expect("nodes").namespaced);
     }
 

@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use super::Strategy;
-use crate::auth::authorize;
 use crate::auth::certificates::CLIENT;
 use crate::auth::rbac::Attributes;
 use crate::context::RequestContext;
@@ -32,7 +31,7 @@ impl Strategy for CertificateRequests {
         old: &Value,
         new: &Value,
     ) -> Vec<FieldError> {
-        conditions(&context.path.subresource, Some(old), new)
+        conditions(&context.path.subresource, old, new)
     }
 
     fn may_write(
@@ -144,7 +143,11 @@ fn admit(
                 name,
                 ..Attributes::default()
             };
-            authorize::decide(context.server, context.user, &attributes).is_ok()
+            context
+                .server
+                .access
+                .decide(context.user, &attributes)
+                .is_ok()
         });
     if allowed {
         return Ok(());
@@ -159,68 +162,32 @@ fn failures(csr: &Value) -> Vec<&Value> {
     conditions.filter(|c| c["type"] == "Failed").collect()
 }
 
-/// Returns what is wrong with the conditions after a write through `subresource`.
-fn conditions(subresource: &str, old: Option<&Value>, new: &Value) -> Vec<FieldError> {
+/// Returns what is wrong with the conditions after a write through `subresource`: decisions are
+/// made once, through the approval, and one excludes the other.
+fn conditions(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let list = |csr: &Value| {
-        csr["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
+    let find = |csr: &Value, kind: &str| {
+        let mut all = csr["status"]["conditions"].as_array().into_iter().flatten();
+        all.find(|it| it["type"] == kind).cloned()
     };
-    let conditions = list(new);
-    let mut seen: Vec<&Value> = Vec::new();
-    for (index, condition) in conditions.iter().enumerate() {
-        let path = format!("status.conditions[{index}]");
-        let (kind, status) = (
-            &condition["type"],
-            condition["status"].as_str().unwrap_or_default(),
-        );
-        if kind.as_str().is_none_or(str::is_empty) {
-            errors.push(FieldError::required(format!("{path}.type"), ""));
-        }
-        let final_ = matches!(kind.as_str(), Some("Approved" | "Denied" | "Failed"));
-        let allowed: &[&str] = if final_ {
-            &["True"]
-        } else {
-            &["False", "True", "Unknown"]
-        };
-        if status.is_empty() {
-            errors.push(FieldError::required(format!("{path}.status"), ""));
-        } else if !allowed.contains(&status) {
-            errors.push(FieldError::unsupported(
-                format!("{path}.status"),
-                &status.into(),
-                allowed,
-            ));
-        }
-        let other = match kind.as_str() {
-            Some("Approved") => "Denied",
-            Some("Denied") => "Approved",
-            _ => "",
-        };
-        if seen.iter().any(|s| **s == other) {
-            let detail = "Approved and Denied conditions are mutually exclusive";
-            errors.push(FieldError::invalid("status.conditions", kind, detail));
-        }
-        if seen.contains(&kind) {
-            errors.push(FieldError::duplicate(format!("{path}.type"), kind));
-        }
-        seen.push(kind);
-    }
-    let Some(old) = old else {
-        return errors;
-    };
-    let has = |list: &[Value], kind: &str| list.iter().any(|c| c["type"] == kind);
-    let before = list(old);
     for kind in ["Approved", "Denied", "Failed"] {
-        let verb = match (has(&before, kind), has(&conditions, kind)) {
+        let (before, now) = (find(old, kind), find(new, kind));
+        if let Some(wrong) = now.as_ref().filter(|it| it["status"] != "True") {
+            let path = "status.conditions[].status";
+            errors.push(FieldError::unsupported(path, &wrong["status"], &["True"]));
+        }
+        let verb = match (before.is_some(), now.is_some()) {
             (true, false) => "remove",
             (false, true) if subresource != "approval" && kind != "Failed" => "add",
             _ => continue,
         };
         let detail = format!("updates may not {verb} a condition of type {kind:?}");
         errors.push(FieldError::forbidden("status.conditions", detail));
+    }
+    if find(new, "Approved").is_some() && find(new, "Denied").is_some() {
+        let detail = "Approved and Denied conditions are mutually exclusive";
+        let denied = "Denied".into();
+        errors.push(FieldError::invalid("status.conditions", &denied, detail));
     }
     errors
 }
@@ -269,7 +236,7 @@ mod tests {
             ),
         ];
         for (subresource, old, new, expected) in cases {
-            let errors = conditions(subresource, Some(&with(old)), &with(new));
+            let errors = conditions(subresource, &with(old), &with(new));
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(errors, expected);
         }

@@ -16,6 +16,8 @@ impl Strategy for Roles {
         old: Option<&Value>,
         new: &Value,
     ) -> Result<(), StatusError> {
-        escalation::may_grant(context, old, new)
+        let access = &context.server.access;
+        let resource = &context.served.resource;
+        escalation::may_grant(access, context.user, resource, context.path, (old, new))
     }
 }

@@ -13,7 +13,6 @@ pub struct Resource {
     plural: String,
     namespaced: bool,
     patched: bool,
-    strategic: bool,
 }
 
 impl Resource {
@@ -26,12 +25,10 @@ impl Resource {
             plural: kind.plural.to_owned(),
             namespaced: kind.namespaced,
             patched: kind.verbs.contains(&"patch"),
-            strategic: true,
         }
     }
 
-    /// Returns what the path of one version of a CRD is about: it has patches, but no strategic
-    /// ones.
+    /// Returns what the path of one version of a CRD is about: it has patches.
     pub fn custom(crd: &Value, version: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let spec = &crd["spec"];
@@ -42,7 +39,6 @@ impl Resource {
             plural: text(&spec["names"]["plural"]),
             namespaced: spec["scope"] == "Namespaced",
             patched: true,
-            strategic: false,
         }
     }
 
@@ -82,7 +78,7 @@ impl Resource {
         if self.patched {
             let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
             operation["parameters"] = ["dryRun", "fieldValidation"].map(parameter).into();
-            let content: Map<String, Value> = FORMS[..if self.strategic { 4 } else { 3 }]
+            let content: Map<String, Value> = FORMS
                 .iter()
                 .map(|form| ((*form).to_owned(), json!({"schema": {"type": "object"}})))
                 .collect();
@@ -92,12 +88,12 @@ impl Resource {
     }
 }
 
-/// Forms of patches; custom resources have no strategic one.
-const FORMS: [&str; 4] = [
+/// Forms of patches. The strategic one is left out: kubectl then merges built-in kinds by its own
+/// knowledge of their lists, which the schemas here do not tell.
+const FORMS: [&str; 3] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 ];
 
 /// Adds the path of `resource` that kubectl looks for.

@@ -1,12 +1,11 @@
-//! The schemas of a document: built-in definitions with what the facts add, and those of CRDs.
+//! The schemas of a document: built-in definitions, and those of CRDs.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::catalog::Kind;
-use crate::schema::builtin::{ARENA, DEFINITIONS, definition_name};
-use crate::schema::node::{At, ListKind, Shape};
+use crate::schema::builtin::{DEFINITIONS, definition_name};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const API_VERSION: &str =
@@ -60,9 +59,6 @@ impl Schemas {
                 continue;
             }
             let mut schema = DEFINITIONS.get(&name).cloned().unwrap_or_else(|| json!({}));
-            if let Some(root) = ARENA.named(&name) {
-                annotate(&mut schema, root);
-            }
             self.dress(&mut schema);
             self.made.insert(name, schema);
         }
@@ -145,49 +141,4 @@ impl Schemas {
 fn component_name(group: &str, version: &str, kind: &str) -> String {
     let reversed: Vec<&str> = group.split('.').rev().collect();
     format!("{}.{version}.{kind}", reversed.join("."))
-}
-
-/// Writes list types, patch strategies and defaults, which the definitions lack, into the
-/// properties of a type.
-fn annotate(schema: &mut Value, at: At<'_>) {
-    if at.node().atomic {
-        schema["x-kubernetes-map-type"] = json!("atomic");
-    }
-    let Some(properties) = schema["properties"].as_object_mut() else {
-        return;
-    };
-    for (name, field, child) in at.fields() {
-        let Some(property) = properties.get_mut(name) else {
-            continue;
-        };
-        if let Some(default) = field.default.as_ref().filter(|default| !default.is_null()) {
-            property["default"] = default.clone();
-        }
-        if let Shape::List { kind, .. } = &child.node().shape {
-            property["x-kubernetes-list-type"] = json!(match kind {
-                ListKind::Atomic => "atomic",
-                ListKind::Set => "set",
-                ListKind::Map(_) => "map",
-            });
-            if let ListKind::Map(keys) = kind {
-                property["x-kubernetes-list-map-keys"] = json!(keys);
-            }
-        } else if child.node().atomic && property.get("$ref").is_none() {
-            property["x-kubernetes-map-type"] = json!("atomic");
-        }
-        let strategies: Vec<&str> = [
-            (field.patch.merge, "merge"),
-            (field.patch.retain_keys, "retainKeys"),
-            (field.patch.replace, "replace"),
-        ]
-        .into_iter()
-        .filter_map(|(set, word)| set.then_some(word))
-        .collect();
-        if !strategies.is_empty() {
-            property["x-kubernetes-patch-strategy"] = json!(strategies.join(","));
-        }
-        if let Some(key) = &field.patch.key {
-            property["x-kubernetes-patch-merge-key"] = json!(key);
-        }
-    }
 }

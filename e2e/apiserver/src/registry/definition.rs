@@ -1,18 +1,18 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that
 //! tell of it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::registry::kind_facts::KindFacts;
-use crate::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
+use crate::registry::{Custom, Resource, Subresource, Version, collection_name};
 use crate::schema::Schema;
-use crate::store::{Scan, Store};
+use crate::store::Store;
 use crate::table::Columns;
-use crate::wire::conditions::{condition_is, set};
+use crate::wire::conditions::set;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::versions::priority;
@@ -109,157 +109,31 @@ fn version(
             verbs: strings(&READ_WRITE),
         });
     }
-    let scale = &version["subresources"]["scale"];
-    let scale = scale.is_object().then(|| Scale {
-        spec: text(&scale["specReplicasPath"]),
-        status: text(&scale["statusReplicasPath"]),
-        selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
-    });
-    if scale.is_some() {
-        subresources.push(Subresource {
-            name: "scale".to_owned(),
-            speaks: (
-                "autoscaling".to_owned(),
-                "v1".to_owned(),
-                "Scale".to_owned(),
-            ),
-            verbs: strings(&READ_WRITE),
-        });
-    }
-    let deprecation = (version["deprecated"] == true).then(|| {
-        version["deprecationWarning"].as_str().map_or_else(
-            || {
-                let kind = text(&names["kind"]);
-                let better = successor(crd, &name)
-                    .map_or_else(String::new, |v| format!("; use {group}/{v} {kind}"));
-                format!("{group}/{name} {kind} is deprecated{better}")
-            },
-            str::to_owned,
-        )
-    });
     Ok(Version {
         schema: Schema::of_crd(crd, &name)?,
         columns: Columns::of_crd(crd, &name),
         verbs: strings(&VERBS),
         subresources,
-        deprecation,
-        scale,
         name,
     })
 }
 
-/// Returns the best served version that isn't deprecated, if it is better than this one.
-fn successor(crd: &Value, name: &str) -> Option<String> {
-    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let fresh = versions.filter(|v| v["served"] == true && v["deprecated"] != true);
-    let best = fresh
-        .map(|v| text(&v["name"]))
-        .max_by_key(|v| priority(v))?;
-    (priority(&best) > priority(name)).then_some(best)
-}
-
-/// Names that the other CRDs of a group have been given: those of resources, and those of kinds.
-#[derive(Default)]
-struct Taken {
-    resources: HashSet<String>,
-    kinds: HashSet<String>,
-}
-
-impl Taken {
-    fn by_others(store: &Store, crd: &Value) -> Self {
-        let mut taken = Self::default();
-        let crds = store.collection("apiextensions.k8s.io/customresourcedefinitions");
-        let Ok(page) = crds.scan(Scan::default(), |_| true) else {
-            return taken;
-        };
-        for other in page.objects.iter().map(|object| object.value()) {
-            let same = metadata::text(&other, "name") == metadata::text(crd, "name");
-            if same || other["spec"]["group"] != crd["spec"]["group"] {
-                continue;
-            }
-            let names = &other["status"]["acceptedNames"];
-            taken
-                .resources
-                .extend([text(&names["plural"]), text(&names["singular"])]);
-            taken.resources.extend(texts(&names["shortNames"]));
-            taken
-                .kinds
-                .extend([text(&names["kind"]), text(&names["listKind"])]);
-        }
-        taken
-    }
-}
-
-/// Returns the names that a CRD may have of those it asks for, beside those it has, and the reason
-/// and message if it may not have all. Of several conflicts the last is told.
-fn accepted(
-    wanted: &Value,
-    given: &Value,
-    taken: &Taken,
-) -> (Value, Option<(&'static str, String)>) {
-    let mut names = given.clone();
-    let mut conflict = None;
-    let mut in_use = |reason, name: &str| {
-        conflict = Some((reason, format!("{name:?} is already in use")));
-    };
-    for (field, reason, others) in [
-        ("plural", "PluralConflict", &taken.resources),
-        ("singular", "SingularConflict", &taken.resources),
-        ("shortNames", "ShortNamesConflict", &taken.resources),
-        ("kind", "KindConflict", &taken.kinds),
-        ("listKind", "ListKindConflict", &taken.kinds),
-    ] {
-        let asked = match &wanted[field] {
-            Value::Array(list) => list.iter().map(text).collect(),
-            one => vec![text(one)],
-        };
-        let other = asked
-            .iter()
-            .find(|name| wanted[field] != given[field] && others.contains(*name));
-        match other {
-            Some(name) => in_use(reason, name),
-            None if wanted[field].is_null() => {}
-            None => names[field] = wanted[field].clone(),
-        }
-    }
-    if !wanted["categories"].is_null() {
-        names["categories"] = wanted["categories"].clone();
-    }
-    (names, conflict)
-}
-
-/// Returns the status that a CRD should have.
-pub fn status(store: &Store, now: Timestamp, crd: &Value) -> Value {
+/// Returns the status that a CRD should have; its names are accepted whoever else has them.
+pub fn status(now: Timestamp, crd: &Value) -> Value {
     let now = metadata::time(now);
     let mut status = crd["status"].clone();
     if !status.is_object() {
         status = json!({});
     }
-    if !status["acceptedNames"].is_object() {
-        status["acceptedNames"] = json!({ "plural": "", "kind": "" });
-    }
-    let established = condition_is(&status, "Established", "True");
-    let taken = Taken::by_others(store, crd);
-    let (names, conflict) = accepted(&names(crd), &status["acceptedNames"], &taken);
-    status["acceptedNames"] = names;
-    let (accepted, initial) = match &conflict {
-        None => (
-            ("True", "NoConflicts", "no conflicts found"),
-            Some((
-                "True",
-                "InitialNamesAccepted",
-                "the initial names have been accepted",
-            )),
-        ),
-        Some((reason, message)) => (
-            ("False", *reason, message.as_str()),
-            (!established).then_some(("False", "NotAccepted", "not all names are accepted")),
-        ),
-    };
+    status["acceptedNames"] = names(crd);
+    let accepted = ("True", "NoConflicts", "no conflicts found");
     set(&mut status, "NamesAccepted", accepted, &now);
-    if let Some(initial) = initial {
-        set(&mut status, "Established", initial, &now);
-    }
+    let initial = (
+        "True",
+        "InitialNamesAccepted",
+        "the initial names have been accepted",
+    );
+    set(&mut status, "Established", initial, &now);
     let mut stored = texts(&status["storedVersions"]);
     for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
         let name = text(&version["name"]);
@@ -282,26 +156,5 @@ mod tests {
             names(&crd),
             json!({ "kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList" })
         );
-    }
-
-    #[test]
-    fn each_name_is_accepted_alone_and_the_last_conflict_is_told() {
-        let taken = Taken {
-            resources: ["first".to_owned(), "fi".to_owned()].into(),
-            kinds: ["First".to_owned()].into(),
-        };
-        let wanted = json!({ "plural": "seconds", "singular": "first", "shortNames": ["se", "fi"], "kind": "First", "listKind": "SecondList" });
-        let (names, conflict) = accepted(&wanted, &json!({ "plural": "", "kind": "" }), &taken);
-        assert_eq!(
-            names,
-            json!({ "plural": "seconds", "kind": "", "listKind": "SecondList" })
-        );
-        assert_eq!(
-            conflict,
-            Some(("KindConflict", "\"First\" is already in use".to_owned()))
-        );
-        // What a CRD has it keeps, whoever else has it.
-        let (_, conflict) = accepted(&wanted, &wanted, &taken);
-        assert_eq!(conflict, None);
     }
 }

@@ -18,24 +18,12 @@ const POD: &[Field] = &[
     ("spec.hostNetwork", "/spec/hostNetwork", "false"),
     ("status.phase", "/status/phase", ""),
     ("status.podIP", "/status/podIP", ""),
-    ("status.nominatedNodeName", "/status/nominatedNodeName", ""),
 ];
 const EVENT: &[Field] = &[
     ("involvedObject.kind", "/involvedObject/kind", ""),
     ("involvedObject.namespace", "/involvedObject/namespace", ""),
     ("involvedObject.name", "/involvedObject/name", ""),
     ("involvedObject.uid", "/involvedObject/uid", ""),
-    (
-        "involvedObject.apiVersion",
-        "/involvedObject/apiVersion",
-        "",
-    ),
-    (
-        "involvedObject.resourceVersion",
-        "/involvedObject/resourceVersion",
-        "",
-    ),
-    ("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
     ("reason", "/reason", ""),
     ("reportingComponent", "/reportingComponent", ""),
     ("source", "/source/component", ""),
@@ -50,19 +38,17 @@ const SERVICE: &[Field] = &[
 ];
 const JOB: &[Field] = &[("status.successful", "/status/succeeded", "0")];
 const CSR: &[Field] = &[("spec.signerName", "/spec/signerName", "")];
-const CONTROLLER: &[Field] = &[("status.replicas", "/status/replicas", "0")];
 
 fn builtin(group: &str, plural: &str) -> &'static [Field] {
     match (group, plural) {
         ("", "pods") => POD,
-        ("" | "events.k8s.io", "events") => EVENT,
+        ("", "events") => EVENT,
         ("", "nodes") => NODE,
         ("", "namespaces") => NAMESPACE,
         ("", "secrets") => SECRET,
         ("", "services") => SERVICE,
         ("batch", "jobs") => JOB,
         ("certificates.k8s.io", "certificatesigningrequests") => CSR,
-        ("", "replicationcontrollers") => CONTROLLER,
         _ => &[],
     }
 }
@@ -110,9 +96,6 @@ pub fn known(
     let resource = &served.resource;
     let fields = builtin(&resource.group, &resource.plural);
     let translate = |mut requirement: FieldRequirement| {
-        if resource.group == "events.k8s.io" {
-            requirement.field = event_field(&requirement.field);
-        }
         let field = requirement.field.as_str();
         // The API's conversions map the old name of the node to the new one.
         if resource.plural == "pods" && field == "spec.host" {
@@ -143,13 +126,4 @@ pub fn known(
         })
     };
     requirements.into_iter().map(translate).collect()
-}
-
-/// Returns the name in the core group of a field of `events.k8s.io` events.
-fn event_field(field: &str) -> String {
-    match field {
-        "reportingController" => "reportingComponent".to_owned(),
-        "deprecatedSource.component" => "source".to_owned(),
-        other => other.replacen("regarding.", "involvedObject.", 1),
-    }
 }

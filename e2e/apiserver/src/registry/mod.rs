@@ -68,26 +68,10 @@ pub struct Version {
     pub verbs: Vec<String>,
     /// What hangs below objects.
     pub subresources: Vec<Subresource>,
-    /// A warning for everybody who uses it.
-    pub deprecation: Option<String>,
     /// What objects look like.
     pub schema: Schema,
     /// What people see of them.
     pub columns: Columns,
-    /// The scale subresource of a custom resource.
-    pub scale: Option<Scale>,
-}
-
-/// Where a custom resource keeps what its scale subresource shows, as JSON paths such as
-/// `.spec.replicas`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scale {
-    /// Desired replicas.
-    pub spec: String,
-    /// Observed replicas.
-    pub status: String,
-    /// Serialised label selector.
-    pub selector: Option<String>,
 }
 
 /// A subresource as discovery lists it.
@@ -192,12 +176,6 @@ impl Registry {
                 resource.versions.push(version);
                 continue;
             }
-            // Both groups of events show the same objects.
-            let group = if kind.plural == "events" {
-                ""
-            } else {
-                kind.group
-            };
             resources.push(Resource {
                 group: kind.group.to_owned(),
                 plural: kind.plural.to_owned(),
@@ -211,7 +189,7 @@ impl Registry {
                 storage: kind.version.to_owned(),
                 facts: KindFacts::of(kind.group, kind.plural),
                 custom: None,
-                collection: store.collection(&collection_name(group, kind.plural)),
+                collection: store.collection(&collection_name(kind.group, kind.plural)),
             });
         }
         Self {
@@ -308,11 +286,7 @@ fn builtin_version(kind: &'static catalog::Kind) -> Version {
         name: kind.version.to_owned(),
         verbs: owned(kind.verbs),
         subresources: kind.subresources.iter().map(subresource).collect(),
-        deprecation: (kind.kind == "Endpoints").then(|| {
-            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
-        }),
         schema: Schema::builtin(kind),
         columns: Columns::builtin(kind),
-        scale: None,
     }
 }

@@ -9,8 +9,8 @@ use k8s_openapi::api::{
     authorization::v1 as authorization, autoscaling::v1 as autoscaling_v1,
     autoscaling::v2 as autoscaling, batch::v1 as batch, certificates::v1 as certificates,
     coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery,
-    events::v1 as events, flowcontrol::v1 as flowcontrol, networking::v1 as networking,
-    policy::v1 as policy, rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
+    flowcontrol::v1 as flowcontrol, networking::v1 as networking, policy::v1 as policy,
+    rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
@@ -18,7 +18,7 @@ use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
 
 use super::build::{Builder, OBJECT_META};
-use super::node::{At, Id, Node};
+use super::node::{Id, Node};
 use crate::kinds::catalog::{self, Kind};
 
 /// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references
@@ -46,8 +46,6 @@ pub static ARENA: LazyLock<Builtins> = LazyLock::new(|| {
 /// Kinds that only subresources speak.
 const SUBRESOURCES: &[&str] = &[
     "io.k8s.api.autoscaling.v1.Scale",
-    "io.k8s.api.core.v1.Binding",
-    "io.k8s.api.policy.v1.Eviction",
     "io.k8s.api.authentication.v1.TokenRequest",
 ];
 
@@ -62,11 +60,6 @@ impl Builtins {
     /// Returns where the type with this full name starts, if a kind of ours reaches it.
     pub fn root(&self, name: &str) -> Option<Id> {
         self.names.get(name).copied()
-    }
-
-    /// Returns the type with this full name, ready to walk.
-    pub fn named(&self, name: &str) -> Option<At<'_>> {
-        self.root(name).map(|id| At::new(&self.nodes, id))
     }
 }
 
@@ -95,17 +88,16 @@ fn definitions() -> Map<String, Value> {
     }
     generate! {
         core: ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod PodTemplate
-            ReplicationController ResourceQuota Secret ServiceAccount Service Binding;
+            ReplicationController ResourceQuota Secret ServiceAccount Service;
         apps: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
-        events: Event;
         authentication: SelfSubjectReview TokenReview TokenRequest;
-        authorization: LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview;
+        authorization: SelfSubjectAccessReview SubjectAccessReview;
         autoscaling: HorizontalPodAutoscaler;
         autoscaling_v1: Scale;
         batch: CronJob Job;
         certificates: CertificateSigningRequest;
         networking: IngressClass Ingress NetworkPolicy;
-        policy: PodDisruptionBudget Eviction;
+        policy: PodDisruptionBudget;
         rbac: ClusterRoleBinding ClusterRole RoleBinding Role;
         storage: StorageClass;
         admission: MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy

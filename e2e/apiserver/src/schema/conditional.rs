@@ -19,13 +19,6 @@ pub fn conditional(kind: &Kind, object: &mut Value) {
         }
         "Service" => service(object),
         "Deployment" | "DaemonSet" | "StatefulSet" => workload(kind, object),
-        "ReplicationController" => {
-            let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-            if labels.is_object() {
-                fill(object, "/spec", "selector", labels.clone());
-                fill(object, "/metadata", "labels", labels);
-            }
-        }
         "Job" => job(object),
         "HorizontalPodAutoscaler" => {
             let metric = json!([{"type": "Resource", "resource":
@@ -51,11 +44,6 @@ pub fn conditional(kind: &Kind, object: &mut Value) {
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
             for webhook in each(object, "/webhooks") {
                 fill(webhook, "/clientConfig/service", "port", json!(443));
-            }
-        }
-        "EndpointSlice" => {
-            for port in each(object, "/ports") {
-                fill(port, "", "name", json!(""));
             }
         }
         "CustomResourceDefinition" => {

@@ -1,4 +1,4 @@
-//! Whether a `CustomResourceDefinition` is one: names, versions, columns, subresources. Its schemas
+//! Whether a `CustomResourceDefinition` is one: names, versions, columns. Its schemas
 //! are looked at in `structural.rs`.
 
 use serde_json::Value;
@@ -64,7 +64,6 @@ pub fn check_crd(crd: &Value) -> Vec<FieldError> {
             }
         };
         check_columns(version, &above("additionalPrinterColumns"), &mut errors);
-        check_scale(version, &above("subresources"), &mut errors);
         if !version["name"].as_str().is_some_and(is_1035) {
             errors.push(FieldError::invalid(
                 format!("{at}.name"),
@@ -185,33 +184,6 @@ fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
             &format!("{path}.additionalPrinterColumns[{index}]"),
             errors,
         );
-    }
-}
-
-fn check_scale(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let scale = &version["subresources"]["scale"];
-    if scale.is_object() {
-        let path = format!("{path}.subresources.scale");
-        for (field, below) in [
-            ("specReplicasPath", ".spec."),
-            ("statusReplicasPath", ".status."),
-        ] {
-            match scale[field].as_str().unwrap_or_default() {
-                "" => errors.push(FieldError::required(format!("{path}.{field}"), "")),
-                value if value.starts_with(below) => {}
-                _ => {
-                    let detail = format!(
-                        "should be a json path under {}",
-                        below.trim_end_matches('.')
-                    );
-                    errors.push(FieldError::invalid(
-                        format!("{path}.{field}"),
-                        &scale[field],
-                        detail,
-                    ));
-                }
-            }
-        }
     }
 }
 

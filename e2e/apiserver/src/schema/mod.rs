@@ -98,7 +98,7 @@ impl Schema {
     /// Fields that a write to the object (`""`) or a subresource cannot change, as paths of names.
     pub fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
         match (&self.origin, subresource) {
-            (Origin::Builtin(kind), "") if kind.status => &[&["status"]],
+            (Origin::Builtin(kind), "") if kind.has("status") => &[&["status"]],
             (Origin::Custom { status: true }, "") => &[&["status"]],
             (Origin::Custom { .. }, "status") => &[&["metadata"], &["spec"]],
             (Origin::Builtin(kind), "status") => match (kind.group, kind.kind) {

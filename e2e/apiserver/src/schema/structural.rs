@@ -100,7 +100,6 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
         let path = format!("{path}.x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid(path, &Value::from(true), detail));
     }
-    forbidden(schema, path, errors);
     list_type(schema, path, errors);
     nested(schema, path, either, errors);
     pattern(schema, path, errors);
@@ -199,28 +198,6 @@ fn check_type(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
             &schema["type"],
             "must be object at the root",
         ));
-    }
-}
-
-/// Keywords of JSON schema that a CRD may not use.
-fn forbidden(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    if schema["uniqueItems"] == true {
-        let detail =
-            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.push(FieldError::forbidden(format!("{path}.uniqueItems"), detail));
-    }
-    for keyword in [
-        "patternProperties",
-        "definitions",
-        "dependencies",
-        "additionalItems",
-        "id",
-        "$ref",
-    ] {
-        if schema.get(keyword).is_some_and(|value| !value.is_null()) {
-            let detail = format!("{keyword} is not supported");
-            errors.push(FieldError::forbidden(format!("{path}.{keyword}"), detail));
-        }
     }
 }
 

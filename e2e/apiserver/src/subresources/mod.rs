@@ -1,4 +1,4 @@
-//! What hangs below objects: status, scale, finalize, token, binding, eviction, approval.
+//! What hangs below objects: status, scale, finalize, token, binding, approval.
 
 pub mod scale;
 mod token;
@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
+
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;
@@ -33,7 +34,6 @@ pub async fn dispatch(
         ("scale", _) => scale::dispatch(context, verb, body).await,
         ("token", _) => token::request(context, body).await,
         ("binding", _) => bind(context, body).await,
-        ("eviction", _) => evict(context, body).await,
         ("finalize", _) => finalize(context, body).await,
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, context.stored()?)),
         (_, Verb::Update) => verbs::replace(context, body).await,
@@ -112,39 +112,8 @@ async fn bind(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, Stat
         })
     })
     .await?;
-    Ok(Outcome::Tree(
-        StatusCode::CREATED,
-        success(StatusCode::CREATED),
-    ))
-}
-
-/// Deletes a pod as an eviction does.
-async fn evict(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut eviction = spoken(context, body)?;
-    context.stored()?;
-    admission::answerable(context, &mut eviction).await?;
-    let wanted = &eviction["deleteOptions"];
-    let text = |v: &Value| v.as_str().map(str::to_owned);
-    let options = verbs::DeleteOptions {
-        grace: wanted["gracePeriodSeconds"].as_i64(),
-        uid: text(&wanted["preconditions"]["uid"]),
-        resource_version: text(&wanted["preconditions"]["resourceVersion"]),
-        propagation: text(&wanted["propagationPolicy"]),
-        orphan: None,
-        dry_run: context.is_dry_run(),
-        admitted: true,
-    };
-    verbs::delete(
-        context,
-        &context.path.name,
-        &context.path.namespace,
-        &options,
-    )
-    .await?;
-    Ok(Outcome::Tree(
-        StatusCode::CREATED,
-        success(StatusCode::CREATED),
-    ))
+    let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
+    Ok(Outcome::Tree(StatusCode::CREATED, success))
 }
 
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
@@ -167,8 +136,4 @@ async fn finalize(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, 
         Ok(Prepared::from(new))
     })
     .await
-}
-
-fn success(code: StatusCode) -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code.as_u16() })
 }

@@ -1,36 +1,16 @@
-//! The scale subresource: replicas of any kind that has them, as one small object.
+//! The scale subresource of built-in workloads: their replicas, as one small object.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation, Written};
 use crate::context::{Outcome, RequestContext};
-use crate::registry::Scale;
 use crate::verbs::{self, Prepared};
 use crate::wire::field_error::FieldError;
 use crate::wire::media;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
-
-/// Returns the paths of the scale: those that the version declares, or those where built-in kinds
-/// keep their replicas.
-fn paths(context: &RequestContext<'_>) -> Scale {
-    context
-        .served
-        .version()
-        .scale
-        .clone()
-        .unwrap_or_else(|| Scale {
-            spec: ".spec.replicas".to_owned(),
-            status: ".status.replicas".to_owned(),
-            selector: None,
-        })
-}
-
-fn pointer(path: &str) -> String {
-    path.replace('.', "/")
-}
 
 /// Answers a request on the scale of an object.
 pub async fn dispatch(
@@ -39,10 +19,7 @@ pub async fn dispatch(
     body: &[u8],
 ) -> Result<Outcome, StatusError> {
     let stored = context.stored()?;
-    let current = of(
-        context,
-        &crate::registry::codec::to_request(&context.served, stored.value()),
-    );
+    let current = of(&stored.value());
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),
         Verb::Update => media::tree_of(context.content_type, body)?,
@@ -80,13 +57,13 @@ pub async fn dispatch(
         if !(given.is_empty() || patched_only && given == version) {
             metadata::of(&mut new).insert("resourceVersion".to_owned(), given.as_str().into());
         }
-        set(&mut new, &pointer(&paths(context).spec), replicas.into());
+        new["spec"]["replicas"] = replicas.into();
         Ok(Prepared::from(new))
     })
     .await?;
     Ok(Outcome::Tree(
         StatusCode::OK,
-        of(context, &outcome.value(&context.served)),
+        of(&outcome.value(&context.served)),
     ))
 }
 
@@ -112,34 +89,10 @@ fn replicas(context: &RequestContext<'_>, scale: &Value) -> Result<i64, StatusEr
     Ok(count)
 }
 
-fn set(object: &mut Value, pointer: &str, value: Value) {
-    let mut at = object;
-    for part in pointer.split('/').filter(|p| !p.is_empty()) {
-        if !at.is_object() {
-            *at = json!({});
-        }
-        at = &mut at[part];
-    }
-    *at = value;
-}
-
 /// Returns the scale of an object.
-fn of(context: &RequestContext<'_>, object: &Value) -> Value {
-    let paths = paths(context);
-    let number = |path: &str| {
-        object
-            .pointer(&pointer(path))
-            .and_then(Value::as_i64)
-            .unwrap_or(0)
-    };
-    let selector = match &paths.selector {
-        Some(path) => object
-            .pointer(&pointer(path))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-        None => selector_text(&object["spec"]["selector"]),
-    };
+fn of(object: &Value) -> Value {
+    let selector = selector_text(&object["spec"]["selector"]);
+    let replicas = |of: &str| object[of]["replicas"].as_i64().unwrap_or(0);
     let mut metadata = serde_json::Map::new();
     for key in [
         "name",
@@ -152,15 +105,13 @@ fn of(context: &RequestContext<'_>, object: &Value) -> Value {
             metadata.insert(key.to_owned(), value.clone());
         }
     }
-    let mut status = json!({ "replicas": number(&paths.status) });
+    let mut status = json!({ "replicas": replicas("status") });
     if !selector.is_empty() {
         status["selector"] = selector.into();
     }
-    let replicas = number(&paths.spec);
-    let spec = if replicas == 0 {
-        json!({})
-    } else {
-        json!({ "replicas": replicas })
+    let spec = match replicas("spec") {
+        0 => json!({}),
+        wanted => json!({ "replicas": wanted }),
     };
     json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
 }
@@ -209,12 +160,5 @@ mod tests {
             ],
         });
         assert_eq!(selector_text(&selector), "a=1,b in (x,y),!c");
-    }
-
-    #[test]
-    fn replicas_are_set_where_the_path_says() {
-        let mut object = json!({ "spec": { "pool": { "size": 1 } } });
-        set(&mut object, "/spec/pool/size", 3.into());
-        assert_eq!(object, json!({ "spec": { "pool": { "size": 3 } } }));
     }
 }

@@ -17,12 +17,6 @@ pub fn since(time: &Value, now: Timestamp) -> String {
     }
 }
 
-/// Seconds between two RFC 3339 times, where both are there.
-pub fn between(from: &Value, to: &Value) -> Option<i64> {
-    let parse = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    Some(parse(to)?.as_second() - parse(from)?.as_second())
-}
-
 /// `seconds` in words of kubectl: `90s`, `5m30s`, `3h`, `2d5h`, `1y20d`.
 pub fn human(seconds: i64) -> String {
     let with = |large: i64, unit: &str, small: i64, small_unit: &str| {

@@ -61,146 +61,23 @@ fn every_kind_has_as_many_cells_as_columns_even_for_an_empty_object() {
     }
 }
 
-fn pod(status: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "creationTimestamp": "2026-01-01T23:59:00Z"},
-        "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}], "nodeName": "n1"},
-        "status": status})
-}
-
 #[test]
-fn pods_say_how_they_do_in_one_word() {
-    let running = json!({"name": "a", "ready": true, "state": {"running": {}}, "restartCount": 1,
-        "lastState": {"terminated": {"finishedAt": "2026-01-01T23:55:00Z"}}});
-    let done = json!({"name": "b", "ready": false, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
-    for (status, ready, word, restarts) in [
-        (json!({"phase": "Pending"}), "0/2", "Pending", "0"),
-        (
-            json!({"phase": "Running", "containerStatuses": [running, running]}),
-            "2/2",
-            "Running",
-            "2 (5m ago)",
-        ),
-        (
-            json!({"phase": "Running", "containerStatuses": [running, {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}),
-            "1/2",
-            "CrashLoopBackOff",
-            "1 (5m ago)",
-        ),
-        (
-            json!({"phase": "Running", "containerStatuses": [running, done]}),
-            "1/2",
-            "NotReady",
-            "1 (5m ago)",
-        ),
-        (
-            json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}),
-            "0/2",
-            "ExitCode:3",
-            "0",
-        ),
-        (
-            json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"running": {}}}]}),
-            "0/2",
-            "Init:0/1",
-            "0",
-        ),
-        (
-            json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
-            "0/2",
-            "Init:Error",
-            "0",
-        ),
-        (
-            json!({"phase": "Failed", "reason": "Evicted"}),
-            "0/2",
-            "Evicted",
-            "0",
-        ),
-    ] {
-        let cells = cells(&pod(&status));
-        assert_eq!(
-            cells[1..5],
-            [json!(ready), json!(word), json!(restarts), json!("60s")],
-            "{status}"
-        );
-    }
-    let mut going = pod(&json!({"phase": "Running"}));
-    going["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
-    assert_eq!(cells(&going)[2], "Terminating");
-}
-
-#[test]
-fn common_kinds_show_what_kubectl_shows() {
+fn workloads_and_nodes_show_how_they_do() {
     let created = "2026-01-01T00:00:00Z";
     for (object, expected) in [
         (
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "creationTimestamp": created},
-                "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
-                    "template": {"spec": {"containers": [{"name": "c", "image": "i:1"}]}}},
-                "status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 2}}),
-            json!(["web", "2/3", 3, 2, "24h", "c", "i:1", "app=web"]),
+                "spec": {"replicas": 3}, "status": {"readyReplicas": 2, "availableReplicas": 1}}),
+            json!(["web", 3, 2, 1, "24h"]),
         ),
         (
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": created,
-                "labels": {"node-role.kubernetes.io/control-plane": ""}},
-                "spec": {"unschedulable": true},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.33.0"},
-                    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}),
-            json!([
-                "n",
-                "Ready,SchedulingDisabled",
-                "control-plane",
-                "24h",
-                "v1.33.0",
-                "10.0.0.1",
-                "<none>",
-                "<unknown>",
-                "<unknown>",
-                "<unknown>"
-            ]),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": created},
+                "spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+            json!(["n", "True", true, "24h"]),
         ),
         (
-            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "creationTimestamp": created},
-                "spec": {"type": "NodePort", "clusterIP": "10.1.1.1", "selector": {"a": "b"},
-                    "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}}),
-            json!([
-                "s",
-                "NodePort",
-                "10.1.1.1",
-                "<none>",
-                "80:30080/TCP,53/UDP",
-                "24h",
-                "a=b"
-            ]),
-        ),
-        (
-            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "creationTimestamp": created},
-                "spec": {"completions": 2, "parallelism": 1},
-                "status": {"succeeded": 2, "startTime": created, "completionTime": "2026-01-01T00:01:05Z",
-                    "conditions": [{"type": "Complete", "status": "True"}]}}),
-            json!(["j", "Complete", "2/2", "65s", "24h", "", "", "<none>"]),
-        ),
-        (
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "", "b": ""}}),
-            json!(["c", 2, "<unknown>"]),
-        ),
-        (
-            json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "lastTimestamp": "2026-01-01T23:59:30Z",
-                "type": "Warning", "reason": "Why", "message": "what\n", "involvedObject": {"kind": "Pod", "name": "p"},
-                "source": {"component": "kubelet", "host": "n1"}, "count": 3}),
-            json!([
-                "30s",
-                "Warning",
-                "Why",
-                "pod/p",
-                "",
-                "kubelet, n1",
-                "what",
-                "<unknown>",
-                3,
-                "e"
-            ]),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+            json!(["c", null]),
         ),
     ] {
         assert_eq!(Value::from(cells(&object)), expected);

@@ -8,7 +8,7 @@ use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
 use crate::context::{Outcome, RequestContext};
-use crate::kinds::{scale, strategy};
+use crate::kinds::strategy;
 use crate::registry::Served;
 use crate::registry::kind_facts::Generation;
 use crate::store::Expect;
@@ -143,9 +143,6 @@ fn validate(
             resource.custom.is_none(),
         ),
     );
-    if let Some(scale) = &served.version().scale {
-        errors.extend(scale::check(scale, object));
-    }
     if errors.is_empty() {
         return Ok(());
     }

@@ -4,12 +4,10 @@ use serde_json::Value;
 
 use super::write::{FieldValidation, WriteOptions};
 use crate::context::RequestContext;
-use crate::kinds::catalog;
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Unread};
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
-use crate::wire::versions::priority;
 
 /// Reads a body as an object of the call's kind.
 pub fn decode(
@@ -105,21 +103,6 @@ fn mishandled(context: &RequestContext<'_>, kind: &str, version: &str, error: &s
     ))
 }
 
-/// Returns whether the API has ever had this kind in this version: old versions are known, though
-/// no longer served.
-fn is_registered(version: &str, kind: &str) -> bool {
-    if catalog::of_object(version, kind).is_some() {
-        return true;
-    }
-    let Some((group, version)) = version.split_once('/') else {
-        return false;
-    };
-    priority(version).0 > 0
-        && catalog::all()
-            .iter()
-            .any(|k| k.group == group && k.kind == kind)
-}
-
 /// Checks that a patch does not turn the object into something of another kind.
 pub fn registered(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     check_kind(context, object)
@@ -145,27 +128,9 @@ fn check_kind(context: &RequestContext<'_>, object: &Value) -> Result<(), Status
                 &[error],
             ));
         }
-    } else if !found_version.is_empty() || !found_kind.is_empty() {
-        let found_version = if found_version.is_empty() {
-            &api_version
-        } else {
-            found_version
-        };
-        let found_kind = if found_kind.is_empty() {
-            kind
-        } else {
-            found_kind
-        };
-        let short = found_version.rsplit('/').next().unwrap_or(found_version);
-        if !is_registered(found_version, found_kind) {
-            let error =
-                format!("no kind {found_kind:?} is registered for version {found_version:?}");
-            return Err(mishandled(context, found_kind, short, &error));
-        }
-        if found_kind != kind {
-            let error = format!("a {found_kind} is no {kind}");
-            return Err(mishandled(context, found_kind, short, &error));
-        }
+    } else if !found_kind.is_empty() && found_kind != kind {
+        let error = format!("a {found_kind} is no {kind}");
+        return Err(mishandled(context, found_kind, found_version, &error));
     }
     if !found_version.is_empty() && found_version != api_version {
         return Err(StatusError::bad_request(format!(

@@ -35,12 +35,8 @@ pub struct Options {
     pub resource_version: Option<String>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation: Option<String>,
-    /// The older way of saying `Orphan` or `Background`.
-    pub orphan: Option<bool>,
     /// Only a rehearsal.
     pub dry_run: bool,
-    /// Webhooks have been asked already, about the eviction that this is part of.
-    pub admitted: bool,
 }
 
 impl Options {
@@ -53,7 +49,6 @@ impl Options {
         if body.is_empty() {
             options.grace = context.query.number("gracePeriodSeconds")?;
             options.propagation = context.query.get("propagationPolicy").map(str::to_owned);
-            options.orphan = context.query.optional_flag("orphanDependents");
             let precondition = |name: &str| {
                 context
                     .query
@@ -62,7 +57,8 @@ impl Options {
             };
             options.uid = precondition("uid");
             options.resource_version = precondition("resourceVersion");
-            options.check(Vec::new())?;
+            let orphans = context.query.get("orphanDependents").map(Value::from);
+            options.check(unread(&orphans.unwrap_or_default()))?;
             return Ok(options);
         }
         let tree = media::tree_of(context.content_type, body)?;
@@ -75,11 +71,10 @@ impl Options {
         let text = |v: &Value| v.as_str().map(str::to_owned);
         options.grace = tree["gracePeriodSeconds"].as_i64();
         options.propagation = text(&tree["propagationPolicy"]);
-        options.orphan = tree["orphanDependents"].as_bool();
         options.uid = text(&tree["preconditions"]["uid"]);
         options.resource_version = text(&tree["preconditions"]["resourceVersion"]);
         let rehearsals = tree["dryRun"].as_array().map_or(&[][..], Vec::as_slice);
-        let mut errors = Vec::new();
+        let mut errors = unread(&tree["orphanDependents"]);
         if rehearsals.iter().any(|v| v != "All") {
             let given = Value::from(rehearsals);
             errors.push(FieldError::unsupported("dryRun", &given, &["All"]));
@@ -104,7 +99,6 @@ impl Options {
         for (field, value) in [
             ("gracePeriodSeconds", json!(self.grace)),
             ("propagationPolicy", json!(self.propagation)),
-            ("orphanDependents", json!(self.orphan)),
         ] {
             if !value.is_null() {
                 tree[field] = value;
@@ -120,14 +114,6 @@ impl Options {
     }
 
     fn check(&self, mut errors: Vec<FieldError>) -> Result<(), StatusError> {
-        if self.propagation.is_some() && self.orphan.is_some() {
-            let detail = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(FieldError::invalid(
-                "propagationPolicy",
-                &json!(self.propagation),
-                detail,
-            ));
-        }
         if let Some(policy) = &self.propagation
             && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
         {
@@ -150,11 +136,11 @@ impl Options {
 
     /// Returns the finalizers that make the garbage collector act as asked.
     fn finalizers(&self, current: &[&str]) -> Vec<String> {
-        let chosen = match (self.propagation.as_deref(), self.orphan) {
-            (Some("Orphan"), _) | (None, Some(true)) => Some(ORPHAN),
-            (Some("Foreground"), _) => Some(FOREGROUND),
-            (Some(_), _) | (None, Some(false)) => None,
-            (None, None) => current
+        let chosen = match self.propagation.as_deref() {
+            Some("Orphan") => Some(ORPHAN),
+            Some("Foreground") => Some(FOREGROUND),
+            Some(_) => None,
+            None => current
                 .iter()
                 .copied()
                 .find(|f| [ORPHAN, FOREGROUND].contains(f)),
@@ -165,6 +151,13 @@ impl Options {
             .filter(|f| ![ORPHAN, FOREGROUND].contains(f));
         others.chain(chosen).map(str::to_owned).collect()
     }
+}
+
+/// Refuses the older form of the propagation policy, which is not read here.
+fn unread(orphans: &Value) -> Vec<FieldError> {
+    let detail = "orphanDependents is not implemented by this API";
+    let error = FieldError::invalid("propagationPolicy", orphans, detail);
+    (!orphans.is_null()).then_some(error).into_iter().collect()
 }
 
 /// Deletes the object of the call.
@@ -236,7 +229,7 @@ pub async fn delete(
         let old = codec::to_request(&context.served, stored.value());
         check_preconditions(context, name, &old, options)?;
         let now = context.server.clock.now();
-        if !options.admitted && !is_pending(context, &old, options, now) {
+        if !is_pending(context, &old, options, now) {
             let said = (options.tree(), options.dry_run);
             admission::delete(context, &old, said).await?;
         }
@@ -302,18 +295,13 @@ fn step(
     now: Timestamp,
 ) -> Result<Option<Outcome>, StatusError> {
     let resource = &context.served.resource;
-    let accepted = if options.orphan == Some(false) {
-        StatusCode::ACCEPTED
-    } else {
-        StatusCode::OK
-    };
     let mut new = old.clone();
     let begun = old["metadata"]["deletionTimestamp"].is_string();
     let strategy = strategy(resource);
     let mut graceful = false;
     if let Some(period) = strategy.grace(old, options.grace) {
         match shorten(old, begun, period, options.grace.is_some(), now) {
-            Grace::Pending => return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored)))),
+            Grace::Pending => return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored)))),
             Grace::Over => {}
             Grace::Until(time, seconds) => {
                 graceful = seconds > 0;
@@ -338,10 +326,10 @@ fn step(
     }
     if graceful || held {
         if new == *old {
-            return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored))));
+            return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
         }
         if options.dry_run {
-            return Ok(Some(Outcome::Tree(accepted, new)));
+            return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
         }
         let put = resource.collection.put(
             draft(&context.served, new)?,
@@ -349,7 +337,7 @@ fn step(
         );
         return Ok(put.ok().map(|written| {
             context.server.written(resource, &written);
-            Outcome::Stored(accepted, written)
+            Outcome::Stored(StatusCode::OK, written)
         }));
     }
     if !options.dry_run {
@@ -451,25 +439,19 @@ mod tests {
 
     #[test]
     fn the_policy_chooses_the_finalizer_of_the_garbage_collector() {
-        let options = |propagation: Option<&str>, orphan| Options {
-            propagation: propagation.map(str::to_owned),
-            orphan,
-            ..Options::default()
-        };
-        let cases: [(Options, &[&str], &[&str]); 6] = [
-            (options(None, None), &["a/b"], &["a/b"]),
-            (
-                options(Some("Foreground"), None),
-                &["a/b"],
-                &["a/b", FOREGROUND],
-            ),
-            (options(Some("Orphan"), None), &[], &[ORPHAN]),
-            (options(Some("Background"), None), &[FOREGROUND], &[]),
-            (options(None, None), &[ORPHAN], &[ORPHAN]),
-            (options(None, Some(true)), &[], &[ORPHAN]),
+        let cases: [(Option<&str>, &[&str], &[&str]); 5] = [
+            (None, &["a/b"], &["a/b"]),
+            (Some("Foreground"), &["a/b"], &["a/b", FOREGROUND]),
+            (Some("Orphan"), &[], &[ORPHAN]),
+            (Some("Background"), &[FOREGROUND], &[]),
+            (None, &[ORPHAN], &[ORPHAN]),
         ];
-        for (options, before, after) in cases {
-            assert_eq!(options.finalizers(before), after, "{options:?}");
+        for (policy, before, after) in cases {
+            let options = Options {
+                propagation: policy.map(str::to_owned),
+                ..Options::default()
+            };
+            assert_eq!(options.finalizers(before), after, "{policy:?}");
         }
     }
 }

@@ -8,7 +8,6 @@ use super::decode::{decode_tree, registered};
 use super::update::{Prepared, check_name, update_with};
 use super::write::{WriteOptions, options};
 use crate::apply::{self, ApplyError};
-use crate::auth::authorize;
 use crate::context::{Outcome, RequestContext};
 use crate::patch::{self as forms, PatchError};
 use crate::wire::field_error::FieldError;
@@ -93,9 +92,6 @@ pub fn patched(
     result.map_err(|error| match (context.content_type, error) {
         // Whatever keeps the operations from being carried out, the real server says no more than
         // this.
-        (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
-            StatusError::bad_request(message)
-        }
         (JSON, _) => StatusError::patch_does_not_fit(),
         (_, PatchError::Malformed(message)) => StatusError::bad_request(message),
         (_, PatchError::Unprocessable(message)) => StatusError::unknown(message),
@@ -165,13 +161,10 @@ async fn server_side(
                 &why,
             ));
         }
-        authorize::permit(
-            context.server,
-            context.user,
-            Verb::Create,
-            context.path,
-            context.query,
-        )?;
+        context
+            .server
+            .access
+            .permit(context.user, Verb::Create, context.path, context.query)?;
         metadata::of(&mut config).remove("resourceVersion");
         let object = merged(context, None, &config, options)?;
         return create::insert(context, object, true).await;

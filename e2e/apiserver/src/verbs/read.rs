@@ -316,7 +316,7 @@ async fn write(context: &RequestContext<'_>, page: Page, counted: bool) -> Respo
             "items": items,
         }),
     };
-    media::tree(StatusCode::OK, context.accept, &list)
+    media::tree(StatusCode::OK, &list)
 }
 
 /// Writes a list in protobuf. Its length stands before it, so all of it is there before the first

@@ -10,7 +10,6 @@ use super::decode::decode;
 use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
-use crate::auth::authorize;
 use crate::context::{Outcome, RequestContext};
 use crate::kinds::{scale, strategy};
 use crate::registry::codec;
@@ -50,13 +49,10 @@ pub async fn replace(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
     let resource = &context.served.resource;
     let absent = resource.collection.get(&context.key()).is_none();
     if absent && resource.facts.create_on_update && context.path.subresource.is_empty() {
-        authorize::permit(
-            context.server,
-            context.user,
-            Verb::Create,
-            context.path,
-            context.query,
-        )?;
+        context
+            .server
+            .access
+            .permit(context.user, Verb::Create, context.path, context.query)?;
         return create::insert(context, object, false).await;
     }
     update_with(context, |old| {
@@ -74,7 +70,7 @@ fn check_uid(context: &RequestContext<'_>, old: &Value, new: &Value) -> Result<(
     }
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
-        registry_key(context)
+        context.key()
     );
     Err(StatusError::conflict(
         context.served.resource.name(),
@@ -149,22 +145,6 @@ fn check_version(
     Ok(())
 }
 
-/// Returns the key under which etcd would keep the object: some messages name it.
-fn registry_key(context: &RequestContext<'_>) -> String {
-    let resource = &context.served.resource;
-    let place = match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        (group, plural) if resource.custom.is_some() || group.starts_with("api") => {
-            format!("{group}/{plural}")
-        }
-        (_, plural) => plural.to_owned(),
-    };
-    format!("/registry/{place}/{}", context.key())
-}
-
 /// Carries a change out; `None` if somebody else was faster.
 async fn commit(
     context: &RequestContext<'_>,
@@ -181,7 +161,7 @@ async fn commit(
         owned,
     } = prepared;
     settle(context, old, &mut new)?;
-    if !owned && context.path.subresource != "binding" {
+    if !owned {
         apply::track_update(
             Some(old),
             &mut new,
@@ -192,7 +172,7 @@ async fn commit(
             now,
         );
     }
-    let asked = (!has_a_kind_of_its_own(context)).then_some(Written {
+    let asked = (!["scale", "binding"].contains(&&*context.path.subresource)).then_some(Written {
         operation: Operation::Update,
         old: Some(old),
     });
@@ -218,9 +198,6 @@ async fn commit(
         errors.extend(version.schema.validate(&new, Some(old)));
     }
     errors.extend(strategy(resource).validate_update(context, old, &new));
-    if let Some(scale) = &version.scale {
-        errors.extend(scale::check(scale, &new));
-    }
     if !errors.is_empty() {
         return Err(context.invalid(&context.path.name, &errors));
     }
@@ -257,12 +234,6 @@ async fn commit(
     }
 }
 
-/// Returns whether the path is about something else than the object that it changes: webhooks are
-/// asked about that then.
-fn has_a_kind_of_its_own(context: &RequestContext<'_>) -> bool {
-    matches!(context.path.subresource.as_ref(), "scale" | "binding")
-}
-
 /// Puts back what this path doesn't write, and fills in what is the server's to say.
 fn settle(context: &RequestContext<'_>, old: &Value, new: &mut Value) -> Result<(), StatusError> {
     metadata::settle_namespace(new, &context.path.namespace)?;
@@ -293,7 +264,7 @@ fn goes_now(context: &RequestContext<'_>, new: &Value) -> bool {
 fn grow_generation(context: &RequestContext<'_>, old: &Value, new: &mut Value) {
     // Writing the status never counts, even where it may touch annotations.
     // Neither does a binding: the node is not what somebody wants of the pod.
-    let changed = !["status", "binding"].contains(&context.path.subresource.as_ref())
+    let changed = !["status", "binding"].contains(&&*context.path.subresource)
         && match context.served.resource.facts.generation {
             Generation::None => false,
             Generation::SpecAndAnnotations => {

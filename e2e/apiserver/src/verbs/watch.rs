@@ -120,8 +120,6 @@ pub async fn start(context: &RequestContext<'_>) -> Result<Response<Body>, Statu
     let stream = futures::stream::unfold(follower, Follower::next);
     let media_type = if context.accept.protobuf {
         "application/vnd.kubernetes.protobuf;stream=watch"
-    } else if context.accept.yaml {
-        "application/yaml"
     } else {
         "application/json"
     };

@@ -1,6 +1,6 @@
 //! Reads JSON as Go's strict decoder does: members that occur twice are noticed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -23,34 +23,57 @@ pub fn texts(list: &Value) -> Vec<String> {
 
 /// Reads a document.
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
-    let twice = Cell::new(false);
-    let tree = run(bytes, Node(&twice)).map_err(|error| error.to_string())?;
-    let mut duplicates = Vec::new();
-    if twice.get() {
-        // Rare: read again, this time keeping track of where we are.
-        let trail = RefCell::new(Trail::default());
-        if run(bytes, Tracked(&trail)).is_ok() {
-            duplicates = trail.into_inner().duplicates;
-        }
-    }
+    let duplicates = RefCell::default();
+    let place = Place {
+        above: None,
+        step: Step::Root,
+        duplicates: &duplicates,
+    };
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let tree = place.deserialize(&mut deserializer);
+    let tree = tree.and_then(|tree| deserializer.end().map(|()| tree));
+    let tree = tree.map_err(|error| error.to_string())?;
+    let duplicates = duplicates.into_inner();
     Ok(Document { tree, duplicates })
 }
 
-fn run<'de, S: DeserializeSeed<'de>>(
-    bytes: &'de [u8],
-    seed: S,
-) -> Result<S::Value, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let read = seed.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(read)
+/// A place in a document, as far as the way to it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    above: Option<&'a Self>,
+    step: Step<'a>,
+    duplicates: &'a RefCell<Vec<String>>,
 }
 
-/// Builds a tree and notices that some member occurs twice.
+/// The last step of the way to a place.
 #[derive(Clone, Copy)]
-struct Node<'a>(&'a Cell<bool>);
+enum Step<'a> {
+    Root,
+    Member(&'a str),
+    Item(usize),
+}
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl Place<'_> {
+    fn path(&self) -> String {
+        let above = self.above.map(Place::path).unwrap_or_default();
+        match self.step {
+            Step::Root => above,
+            Step::Member(name) if above.is_empty() => name.to_owned(),
+            Step::Member(name) => format!("{above}.{name}"),
+            Step::Item(index) => format!("{above}[{index}]"),
+        }
+    }
+
+    fn below<'b>(&'b self, step: Step<'b>) -> Place<'b> {
+        Place {
+            above: Some(self),
+            step,
+            duplicates: self.duplicates,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -58,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for Place<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +120,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(self)? {
+        while let Some(item) = access.next_element_seed(self.below(Step::Item(items.len())))? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -106,94 +129,18 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(key) = access.next_key::<String>()? {
-            if members.insert(key, access.next_value_seed(self)?).is_some() {
-                self.0.set(true);
-            }
-        }
-        Ok(Value::Object(members))
-    }
-}
-
-#[derive(Default)]
-struct Trail {
-    path: Vec<String>,
-    duplicates: Vec<String>,
-}
-
-/// Walks a document for the paths of duplicates alone.
-#[derive(Clone, Copy)]
-struct Tracked<'a>(&'a RefCell<Trail>);
-
-impl<'de> DeserializeSeed<'de> for Tracked<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Tracked<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
-        for i in 0.. {
-            let last = self.0.borrow_mut().path.pop().unwrap_or_default();
-            self.0.borrow_mut().path.push(format!("{last}[{i}]"));
-            let more = access.next_element_seed(self)?.is_some();
-            if let Some(top) = self.0.borrow_mut().path.last_mut() {
-                top.clone_from(&last);
-            }
-            if !more {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
-        let mut seen = Vec::new();
-        while let Some(key) = access.next_key::<String>()? {
-            self.0.borrow_mut().path.push(key.clone());
-            if seen.contains(&key) {
-                let mut trail = self.0.borrow_mut();
-                let path = trail.path.join(".");
-                if !trail.duplicates.contains(&path) {
-                    trail.duplicates.push(path);
+            let place = self.below(Step::Member(&key));
+            let value = access.next_value_seed(place)?;
+            if members.contains_key(&key) {
+                let path = place.path();
+                let mut duplicates = self.duplicates.borrow_mut();
+                if !duplicates.contains(&path) {
+                    duplicates.push(path);
                 }
             }
-            seen.push(key);
-            access.next_value_seed(self)?;
-            self.0.borrow_mut().path.pop();
+            members.insert(key, value);
         }
-        Ok(())
+        Ok(Value::Object(members))
     }
 }
 

@@ -24,7 +24,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// The largest body that is read, as in a real server.
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// Media types that built-in kinds are offered in.
+/// Media types that bodies about built-in kinds are read in.
 const OFFERED: [&str; 3] = ["application/json", "application/yaml", protobuf::MEDIA_TYPE];
 
 /// How the client wants to see objects.
@@ -42,8 +42,6 @@ pub enum Form {
 /// What the client wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accept {
-    /// YAML instead of JSON.
-    pub yaml: bool,
     /// The form of objects.
     pub form: Form,
     /// Protobuf rather than JSON. Only lists and watches of built-in kinds are.
@@ -58,10 +56,7 @@ impl Accept {
             return Ok(Self::default());
         }
         ranges.iter().find_map(Self::from_range).ok_or_else(|| {
-            let known = |r: &MediaRange| {
-                OFFERED.contains(&r.kind.as_str()) && r.kind != protobuf::MEDIA_TYPE
-            };
-            if ranges.iter().any(known) {
+            if ranges.iter().any(|range| range.kind == "application/json") {
                 StatusError::form_not_acceptable()
             } else {
                 StatusError::not_acceptable()
@@ -82,18 +77,11 @@ impl Accept {
     }
 
     fn from_range(range: &MediaRange) -> Option<Self> {
-        let yaml = match range.kind.as_str() {
-            "*/*" | "application/*" | "application/json" => false,
-            "application/yaml" => true,
-            _ => return None,
-        };
+        if !["*/*", "application/*", "application/json"].contains(&range.kind.as_str()) {
+            return None;
+        }
         let form = match range.parameter("as") {
-            None => {
-                return Some(Self {
-                    yaml,
-                    ..Self::default()
-                });
-            }
+            None => return Some(Self::default()),
             Some("Table") => Form::Table,
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Form::Metadata,
             Some(_) => return None,
@@ -101,7 +89,6 @@ impl Accept {
         let ours =
             range.parameter("g") == Some("meta.k8s.io") && range.parameter("v") == Some("v1");
         ours.then_some(Self {
-            yaml,
             form,
             protobuf: false,
         })
@@ -261,13 +248,8 @@ pub fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
     answer(code, "application/json", full(bytes))
 }
 
-/// Returns a JSON or YAML answer from a tree.
-pub fn tree(code: StatusCode, accept: Accept, value: &Value) -> Response<Body> {
-    if accept.yaml
-        && let Ok(text) = serde_saphyr::to_string(value)
-    {
-        return answer(code, "application/yaml", full(text));
-    }
+/// Returns a JSON answer from a tree.
+pub fn tree(code: StatusCode, value: &Value) -> Response<Body> {
     let mut bytes = value.to_string().into_bytes();
     bytes.push(b'\n');
     json_bytes(code, bytes)
@@ -279,11 +261,11 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// Returns the answer that tells a client of a refusal.
-pub fn refused(refusal: &StatusError, accept: Accept) -> Response<Body> {
+pub fn refused(refusal: &StatusError) -> Response<Body> {
     if refusal.is_plain() {
         return text(refusal.code(), refusal.message().to_owned());
     }
-    let mut response = tree(refusal.code(), accept, &refusal.status());
+    let mut response = tree(refusal.code(), &refusal.status());
     if let Some(seconds) = refusal.retry_seconds() {
         response
             .headers_mut()
@@ -306,29 +288,29 @@ mod tests {
     fn the_first_form_that_is_spoken_here_wins() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         let cases = [
-            (kubectl, Some((false, Form::Table))),
+            (kubectl, Some(Form::Table)),
             (
                 "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
-                Some((false, Form::Object)),
+                Some(Form::Object),
             ),
             (
                 "application/vnd.kubernetes.protobuf,application/json",
-                Some((false, Form::Object)),
+                Some(Form::Object),
             ),
             (
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                Some((false, Form::Metadata)),
+                Some(Form::Metadata),
             ),
             (
                 "application/json;q=0.5,application/yaml",
-                Some((true, Form::Object)),
+                Some(Form::Object),
             ),
-            ("*/*", Some((false, Form::Object))),
+            ("*/*", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html", None),
         ];
         for (text, expected) in cases {
-            assert_eq!(accept(text).map(|a| (a.yaml, a.form)), expected, "{text}");
+            assert_eq!(accept(text).map(|a| a.form), expected, "{text}");
         }
     }
 

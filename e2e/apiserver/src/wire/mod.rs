@@ -8,7 +8,6 @@ pub mod json;
 pub mod media;
 pub mod metadata;
 pub mod names;
-pub mod pem;
 pub mod protobuf;
 pub mod request;
 pub mod selectors;

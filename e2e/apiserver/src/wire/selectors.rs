@@ -1,5 +1,7 @@
 //! Label and field selectors as query strings write them, with the error texts of Kubernetes' own
-//! parsers.
+//! parsers; and label selectors as objects hold them.
+
+use serde_json::Value;
 
 /// A requirement on a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,58 @@ impl Requirement {
             Operator::Greater => number(|a, b| a > b),
             Operator::Less => number(|a, b| a < b),
         }
+    }
+}
+
+/// A `LabelSelector`; an absent one selects everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+impl Selector {
+    /// Reads a selector that has been validated.
+    pub fn read(selector: &Value) -> Self {
+        let mut requirements = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            requirements.push(Requirement {
+                key: key.clone(),
+                operator: Operator::In,
+                values: vec![value.as_str().unwrap_or_default().to_owned()],
+            });
+        }
+        let expressions = selector["matchExpressions"].as_array();
+        for expression in expressions.into_iter().flatten() {
+            let values = expression["values"].as_array().into_iter().flatten();
+            requirements.push(Requirement {
+                key: expression["key"].as_str().unwrap_or_default().to_owned(),
+                operator: match expression["operator"].as_str() {
+                    Some("In") => Operator::In,
+                    Some("NotIn") => Operator::NotIn,
+                    Some("Exists") => Operator::Exists,
+                    _ => Operator::Absent,
+                },
+                values: values
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect(),
+            });
+        }
+        Self(requirements)
+    }
+
+    /// Returns whether everything is selected, whatever its labels.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether these labels are selected.
+    pub fn selects(&self, labels: &Value) -> bool {
+        self.0.iter().all(|r| r.holds_for(labels[&r.key].as_str()))
+    }
+
+    /// Returns whether one of the objects is selected: the new or the old one.
+    pub fn selects_any(&self, objects: [Option<&Value>; 2]) -> bool {
+        let mut objects = objects.into_iter().flatten();
+        self.is_empty() || objects.any(|object| self.selects(&object["metadata"]["labels"]))
     }
 }
 

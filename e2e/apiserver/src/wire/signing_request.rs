@@ -2,11 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::{FromDer, ParsedExtension};
+use x509_parser::prelude::FromDer;
 
-use super::{pem, x509};
+use super::x509;
 
 /// The subject and the key of a request, as DER, with what a signer looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +17,8 @@ pub struct Request {
     pub subject: Vec<u8>,
     /// Public key.
     pub key: Vec<u8>,
-    /// Common name of the subject.
-    pub name: String,
     /// Organizations of the subject.
     pub groups: Vec<String>,
-    /// Whether alternative names are asked for.
-    pub alternatives: bool,
 }
 
 /// Reads the PEM text of a request (`spec.request`) and checks that it is signed with its own key.
@@ -28,9 +26,8 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
     let pem = STANDARD
         .decode(encoded.as_str().unwrap_or_default())
         .unwrap_or_default();
-    let (_, der) = pem::first(&String::from_utf8_lossy(&pem))
-        .filter(|(label, _)| label == "CERTIFICATE REQUEST")
-        .ok_or("PEM block type must be CERTIFICATE REQUEST")?;
+    let der = CertificateSigningRequestDer::from_pem_slice(&pem)
+        .map_err(|_| "PEM block type must be CERTIFICATE REQUEST")?;
     let (_, csr) = X509CertificationRequest::from_der(&der)
         .map_err(|_| "asn1: syntax error: truncated tag or length")?;
     csr.verify_signature()
@@ -39,7 +36,6 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
     let text = |a: &x509_parser::x509::AttributeTypeAndValue<'_>| {
         a.as_str().unwrap_or_default().to_owned()
     };
-    let mut extensions = csr.requested_extensions().into_iter().flatten();
     let name = info.subject.iter_common_name().map(text).next();
     let name = name.unwrap_or_default();
     let groups: Vec<String> = info.subject.iter_organization().map(text).collect();
@@ -47,8 +43,6 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
     Ok(Request {
         subject: x509::signed_subject(&name, &names),
         key: info.subject_pki.raw.to_vec(),
-        alternatives: extensions.any(|e| matches!(e, ParsedExtension::SubjectAlternativeName(_))),
-        name,
         groups,
     })
 }

@@ -335,24 +335,22 @@ impl StatusError {
 
     /// Returns an injected failure with the given code.
     pub fn injected(code: StatusCode) -> Self {
-        match code {
-            StatusCode::TOO_MANY_REQUESTS => Self::too_many_requests(
-                "the server has received too many requests and has asked us to try again later",
-                1,
-            ),
-            StatusCode::SERVICE_UNAVAILABLE => Self::build(
-                code,
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
-            StatusCode::INTERNAL_SERVER_ERROR => Self::internal("injected fault"),
-            StatusCode::CONFLICT => Self::build(code, "Conflict", "injected fault"),
-            StatusCode::FORBIDDEN => Self::build(code, "Forbidden", "injected fault"),
-            StatusCode::NOT_FOUND => Self::build(code, "NotFound", "injected fault"),
-            StatusCode::GONE => Self::build(code, "Expired", "injected fault"),
-            StatusCode::GATEWAY_TIMEOUT => Self::build(code, "Timeout", "injected fault"),
-            other => Self::build(other, "Unknown", "injected fault"),
-        }
+        let reason = match code {
+            StatusCode::TOO_MANY_REQUESTS => {
+                let message =
+                    "the server has received too many requests and has asked us to try again later";
+                return Self::too_many_requests(message, 1);
+            }
+            StatusCode::INTERNAL_SERVER_ERROR => return Self::internal("injected fault"),
+            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
+            StatusCode::CONFLICT => "Conflict",
+            StatusCode::FORBIDDEN => "Forbidden",
+            StatusCode::NOT_FOUND => "NotFound",
+            StatusCode::GONE => "Expired",
+            StatusCode::GATEWAY_TIMEOUT => "Timeout",
+            _ => "Unknown",
+        };
+        Self::build(code, reason, "injected fault")
     }
 
     /// Returns the HTTP status code.

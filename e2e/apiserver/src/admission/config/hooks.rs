@@ -26,14 +26,10 @@ pub struct Hook {
     pub conditions: Vec<Condition>,
     /// Whether trouble with the webhook is no reason to refuse.
     pub ignore_failure: bool,
-    /// Whether it is asked again when a later webhook changed the object.
-    pub reinvoke: bool,
     /// Whether it can be asked about rehearsals.
     pub rehearses: bool,
     /// How long it has to answer.
     pub timeout: Duration,
-    /// The version of `AdmissionReview` to speak: the first of its versions that is spoken here.
-    pub version: &'static str,
     /// Where it is.
     pub endpoint: Endpoint,
 }
@@ -43,12 +39,6 @@ impl Hook {
     fn read(webhook: &Value) -> Self {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let list = |v: &Value| -> Vec<Value> { v.as_array().cloned().unwrap_or_default() };
-        let versions = list(&webhook["admissionReviewVersions"]);
-        let spoken = versions.iter().find_map(|v| match v.as_str() {
-            Some("v1") => Some("v1"),
-            Some("v1beta1") => Some("v1beta1"),
-            _ => None,
-        });
         let bundle = webhook["clientConfig"]["caBundle"].as_str();
         let bundle = bundle.and_then(|b| STANDARD.decode(b).ok());
         let effects = webhook["sideEffects"].as_str();
@@ -60,10 +50,8 @@ impl Hook {
                 .map(Condition::read)
                 .collect(),
             ignore_failure: webhook["failurePolicy"] == "Ignore",
-            reinvoke: webhook["reinvocationPolicy"] == "IfNeeded",
             rehearses: matches!(effects, Some("None" | "NoneOnDryRun")),
             timeout: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT)),
-            version: spoken.unwrap_or("v1"),
             endpoint: Endpoint::read(&webhook["clientConfig"], &bundle.unwrap_or_default()),
         }
     }

@@ -1,11 +1,11 @@
 //! Which webhooks are asked about a request: rules, selectors, conditions. Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::auth::rbac::any;
 use crate::schema::cel::{self, Expr, Failure, Scope};
 use crate::wire::json::texts;
-use crate::wire::selectors::{Operator, Requirement};
+use crate::wire::selectors::Selector;
 
 /// A group, a version and a plural.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,62 +93,6 @@ pub fn is_namespaces(resource: &Resource) -> bool {
 /// Webhooks are never asked about their own configurations, lest nobody could repair one.
 pub fn is_exempt(resource: &Resource) -> bool {
     resource.group == "admissionregistration.k8s.io"
-}
-
-/// A `LabelSelector`; an absent one selects everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
-
-impl Selector {
-    /// Reads a selector that has been validated.
-    pub fn read(selector: &Value) -> Self {
-        let mut requirements = Vec::new();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            requirements.push(Requirement {
-                key: key.clone(),
-                operator: Operator::In,
-                values: vec![value.as_str().unwrap_or_default().to_owned()],
-            });
-        }
-        let expressions = selector["matchExpressions"].as_array();
-        for expression in expressions.into_iter().flatten() {
-            let values = expression["values"].as_array().into_iter().flatten();
-            requirements.push(Requirement {
-                key: expression["key"].as_str().unwrap_or_default().to_owned(),
-                operator: match expression["operator"].as_str() {
-                    Some("In") => Operator::In,
-                    Some("NotIn") => Operator::NotIn,
-                    Some("Exists") => Operator::Exists,
-                    _ => Operator::Absent,
-                },
-                values: values
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect(),
-            });
-        }
-        Self(requirements)
-    }
-
-    /// Returns whether everything is selected, whatever its labels.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns whether these labels are selected.
-    pub fn selects(&self, labels: &Map<String, Value>) -> bool {
-        let label = |key: &str| labels.get(key).and_then(Value::as_str);
-        self.0.iter().all(|r| r.holds_for(label(&r.key)))
-    }
-
-    /// Returns whether one of the objects is selected: the new or the old one.
-    pub fn selects_any(&self, objects: [Option<&Value>; 2]) -> bool {
-        let none = Map::new();
-        self.is_empty()
-            || objects.into_iter().flatten().any(|object| {
-                self.selects(object["metadata"]["labels"].as_object().unwrap_or(&none))
-            })
-    }
 }
 
 /// What a webhook, a policy or its binding is asked about.

@@ -6,9 +6,7 @@ pub mod matching;
 pub mod policies;
 pub mod review;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{Collection, Store};
 use hooks::Hook;
@@ -23,7 +21,6 @@ pub struct Admission {
     pub mutating: Configurations,
     /// Webhooks that may only refuse.
     pub validating: Configurations,
-    services: Mutex<HashMap<String, SocketAddr>>,
 }
 
 /// Configurations of one kind, parsed as of a version.
@@ -61,28 +58,12 @@ impl Configurations {
 }
 
 impl Admission {
-    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at
-    /// these addresses.
-    pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
+    /// Returns the webhooks and policies whose configurations are in the store.
+    pub fn new(store: &Store) -> Self {
         Self {
             policies: Policies::new(store),
             mutating: Configurations::new(store, "mutatingwebhookconfigurations"),
             validating: Configurations::new(store, "validatingwebhookconfigurations"),
-            services: Mutex::new(services),
         }
-    }
-
-    /// Lets a service be found at an address.
-    pub fn route(&self, service: String, address: SocketAddr) {
-        self.services
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(service, address);
-    }
-
-    /// Returns the address at which a service was said to be.
-    pub fn address(&self, service: &str) -> Option<SocketAddr> {
-        let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
-        services.get(service).copied()
     }
 }

@@ -118,38 +118,25 @@ pub fn request(attributes: &Attributes<'_>, invocation: &Invocation, uid: &str) 
 
 /// Returns what an answer means, or why it means nothing; the words follow
 /// `received invalid webhook response: `.
-pub fn verdict(
-    answer: &Value,
-    version: &str,
-    uid: &str,
-    mutates: bool,
-    hook: &str,
-) -> Result<Verdict, String> {
+pub fn verdict(answer: &Value, uid: &str, mutates: bool, hook: &str) -> Result<Verdict, String> {
     let response = &answer["response"];
     if !response.is_object() {
         return Err("webhook response was absent".to_owned());
     }
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    let strict = version == "v1";
     let given = text(&response["uid"]);
-    if strict && given != uid {
+    if given != uid {
         return Err(format!("expected response.uid={uid:?}, got {given:?}"));
     }
     let (api_version, kind) = (text(&answer["apiVersion"]), text(&answer["kind"]));
-    let expected = format!("admission.k8s.io/{version}");
-    if strict && (api_version != expected || kind != "AdmissionReview") {
-        let shown = if api_version.contains('/') {
-            api_version
-        } else {
-            format!("/{api_version}")
-        };
+    if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
         return Err(format!(
-            "expected webhook response of {expected}, Kind=AdmissionReview, got {shown}, Kind={kind}"
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {api_version}, Kind={kind}"
         ));
     }
     let patch = text(&response["patch"]);
     let form = response["patchType"].as_str();
-    if mutates && strict {
+    if mutates {
         match (patch.is_empty(), form) {
             (false, None) => {
                 return Err("webhook returned response.patch but not response.patchType".to_owned());
@@ -162,7 +149,7 @@ pub fn verdict(
             }
             _ => {}
         }
-    } else if strict {
+    } else {
         if !patch.is_empty() {
             return Err("validating webhook may not return response.patch".to_owned());
         }
@@ -213,7 +200,7 @@ mod tests {
     }
 
     fn read(answer: &Value, mutates: bool) -> Result<Verdict, String> {
-        verdict(answer, "v1", "u", mutates, "h.example.com")
+        verdict(answer, "u", mutates, "h.example.com")
     }
 
     #[test]
@@ -228,7 +215,7 @@ mod tests {
             (
                 json!({"response": {"uid": "u"}}),
                 true,
-                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=",
+                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got , Kind=",
             ),
             (
                 answer(json!({"uid": "u", "patch": "W10="})),

@@ -134,22 +134,6 @@ fn configurations_that_do_not_fit_are_refused_in_the_words_of_the_server() {
 }
 
 #[test]
-fn kubectl_may_take_what_it_applied_from_the_client_before() {
-    let mut story = config_maps();
-    let last = config_map(&json!({"a": "1"}));
-    story.update("kubectl-client-side-apply", "", |object| {
-        *object = last.clone();
-        object["metadata"]["annotations"] =
-            json!({"kubectl.kubernetes.io/last-applied-configuration": last.to_string()});
-    });
-    story.apply("kubectl", &config_map(&json!({"a": "2"})));
-    assert_eq!(story.object()["data"]["a"], "2");
-    let annotation = &story.object()["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
-    let renewed: Value = serde_json::from_str(annotation.as_str().unwrap()).expect("JSON");
-    assert_eq!(renewed["data"]["a"], "2");
-}
-
-#[test]
 fn owners_can_be_forgotten_and_are_not_lost_by_clients_that_drop_them() {
     let mut story = config_maps();
     story.apply("me", &config_map(&json!({"a": "1"})));
@@ -169,23 +153,4 @@ fn owners_can_be_forgotten_and_are_not_lost_by_clients_that_drop_them() {
         object["metadata"]["managedFields"] = json!([{}]);
     });
     assert!(story.object()["metadata"].get("managedFields").is_none());
-}
-
-#[test]
-fn no_more_than_ten_updaters_are_kept_apart() {
-    let mut story = config_maps();
-    story.update("m00", "", |object| {
-        *object = config_map(&json!({"k00": "x"}));
-    });
-    for n in 1..14 {
-        story.update(&format!("m{n:02}"), "", |object| {
-            object["data"][format!("k{n:02}")] = json!("x");
-        });
-    }
-    let entries = story.object()["metadata"]["managedFields"]
-        .as_array()
-        .unwrap();
-    assert_eq!(entries.len(), 10);
-    let ancient = story.fields("ancient-changes", "Update");
-    assert!(ancient["f:data"].get("f:k00").is_some() && ancient["f:data"].get("f:k04").is_some());
 }

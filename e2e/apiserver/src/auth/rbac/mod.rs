@@ -5,8 +5,6 @@ mod bootstrap;
 mod index;
 mod rule;
 
-use serde_json::{Value, json};
-
 use crate::auth::identity::User;
 
 pub use attributes::Attributes;
@@ -24,13 +22,4 @@ pub fn grant(roles: &Rbac, user: &User, attributes: &Attributes) -> Option<Grant
     grants
         .find(|grant| grant.rules().iter().any(|rule| rule.allows(attributes)))
         .cloned()
-}
-
-/// Returns the `status` of a SelfSubjectRulesReview.
-pub fn rules(roles: &Rbac, user: &User, namespace: &str) -> Value {
-    let index = roles.index();
-    let all = index.of(user, namespace).flat_map(Grant::rules);
-    let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = all.partition(|r| r.is_about_paths());
-    let trees = |rules: &[&Rule]| rules.iter().map(|r| r.tree()).collect::<Vec<_>>();
-    json!({ "resourceRules": trees(&resources), "nonResourceRules": trees(&paths), "incomplete": false })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::Attributes;
 use crate::wire::json::texts;
@@ -37,28 +37,6 @@ impl Rule {
             names: list("resourceNames"),
             paths: list("nonResourceURLs"),
         }
-    }
-
-    /// Returns whether the rule is about paths.
-    pub fn is_about_paths(&self) -> bool {
-        !self.paths.is_empty()
-    }
-
-    /// Returns the rule as reviews show it.
-    pub fn tree(&self) -> Value {
-        let mut tree = Map::new();
-        for (field, list) in [
-            ("verbs", &self.verbs),
-            ("apiGroups", &self.groups),
-            ("resources", &self.resources),
-            ("resourceNames", &self.names),
-            ("nonResourceURLs", &self.paths),
-        ] {
-            if !list.is_empty() {
-                tree.insert(field.to_owned(), json!(list));
-            }
-        }
-        Value::Object(tree)
     }
 
     /// Returns whether the rule allows what is wanted.
@@ -203,6 +181,8 @@ pub fn quoted(list: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn wanted(verb: &str, resource: &str, subresource: &str, name: &str) -> Attributes {

@@ -1,16 +1,13 @@
-//! Validation of built-in kinds: what their types alone do not say, for what matters to workloads
-//! and their clusters.
+//! Validation of built-in kinds: what their types alone do not say, as far as charts, scenarios and
+//! members trip over it. `DIFFERENCES.md` lists what is not asked.
 //!
 //! The wording is that of the real API server, from 1.36 on, which quotes whole values as JSON.
 
-mod config;
+mod admission;
 mod jobs;
-mod network;
-mod nodes;
+mod objects;
 mod pods;
-mod policies;
 mod rbac;
-mod webhooks;
 mod workloads;
 
 use serde_json::Value;
@@ -18,6 +15,7 @@ use serde_json::Value;
 use super::crd;
 use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;
+use crate::wire::names::{self, NameRule};
 
 /// Returns what is wrong with an object of a built-in kind, as create (`old` is `None`) or as
 /// update.
@@ -29,35 +27,24 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
     };
     match (kind.group, kind.kind) {
         ("", "Pod") => pods::pod(&mut check),
-        ("", "PodTemplate") => pods::spec(&mut check, "template.spec", pods::Restarts::Any),
-        ("apps", _) | ("", "ReplicationController") => workloads::apps(&mut check, kind),
-        ("batch", "Job") => {
-            workloads::job(&mut check);
-            jobs::status(&mut check);
+        ("apps", "Deployment" | "DaemonSet" | "ReplicaSet" | "StatefulSet") => {
+            workloads::apps(&mut check, kind);
         }
-        ("batch", "CronJob") => workloads::cron_job(&mut check),
-        ("autoscaling", _) => workloads::autoscaler(&mut check),
-        ("policy", _) => workloads::disruption_budget(&mut check),
-        ("", "Service") => network::service(&mut check),
-        ("networking.k8s.io", "Ingress") => network::ingress(&mut check),
-        ("", "Endpoints") => network::endpoints(&mut check),
-        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(&mut check),
-        ("", "ConfigMap") => config::config_map(&mut check),
-        ("", "Secret") => config::secret(&mut check),
-        ("", "PersistentVolumeClaim") => config::claim(&mut check),
-        ("storage.k8s.io", _) => config::storage_class(&mut check),
-        ("scheduling.k8s.io", _) => config::priority_class(&mut check),
-        ("coordination.k8s.io", _) => config::lease(&mut check),
-        ("events.k8s.io", _) => config::event(&mut check),
+        ("batch", "Job") => jobs::job(&mut check),
+        ("batch", "CronJob") => jobs::cron_job(&mut check),
+        ("", "Service") => objects::service(&mut check),
+        ("", "ConfigMap") => objects::config_map(&mut check),
+        ("", "Secret") => objects::secret(&mut check),
+        ("", "Node") => objects::node(&mut check),
+        ("coordination.k8s.io", _) => objects::lease(&mut check),
+        ("certificates.k8s.io", _) => objects::signing_request(&mut check),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            policies::policy(&mut check);
+            admission::policy(&mut check);
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
-            policies::binding(&mut check);
+            admission::binding(&mut check);
         }
-        ("admissionregistration.k8s.io", _) => webhooks::configuration(&mut check),
-        ("certificates.k8s.io", _) => config::signing_request(&mut check),
-        ("", "Node") => nodes::node(&mut check),
+        ("admissionregistration.k8s.io", _) => admission::webhooks(&mut check),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
             rbac::role(&mut check, kind.namespaced);
         }
@@ -109,6 +96,13 @@ impl<'a> Check<'a> {
         there
     }
 
+    /// Refuses an absent or empty list.
+    fn filled(&mut self, path: &str, value: &Value, detail: &str) {
+        if value.as_array().is_none_or(Vec::is_empty) {
+            self.push(FieldError::required(path, detail));
+        }
+    }
+
     /// Refuses a text that is none of `allowed`. Absent ones are somebody else's matter.
     fn one_of(&mut self, path: &str, value: &Value, allowed: &[&str]) {
         if value.as_str().is_some_and(|text| !allowed.contains(&text)) {
@@ -116,14 +110,25 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Refuses numbers below `least`.
-    fn at_least(&mut self, path: &str, value: &Value, least: i64) {
-        if value.as_i64().is_some_and(|number| number < least) {
-            let detail = match least {
-                1 => "must be greater than 0".to_owned(),
-                _ => format!("must be greater than or equal to {least}"),
-            };
-            self.invalid(path, value, &detail);
+    /// Refuses numbers below `least` at paths of names.
+    fn at_least(&mut self, least: i64, paths: &[&str]) {
+        for path in paths {
+            let value = self.at(path);
+            if value.as_i64().is_some_and(|number| number < least) {
+                let detail = match least {
+                    1 => "must be greater than 0".to_owned(),
+                    _ => format!("must be greater than or equal to {least}"),
+                };
+                self.invalid(path, value, &detail);
+            }
+        }
+    }
+
+    /// Refuses ports other than 1 to 65535.
+    fn port(&mut self, path: &str, value: &Value) {
+        let port = value.as_i64();
+        if port.is_some_and(|port| !(1..=65535).contains(&port)) {
+            self.invalid(path, value, "must be between 1 and 65535, inclusive");
         }
     }
 
@@ -134,6 +139,55 @@ impl<'a> Check<'a> {
             self.invalid(path, new, "field is immutable");
         }
     }
+
+    /// Refuses a name that is absent, no DNS label, or among those seen before.
+    fn unique_label(&mut self, path: &str, value: &'a Value, seen: &mut Vec<&'a Value>) {
+        if !self.required(path, value) {
+            return;
+        }
+        for detail in NameRule::Label.check(value.as_str().unwrap_or_default(), false) {
+            self.invalid(path, value, &detail);
+        }
+        if seen.contains(&value) {
+            self.push(FieldError::duplicate(path, value));
+        }
+        seen.push(value);
+    }
+
+    /// Checks that a label selector can be evaluated.
+    fn selector(&mut self, path: &str, selector: &Value) {
+        let labels = format!("{path}.matchLabels");
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            let text = value.as_str().unwrap_or_default();
+            for detail in [names::label_key(key), names::label_value(text)] {
+                if let Err(detail) = detail {
+                    self.invalid(&labels, value, &detail);
+                }
+            }
+        }
+        let expressions = format!("{path}.matchExpressions");
+        for (path, expression) in each(&selector["matchExpressions"], &expressions) {
+            let empty = expression["values"].as_array().is_none_or(Vec::is_empty);
+            let values = format!("{path}.values");
+            match expression["operator"].as_str() {
+                Some("In" | "NotIn") if empty => {
+                    let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                    self.push(FieldError::required(values, detail));
+                }
+                Some("Exists" | "DoesNotExist") if !empty => {
+                    let detail =
+                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    self.push(FieldError::forbidden(values, detail));
+                }
+                Some("In" | "NotIn" | "Exists" | "DoesNotExist") => {}
+                _ => self.invalid(
+                    &format!("{path}.operator"),
+                    &expression["operator"],
+                    "not a valid selector operator",
+                ),
+            }
+        }
+    }
 }
 
 fn get<'a>(object: &'a Value, path: &str) -> &'a Value {
@@ -141,43 +195,10 @@ fn get<'a>(object: &'a Value, path: &str) -> &'a Value {
 }
 
 fn each<'a>(list: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
-    let items = list
-        .as_array()
-        .map_or(&[][..], Vec::as_slice)
-        .iter()
-        .enumerate();
+    let items = list.as_array().into_iter().flatten().enumerate();
     items
         .map(|(index, item)| (format!("{path}[{index}]"), item))
         .collect()
-}
-
-/// Ports are 1 to 65535.
-fn port(check: &mut Check<'_>, path: &str, value: &Value) {
-    if value
-        .as_i64()
-        .is_some_and(|port| !(1..=65535).contains(&port))
-    {
-        check.invalid(path, value, "must be between 1 and 65535, inclusive");
-    }
-}
-
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-
-/// Names of containers, volumes and ports of services are DNS labels.
-fn label(check: &mut Check<'_>, path: &str, value: &Value) {
-    let Some(text) = value.as_str() else {
-        return;
-    };
-    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let fits = text.starts_with(alphanumeric)
-        && text.ends_with(alphanumeric)
-        && text.chars().all(|c| alphanumeric(c) || c == '-');
-    if text.len() > 63 {
-        check.invalid(path, value, "must be no more than 63 bytes");
-    }
-    if !fits {
-        check.invalid(path, value, LABEL);
-    }
 }
 
 /// Definitions keep their group, and what they are called once they are established.

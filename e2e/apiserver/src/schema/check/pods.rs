@@ -1,54 +1,27 @@
 //! Pods and pod templates.
 
 use muster_quantity::Quantity;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Check, each, get, label, port};
+use super::{Check, each};
 use crate::wire::field_error::FieldError;
 
-/// Which restart policies a pod spec may have; it depends on what owns the pods.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Restarts {
-    /// Pods and pod templates.
-    Any,
-    /// Workloads that run for ever.
-    Always,
-    /// Jobs.
-    NotAlways,
-}
+/// Restart policies of pods that nothing owns.
+const ANY: &[&str] = &["Always", "OnFailure", "Never"];
 
-/// Checks a pod.
+/// Checks a pod: of one that exists little can be changed.
 pub fn pod(check: &mut Check<'_>) {
-    if check.old.is_none() {
-        spec(check, "spec", Restarts::Any);
-    } else {
-        update(check);
-    }
-}
-
-/// Checks an update of a pod: of a running pod little can be changed.
-fn update(check: &mut Check<'_>) {
     let Some(old) = check.was("spec") else {
-        return;
+        return spec(check, "spec", ANY);
     };
     let new = check.at("spec");
-    for list in ["containers", "initContainers"] {
-        let count = |spec: &Value| spec[list].as_array().map_or(0, Vec::len);
-        if count(old) != count(new) {
-            let detail = "pod updates may not add or remove containers";
-            check.push(FieldError::forbidden(format!("spec.{list}"), detail));
-            return;
-        }
-        for (path, container) in check.each(&format!("spec.{list}")) {
-            check.required(&format!("{path}.image"), &container["image"]);
-        }
+    for (path, container) in check.each("spec.containers") {
+        check.required(&format!("{path}.image"), &container["image"]);
     }
     if !keeps_tolerations(old, new) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         check.push(FieldError::forbidden("spec.tolerations", detail));
-        return;
-    }
-    if fixed_part(old, new) != fixed_part(new, new) {
+    } else if fixed_part(old) != fixed_part(new) {
         check.push(FieldError::forbidden(
             "spec",
             "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
@@ -56,121 +29,59 @@ fn update(check: &mut Check<'_>) {
     }
 }
 
-fn keeps_tolerations(old: &Value, new: &Value) -> bool {
-    let list = |spec: &Value| spec["tolerations"].as_array().cloned().unwrap_or_default();
-    let same = |a: &Value, b: &Value| {
-        let bare = |toleration: &Value| {
-            let mut bare = toleration.clone();
-            bare.as_object_mut()
-                .map(|fields| fields.remove("tolerationSeconds"));
-            bare
-        };
-        bare(a) == bare(b)
-    };
-    let new = list(new);
-    list(old)
-        .iter()
-        .all(|kept| new.iter().any(|toleration| same(toleration, kept)))
+/// Returns a value without some of its fields.
+fn without(value: &Value, names: &[&str]) -> Value {
+    let mut rest = value.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        fields.retain(|name, _| !names.contains(&name.as_str()));
+    }
+    rest
 }
 
-/// Returns the spec with what may change taken from `like`.
-fn fixed_part(spec: &Value, like: &Value) -> Value {
-    let mut fixed = spec.clone();
-    for field in ["activeDeadlineSeconds", "tolerations"] {
-        match like.get(field) {
-            Some(value) => fixed[field] = value.clone(),
-            None => {
-                fixed.as_object_mut().map(|fields| fields.remove(field));
-            }
-        }
-    }
-    let gated = spec["schedulingGates"]
-        .as_array()
-        .is_some_and(|gates| !gates.is_empty());
-    if gated {
-        for field in ["schedulingGates", "nodeSelector", "affinity"] {
-            if let Some(fields) = fixed.as_object_mut() {
-                fields.remove(field);
-                fields.extend(
-                    like.get(field)
-                        .map(|value| (field.to_owned(), value.clone())),
-                );
-            }
-        }
-    }
-    if spec["terminationGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|s| s < 0)
-        && like["terminationGracePeriodSeconds"] == 1
-    {
-        fixed["terminationGracePeriodSeconds"] = json!(1);
-    }
+fn keeps_tolerations(old: &Value, new: &Value) -> bool {
+    let list = |spec: &Value| -> Vec<Value> {
+        let all = spec["tolerations"].as_array().into_iter().flatten();
+        all.map(|it| without(it, &["tolerationSeconds"])).collect()
+    };
+    let new = list(new);
+    list(old).iter().all(|kept| new.contains(kept))
+}
+
+/// Returns what of a pod's spec never changes.
+fn fixed_part(spec: &Value) -> Value {
+    let mut fixed = without(spec, &["activeDeadlineSeconds", "tolerations"]);
     for list in ["containers", "initContainers"] {
-        let like = like[list].as_array().cloned().unwrap_or_default();
-        let containers = fixed
-            .get_mut(list)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten();
-        for (container, like) in containers.zip(like) {
-            container["image"] = like["image"].clone();
+        if let Some(containers) = fixed.get_mut(list).and_then(Value::as_array_mut) {
+            for container in containers {
+                *container = without(container, &["image"]);
+            }
         }
     }
     fixed
 }
 
-/// Checks the pod spec at `path` (`spec.template.spec`).
-pub fn spec(check: &mut Check<'_>, path: &str, restarts: Restarts) {
+/// Checks the pod spec at `path` (`spec.template.spec`), whose restart policy depends on what owns
+/// the pods.
+pub fn spec(check: &mut Check<'_>, path: &str, restarts: &[&str]) {
     let spec = check.at(path);
     let volumes = volumes(check, path);
     let mut names: Vec<&Value> = Vec::new();
-    let mut ports: Vec<(Value, Value)> = Vec::new();
-    if spec["containers"].as_array().is_none_or(Vec::is_empty) {
-        check.push(FieldError::required(format!("{path}.containers"), ""));
-    }
+    check.filled(&format!("{path}.containers"), &spec["containers"], "");
     for list in ["containers", "initContainers"] {
         for (path, container) in check.each(&format!("{path}.{list}")) {
-            if check.required(&format!("{path}.name"), &container["name"]) {
-                label(check, &format!("{path}.name"), &container["name"]);
-                if names.contains(&&container["name"]) {
-                    check.push(FieldError::duplicate(
-                        format!("{path}.name"),
-                        &container["name"],
-                    ));
-                }
-                names.push(&container["name"]);
-            }
-            self::container(check, &path, container, &volumes, &mut ports);
+            check.unique_label(&format!("{path}.name"), &container["name"], &mut names);
+            self::container(check, &path, container, &volumes);
         }
     }
-    restart_policy(check, path, restarts);
-    let dns = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
-    check.one_of(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &dns);
-    let deadline = &spec["activeDeadlineSeconds"];
-    if deadline
-        .as_i64()
-        .is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds))
-    {
-        let detail = "must be between 1 and 2147483647, inclusive";
-        check.invalid(&format!("{path}.activeDeadlineSeconds"), deadline, detail);
+    let (at, policy) = (format!("{path}.restartPolicy"), &spec["restartPolicy"]);
+    if restarts.contains(&"Always") {
+        check.one_of(&at, policy, restarts);
+    } else if !policy.as_str().is_some_and(|it| restarts.contains(&it)) {
+        let detail = "valid values: \"OnFailure\", \"Never\"";
+        check.push(FieldError::required(at, detail));
     }
     for (path, toleration) in check.each(&format!("{path}.tolerations")) {
         self::toleration(check, &path, toleration);
-    }
-}
-
-fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
-    let at = format!("{path}.restartPolicy");
-    let policy = &check.at(path)["restartPolicy"];
-    match restarts {
-        Restarts::Any => check.one_of(&at, policy, &["Always", "OnFailure", "Never"]),
-        Restarts::Always => check.one_of(&at, policy, &["Always"]),
-        Restarts::NotAlways => {
-            if !matches!(policy.as_str(), Some("OnFailure" | "Never")) {
-                let detail = "valid values: \"OnFailure\", \"Never\"";
-                check.push(FieldError::required(at, detail));
-            }
-        }
     }
 }
 
@@ -180,25 +91,13 @@ fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
 fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
     let mut names: Vec<&Value> = Vec::new();
     for (path, volume) in check.each(&format!("{path}.volumes")) {
-        let name = &volume["name"];
-        if check.required(&format!("{path}.name"), name) {
-            label(check, &format!("{path}.name"), name);
-            if names.contains(&name) {
-                check.push(FieldError::duplicate(format!("{path}.name"), name));
-            }
-            names.push(name);
-        }
-        let sources: Vec<&String> = volume
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| key)
-            .filter(|key| *key != "name")
-            .collect();
-        match sources.as_slice() {
-            [] => check.push(FieldError::required(path, "must specify a volume type")),
-            [_] => {}
-            [_, extra, ..] => {
+        check.unique_label(&format!("{path}.name"), &volume["name"], &mut names);
+        let sources = volume.as_object().into_iter().flatten();
+        let mut sources = sources.map(|(key, _)| key).filter(|key| *key != "name");
+        match (sources.next(), sources.next()) {
+            (None, _) => check.push(FieldError::required(path, "must specify a volume type")),
+            (_, None) => {}
+            (_, Some(extra)) => {
                 let detail = "may not specify more than 1 volume type";
                 check.push(FieldError::forbidden(format!("{path}.{extra}"), detail));
             }
@@ -209,100 +108,33 @@ fn volumes<'a>(check: &mut Check<'a>, path: &str) -> Vec<&'a Value> {
     names
 }
 
-fn container(
-    check: &mut Check<'_>,
-    path: &str,
-    container: &Value,
-    volumes: &[&Value],
-    host_ports: &mut Vec<(Value, Value)>,
-) {
-    if check.required(&format!("{path}.image"), &container["image"]) {
-        let image = container["image"].as_str().unwrap_or_default();
-        if image.trim() != image {
-            let detail = "must not have leading or trailing whitespace";
-            check.invalid(&format!("{path}.image"), &container["image"], detail);
-        }
-    }
+fn container(check: &mut Check<'_>, path: &str, container: &Value, volumes: &[&Value]) {
+    check.required(&format!("{path}.image"), &container["image"]);
     check.one_of(
         &format!("{path}.imagePullPolicy"),
         &container["imagePullPolicy"],
         &["Always", "IfNotPresent", "Never"],
     );
-    check.one_of(
-        &format!("{path}.terminationMessagePolicy"),
-        &container["terminationMessagePolicy"],
-        &["File", "FallbackToLogsOnError"],
-    );
-    let mut names: Vec<&Value> = Vec::new();
     for (path, declared) in each(&container["ports"], &format!("{path}.ports")) {
-        let name = &declared["name"];
-        if name.is_string() {
-            if names.contains(&name) {
-                check.push(FieldError::duplicate(format!("{path}.name"), name));
-            }
-            names.push(name);
-        }
-        if declared["containerPort"] == 0 {
-            check.push(FieldError::required(format!("{path}.containerPort"), ""));
-        } else {
-            port(
-                check,
-                &format!("{path}.containerPort"),
-                &declared["containerPort"],
-            );
-        }
-        port(check, &format!("{path}.hostPort"), &declared["hostPort"]);
-        check.one_of(
-            &format!("{path}.protocol"),
-            &declared["protocol"],
-            &["SCTP", "TCP", "UDP"],
-        );
-        if declared["hostPort"].is_i64() {
-            let taken = (declared["hostPort"].clone(), declared["protocol"].clone());
-            if host_ports.contains(&taken) {
-                check.push(FieldError::duplicate(format!("{path}.hostPort"), &taken.0));
-            }
-            host_ports.push(taken);
-        }
+        let number = &declared["containerPort"];
+        check.port(&format!("{path}.containerPort"), number);
     }
     for (path, variable) in each(&container["env"], &format!("{path}.env")) {
         check.required(&format!("{path}.name"), &variable["name"]);
-        if variable["value"].is_string() && variable["valueFrom"].is_object() {
-            let detail = "may not be specified when `value` is not empty";
-            check.invalid(&format!("{path}.valueFrom"), &json!(""), detail);
-        }
     }
-    let mut mounted: Vec<&Value> = Vec::new();
     for (path, mount) in each(&container["volumeMounts"], &format!("{path}.volumeMounts")) {
-        if check.required(&format!("{path}.name"), &mount["name"])
-            && !volumes.contains(&&mount["name"])
-        {
-            check.push(FieldError::not_found(
-                format!("{path}.name"),
-                &mount["name"],
-            ));
+        let name = &mount["name"];
+        if check.required(&format!("{path}.name"), name) && !volumes.contains(&name) {
+            check.push(FieldError::not_found(format!("{path}.name"), name));
         }
-        if check.required(&format!("{path}.mountPath"), &mount["mountPath"]) {
-            if mounted.contains(&&mount["mountPath"]) {
-                check.invalid(
-                    &format!("{path}.mountPath"),
-                    &mount["mountPath"],
-                    "must be unique",
-                );
-            }
-            mounted.push(&mount["mountPath"]);
-        }
+        check.required(&format!("{path}.mountPath"), &mount["mountPath"]);
     }
     resources(check, path, &container["resources"]);
 }
 
 /// Checks that no amount is negative, and that no request is above its limit.
 fn resources(check: &mut Check<'_>, path: &str, resources: &Value) {
-    let amount = |value: &Value| {
-        value
-            .as_str()
-            .and_then(|text| text.parse::<Quantity>().ok())
-    };
+    let amount = |value: &Value| value.as_str().and_then(|it| it.parse::<Quantity>().ok());
     for list in ["limits", "requests"] {
         for (name, value) in resources[list].as_object().into_iter().flatten() {
             if amount(value).is_some_and(|amount| amount < Quantity::default()) {
@@ -316,10 +148,8 @@ fn resources(check: &mut Check<'_>, path: &str, resources: &Value) {
         if let (Some(wanted), Some(most)) = (amount(request), amount(limit))
             && wanted > most
         {
-            let detail = format!(
-                "must be less than or equal to {name} limit of {}",
-                limit.as_str().unwrap_or_default()
-            );
+            let limit = limit.as_str().unwrap_or_default();
+            let detail = format!("must be less than or equal to {name} limit of {limit}");
             check.invalid(&format!("{path}.resources.requests"), request, &detail);
         }
     }
@@ -327,30 +157,23 @@ fn resources(check: &mut Check<'_>, path: &str, resources: &Value) {
 
 fn toleration(check: &mut Check<'_>, path: &str, toleration: &Value) {
     let text = |name: &str| toleration[name].as_str().unwrap_or_default();
-    let operator = &toleration["operator"];
+    let (operator, effect) = (format!("{path}.operator"), format!("{path}.effect"));
     if text("key").is_empty() && text("operator") != "Exists" {
         let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-        check.invalid(
-            &format!("{path}.operator"),
-            &json!(text("operator")),
-            detail,
-        );
+        check.invalid(&operator, &text("operator").into(), detail);
     }
     if !toleration["tolerationSeconds"].is_null() && text("effect") != "NoExecute" {
         let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        check.invalid(&format!("{path}.effect"), &json!(text("effect")), detail);
+        check.invalid(&effect, &text("effect").into(), detail);
     }
-    match text("operator") {
-        "Exists" if !text("value").is_empty() => {
-            let detail = "value must be empty when `operator` is 'Exists'";
-            check.invalid(&format!("{path}.operator"), &toleration["value"], detail);
-        }
-        "" | "Equal" | "Exists" => {}
-        _ => check.one_of(&format!("{path}.operator"), operator, &["Equal", "Exists"]),
+    if text("operator") == "Exists" && !text("value").is_empty() {
+        let detail = "value must be empty when `operator` is 'Exists'";
+        check.invalid(&operator, &toleration["value"], detail);
     }
+    check.one_of(&operator, &toleration["operator"], &["", "Equal", "Exists"]);
     check.one_of(
-        &format!("{path}.effect"),
-        get(toleration, "effect"),
+        &effect,
+        &toleration["effect"],
         &["NoSchedule", "PreferNoSchedule", "NoExecute"],
     );
 }

@@ -33,19 +33,14 @@ pub enum Malformed {
     #[error("proto: unexpected EOF")]
     Truncated,
     /// A field has a wire type that it can't have.
-    #[error("proto: wrong wireType = {0} for field")]
-    WireType(u64),
+    #[error("proto: wrong wireType for field")]
+    WireType,
     /// Messages nest too deeply.
     #[error("proto: exceeded max depth")]
     Depth,
     /// Nothing is known about the kind's wire form.
-    #[error("no kind {kind:?} is registered for version {version:?}")]
-    Kind {
-        /// `apiVersion` of the envelope.
-        version: String,
-        /// `kind` of the envelope.
-        kind: String,
-    },
+    #[error("no kind {0:?} is registered")]
+    Kind(String),
     /// Something within isn't valid: text that isn't UTF-8, raw JSON that doesn't parse.
     #[error("proto: invalid {0}")]
     Content(&'static str),
@@ -71,10 +66,7 @@ pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
         }
     }
     let name = message_name(&version, &kind);
-    let known = FACTS.named(&name).ok_or_else(|| Malformed::Kind {
-        version: version.clone(),
-        kind: kind.clone(),
-    })?;
+    let known = FACTS.named(&name).ok_or(Malformed::Kind(name))?;
     let mut object = message(raw, &known.fields, 0)?;
     object.insert("apiVersion".to_owned(), version.into());
     object.insert("kind".to_owned(), kind.into());
@@ -133,7 +125,7 @@ fn part<'a>(rest: &mut &'a [u8]) -> Result<(u64, Wire<'a>), Malformed> {
             take(rest, 4)?;
             Wire::Other
         }
-        other => return Err(Malformed::WireType(other)),
+        _ => return Err(Malformed::WireType),
     };
     Ok((key >> 3, wire))
 }
@@ -198,7 +190,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, V
 /// Decodes an entry of a map: key 1, value 2.
 fn entry(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<(String, Value), Malformed> {
     let Wire::Bytes(bytes) = wire else {
-        return Err(Malformed::WireType(0));
+        return Err(Malformed::WireType);
     };
     let (mut key, mut found) = (String::new(), None);
     for part in parts(bytes) {
@@ -216,12 +208,6 @@ fn entry(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<(String, Value)
 }
 
 fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malformed> {
-    let wrong = |wire: &Wire<'_>| match wire {
-        Wire::Number(_) => Malformed::WireType(0),
-        Wire::Double(_) => Malformed::WireType(1),
-        Wire::Bytes(_) => Malformed::WireType(2),
-        Wire::Other => Malformed::WireType(5),
-    };
     Ok(match (&field.shape, wire) {
         (Shape::Integer, Wire::Number(n)) => n.cast_signed().into(),
         (Shape::Boolean, Wire::Number(n)) => (*n != 0).into(),
@@ -235,14 +221,8 @@ fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malforme
         (Shape::Time { micro }, Wire::Bytes(bytes)) => time(bytes, *micro)?,
         (Shape::IntOrString, Wire::Bytes(bytes)) => {
             let (numbers, text) = numbers_and_text(bytes)?;
-            let number = |at| {
-                numbers
-                    .iter()
-                    .find(|(n, _)| *n == at)
-                    .map_or(0, |(_, v)| *v)
-            };
-            if number(1) == 0 {
-                number(2).into()
+            if number(&numbers, 1) == 0 {
+                number(&numbers, 2).into()
             } else {
                 text.unwrap_or_default().into()
             }
@@ -266,7 +246,7 @@ fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malforme
                 Value::Object(inner)
             }
         }
-        (_, wire) => return Err(wrong(wire)),
+        _ => return Err(Malformed::WireType),
     })
 }
 
@@ -286,20 +266,21 @@ fn numbers_and_text(bytes: &[u8]) -> Result<Small, Malformed> {
     Ok((numbers, text))
 }
 
+/// Returns the integer of a field, 0 where there is none.
+fn number(numbers: &[(u64, i64)], field: u64) -> i64 {
+    let found = numbers.iter().find(|(number, _)| *number == field);
+    found.map_or(0, |(_, value)| *value)
+}
+
 /// Decodes a point in time; an empty message is the absence of one.
 fn time(bytes: &[u8], micro: bool) -> Result<Value, Malformed> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
     let (numbers, _) = numbers_and_text(bytes)?;
-    let number = |at| {
-        numbers
-            .iter()
-            .find(|(n, _)| *n == at)
-            .map_or(0, |(_, v)| *v)
-    };
-    let nanos = i32::try_from(number(2)).map_err(|_| Malformed::Content("time"))?;
-    let time = Timestamp::new(number(1), nanos).map_err(|_| Malformed::Content("time"))?;
+    let nanos = i32::try_from(number(&numbers, 2)).map_err(|_| Malformed::Content("time"))?;
+    let time =
+        Timestamp::new(number(&numbers, 1), nanos).map_err(|_| Malformed::Content("time"))?;
     let format = if micro {
         "%Y-%m-%dT%H:%M:%S.%6fZ"
     } else {
@@ -372,7 +353,7 @@ mod tests {
         );
         assert!(matches!(
             decode(&body("v1", "Nonsense", b"")),
-            Err(Malformed::Kind { .. })
+            Err(Malformed::Kind(_))
         ));
     }
 }

@@ -1,13 +1,13 @@
-//! Columns of custom resources: `additionalPrinterColumns`, or the age where there are none.
+//! One column: a path into the object, and the type of what is there.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, definition, path::Path};
+use super::{age, path::Path};
 
 /// One column.
 #[derive(Debug, Clone)]
-pub struct CustomColumn {
+pub struct Column {
     name: String,
     kind: String,
     format: String,
@@ -16,28 +16,15 @@ pub struct CustomColumn {
     path: Option<Path>,
 }
 
-/// Returns the columns of one version, in order.
-pub fn columns(crd: &Value, version: &str) -> Vec<CustomColumn> {
-    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let declared: Vec<CustomColumn> = versions
-        .filter(|v| v["name"] == version)
-        .flat_map(|v| {
-            v["additionalPrinterColumns"]
-                .as_array()
-                .into_iter()
-                .flatten()
-        })
-        .map(CustomColumn::read)
-        .collect();
-    if !declared.is_empty() {
-        return declared;
+impl Column {
+    /// Returns the column of the age, which kinds have that declare none.
+    pub fn age() -> Self {
+        let path = ".metadata.creationTimestamp";
+        Self::read(&json!({ "name": "Age", "type": "date", "jsonPath": path }))
     }
-    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
-    vec![CustomColumn::read(&age)]
-}
 
-impl CustomColumn {
-    fn read(column: &Value) -> Self {
+    /// Reads an entry of `additionalPrinterColumns`.
+    pub fn read(column: &Value) -> Self {
         let text = |name: &str| column[name].as_str().unwrap_or_default().to_owned();
         let mut description = text("description");
         if description.is_empty() {
@@ -56,13 +43,13 @@ impl CustomColumn {
 
     /// Returns the column as it stands in the head of a table.
     pub fn definition(&self) -> Value {
-        definition(
-            &self.name,
-            &self.kind,
-            &self.format,
-            &self.description,
-            self.priority,
-        )
+        json!({
+            "name": self.name,
+            "type": self.kind,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        })
     }
 
     /// Returns the cell of one object; `null` where there is nothing, or nothing of the column's
