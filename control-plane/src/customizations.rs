@@ -2,16 +2,16 @@
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
 //! answer. Failures of a script while it runs are told by
-//! [`Customizations::tell_failures`](muster_shared::customizations::Customizations::tell_failures).
+//! [`Customizations::tell_failures`](muster_interpreter::sources::Customizations::tell_failures).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use muster_interpreter::lua::{Customization, Limits, check, conflict};
+use muster_interpreter::sources::scripts;
+use muster_interpreter::without_blocking_others;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
-use muster_shared::customizations::scripts;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::engine::{Customization, Limits, check, conflict};
-use muster_shared::interpreter::without_blocking_others;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;

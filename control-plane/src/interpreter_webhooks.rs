@@ -2,13 +2,13 @@
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
 //! answer. Failures of a webhook that is asked are told by
-//! [`InterpreterWebhooks::tell_failures`](muster_shared::interpreter_webhooks::InterpreterWebhooks::tell_failures).
+//! [`InterpreterWebhooks::tell_failures`](muster_interpreter::sources::InterpreterWebhooks::tell_failures).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use muster_interpreter::webhook::{Hook, Hooks};
 use muster_shared::events::EventType;
-use muster_shared::interpreter::webhook::{Hook, Hooks};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;

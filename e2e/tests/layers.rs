@@ -34,13 +34,9 @@ const SHARED: Floors = &[
     // `watch` reads pods as `capacity` counts them, and `capacity` is fed by events of `watch`.
     &["queue"],
     &["capacity", "watch"],
-    &["interpreter"],
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
-    &["readable", "confirmed"],
-    &["customizations"],
-    &["interpreter_webhooks"],
     &["check", "self_report"],
     &["write"],
     &["lease"],
@@ -50,6 +46,18 @@ const SHARED: Floors = &[
     &["serve"],
     &["https"],
     &["settings"],
+];
+
+/// The rules for pods are those of the scripts' library, and use its types.
+const INTERPRETER: Floors = &[
+    &["operation"],
+    &["lua", "pod"],
+    &["webhook"],
+    &["error"],
+    &["native"],
+    &["layers"],
+    &["interpreters"],
+    &["sources"],
 ];
 
 const AGENT: Floors = &[
@@ -180,6 +188,14 @@ const SIMULATION: Floors = &[
 #[test]
 fn layers_of_shared_point_one_way() {
     assert_eq!(arrows_upwards("shared", SHARED), Vec::<String>::new());
+}
+
+#[test]
+fn layers_of_the_interpreters_point_one_way() {
+    assert_eq!(
+        arrows_upwards("shared/interpreter", INTERPRETER),
+        Vec::<String>::new()
+    );
 }
 
 #[test]

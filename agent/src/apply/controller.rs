@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_interpreter::Interpreters;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
 use muster_shared::fencing::{Orders, Times};
-use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change as Seen, Expectations, Informer};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use muster_interpreter::webhook::Pending;
 use muster_shared::fencing;
 use muster_shared::fleet_id::Owner;
-use muster_shared::interpreter::webhook::Pending;
 use muster_shared::k8s::{Api, ApiResource, Client};
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Refused, Selection, Trouble};

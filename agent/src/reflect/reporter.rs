@@ -187,7 +187,7 @@ fn too_long(objects: usize) -> String {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use muster_shared::interpreter::Interpreters;
+    use muster_interpreter::Interpreters;
     use muster_shared::queue::Queue;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use muster_shared::interpreter::webhook::Pending;
+use muster_interpreter::webhook::Pending;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -163,8 +163,8 @@ mod tests {
     use std::sync::Mutex;
 
     use futures::FutureExt;
-    use muster_shared::interpreter::Interpreters;
-    use muster_shared::interpreter::webhook::Hooks;
+    use muster_interpreter::Interpreters;
+    use muster_interpreter::webhook::Hooks;
     use serde_json::json;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::interpreter::Interpreters;
+use muster_interpreter::Interpreters;
 use muster_shared::k8s::{Client, GroupVersionKind};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};

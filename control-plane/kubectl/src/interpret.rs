@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
+use muster_interpreter::lua::{
+    Customization, Engine, Error as ScriptError, Limits, Rules, check, conflict, thirdparty,
+};
+use muster_interpreter::webhook::Hooks;
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::AggregatedStatusItem;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::clock::calendar;
-use muster_shared::interpreter::engine::{
-    Customization, Engine, Error as ScriptError, Limits, Rules, check, conflict, thirdparty,
-};
-use muster_shared::interpreter::webhook::Hooks;
-use muster_shared::interpreter::{Interpreters, Operation};
 use serde_json::{Value, json};
 
 /// Line between the answers about customizations.

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use muster_interpreter::{Customization, Engine, Error, Operation, Rules, thirdparty};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Rules, thirdparty};
 use serde_json::{Value, json};
 
 /// Time that each script is called for.

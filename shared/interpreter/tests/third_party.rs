@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use muster_interpreter::{Engine, Error, Limits, thirdparty};
+use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use muster_vectors::{Case, Deviation, replay_elsewhere, same};
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering;
 
+use muster_interpreter::Interpreters;
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::GroupVersionKind;
 use muster_shared::queue::Queue;
 use serde_json::json;

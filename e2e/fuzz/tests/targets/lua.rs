@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use muster_fuzz::{Fuzz, Memory, sentence};
-use muster_interpreter::{Customization, Engine, Error, Limits, Operation, Rules};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Limits, Rules};
 use serde_json::{Number, Value, json};
 
 use crate::MEMORY;
@@ -341,7 +342,7 @@ fn an_object_is_a_customization_or_refused() {
             };
             match Customization::from_object(&object) {
                 Ok(customization) => {
-                    let checked = muster_interpreter::check(&customization, LIMITS);
+                    let checked = muster_interpreter::lua::check(&customization, LIMITS);
                     format!(
                         "{} {:?}",
                         customization.scripts.len(),

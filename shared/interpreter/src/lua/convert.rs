@@ -12,7 +12,7 @@ use std::{collections::HashMap, fmt};
 use mlua::{Lua, Table, Value as LuaValue};
 use serde_json::{Map, Number, Value};
 
-use crate::limits::Budget;
+use crate::lua::limits::Budget;
 
 /// Deepest nesting of tables in a result.
 const MAX_DEPTH: usize = 100;

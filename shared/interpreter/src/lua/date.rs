@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
 use mlua::{Error as LuaError, Lua, Table, Value};
 
-use crate::Clock;
+use crate::lua::Clock;
 
 /// Longest format of a date.
 const MAX_FORMAT: usize = 1_000;

@@ -1,6 +1,7 @@
 //! What a pod needs: the objects that it refers to, and what it asks of a node. One rule for
 //! scripts, which reach it as `require("kube")`, and for the kinds of Kubernetes.
 
+mod read;
 mod references;
 mod requirements;
 
@@ -9,9 +10,9 @@ use serde_json::Value;
 pub(crate) use self::references::dependencies;
 pub use self::references::{References, references};
 pub use self::requirements::requirements;
-use crate::answer::Requirements;
-pub use crate::read::Unread;
-use crate::read::field;
+use crate::lua::Requirements;
+pub use crate::pod::read::Unread;
+use crate::pod::read::field;
 
 /// Requirements of a pod of a template; `None` if it has none.
 pub(crate) fn of_template(template: &Value) -> Result<Option<Requirements>, Unread> {

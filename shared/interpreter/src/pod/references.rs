@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{
-    answer::Dependency,
-    read::{Read, field, list, text},
-};
+use crate::lua::Dependency;
+use crate::pod::read::{Read, field, list, text};
 
 /// Secrets that a volume refers to: the source, then the path to the name inside it.
 const VOLUME_SECRETS: &[(&str, &[&str])] = &[

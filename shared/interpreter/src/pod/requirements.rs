@@ -7,11 +7,8 @@ use muster_quantity::{Format, Quantity};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{
-    answer::{NodeClaim, Requirements},
-    lua::convert::brief,
-    read::{Read, Unread, field, list, map, text, wrong_type},
-};
+use crate::lua::{NodeClaim, Requirements, convert::brief};
+use crate::pod::read::{Read, Unread, field, list, map, text, wrong_type};
 
 /// Restart policy of an init container that makes it a sidecar.
 const SIDECAR: &str = "Always";

@@ -14,7 +14,7 @@ mod services;
 
 use std::sync::Arc;
 
-use muster_interpreter::{Engine, Error, Limits, thirdparty};
+use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use serde_json::{Value, json};
 
 /// Makes the engine of all scripts here, whose present is 1970-01-01T00:00:00Z.
@@ -98,7 +98,7 @@ fn replicas(kind: (&str, &str), spec: Value) -> (i32, Value) {
 fn components(kind: (&str, &str), spec: Value) -> Vec<(String, i32, Value)> {
     let object = object(kind, &spec, Value::Null);
     let found = engine().interpret_component(thirdparty::rules(), &object);
-    let component = |one: muster_interpreter::Component| {
+    let component = |one: muster_interpreter::lua::Component| {
         let needs = one.replica_requirements.unwrap_or_default();
         (one.name, one.replicas, json!(needs.resource_request))
     };

@@ -1,6 +1,7 @@
 //! Scripts that fail.
 
-use muster_interpreter::{Engine, Error, Operation};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Engine, Error};
 use serde_json::json;
 
 use super::{raised, reported, rules, widget};

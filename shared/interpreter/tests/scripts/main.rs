@@ -13,7 +13,8 @@ mod values;
 
 use std::time::Duration;
 
-use muster_interpreter::{Customization, Engine, Error, Limit, Limits, Operation, Rules};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Limit, Limits, Rules};
 use serde_json::{Value, json};
 
 fn rules(scripts: &[(Operation, &str)]) -> Rules {

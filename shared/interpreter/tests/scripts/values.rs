@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use muster_interpreter::{Engine, Limits, Operation};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Engine, Limits};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

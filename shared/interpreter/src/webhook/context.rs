@@ -1,0 +1,509 @@
+//! The question to a webhook and its answer: `ResourceInterpreterContext`
+//! (`config.karmada.io/v1alpha1`), as Karmada sends and reads it, but for the content of Secrets:
+//! a webhook gets it only where a rule names the kind. Pure.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
+use std::hash::{Hash as _, Hasher as _};
+use std::io;
+
+use super::wire;
+use crate::Operation;
+use crate::lua::{Component, Dependency, Requirements};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use json_patch::Patch;
+use ring::digest::{Context, Digest, SHA256};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::error::Fault;
+use super::patch;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::names::annotation;
+
+/// API version of the context.
+pub(super) const API_VERSION: &str = "config.karmada.io/v1alpha1";
+/// Kind of the context.
+pub(super) const KIND: &str = "ResourceInterpreterContext";
+
+/// A question about an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What is asked.
+    pub operation: Operation,
+    /// The object.
+    pub object: &'a Value,
+    /// The object in the member, for `Retain`.
+    pub observed: Option<&'a Value>,
+    /// Number of replicas, for `ReviseReplica`.
+    pub replicas: i32,
+    /// Statuses of the members, for `AggregateStatus`.
+    pub items: &'a [AggregatedStatusItem],
+}
+
+impl<'a> Question<'a> {
+    /// Makes a question about an object alone.
+    pub fn new(operation: Operation, object: &'a Value) -> Self {
+        Self {
+            operation,
+            object,
+            observed: None,
+            replicas: 0,
+            items: &[],
+        }
+    }
+
+    /// Returns the digest of all that an answer may depend on, and about the size of the body.
+    ///
+    /// The version of the object and its managed fields do not take part: they change with each
+    /// write, and mean nothing. `hides` as for [`body`](Self::body).
+    pub(super) fn digest(&self, webhook: u64, hides: bool) -> (Key, usize) {
+        let mut hash = Hash(Context::new(&SHA256), 0);
+        hash.0.update(&webhook.to_le_bytes());
+        let form = Form {
+            is_stable: true,
+            hides,
+        };
+        // Writing into a hash does not fail.
+        _ = serde_json::to_writer(&mut hash, &self.request(form, ""));
+        (Key(hash.0.finish()), hash.1)
+    }
+
+    /// Returns the number of the object and the operation, which is the same for all versions of
+    /// the object. Objects of different members, and copies for them, are different objects.
+    pub(super) fn subject(&self, webhook: u64) -> u64 {
+        let mut hash = DefaultHasher::new();
+        (webhook, self.operation, self.replicas).hash(&mut hash);
+        let text = |object: &'a Value, path: &str| object.pointer(path).and_then(Value::as_str);
+        for path in [
+            "/apiVersion",
+            "/kind",
+            "/metadata/namespace",
+            "/metadata/name",
+        ] {
+            text(self.object, path).hash(&mut hash);
+        }
+        let of_member = self.observed.unwrap_or(self.object);
+        text(of_member, "/metadata/uid").hash(&mut hash);
+        let annotations = self.object.pointer("/metadata/annotations");
+        let work = annotations.and_then(|all| all.get(annotation::WORK_NAMESPACE));
+        work.and_then(Value::as_str).hash(&mut hash);
+        hash.finish()
+    }
+
+    /// Returns the digest of the object's name.
+    pub(super) fn object_number(&self) -> u64 {
+        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let mut hash = DefaultHasher::new();
+        (text("/metadata/namespace"), text("/metadata/name")).hash(&mut hash);
+        hash.finish()
+    }
+
+    /// Returns the name of the object, with its namespace.
+    pub(super) fn name(&self) -> String {
+        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let name = text("/metadata/name").unwrap_or_default();
+        match text("/metadata/namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Returns the body of the request; `hides` leaves out the content of a Secret.
+    pub(super) fn body(&self, uid: &str, hides: bool) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Context<T> {
+            kind: &'static str,
+            api_version: &'static str,
+            request: T,
+        }
+        let context = Context {
+            kind: KIND,
+            api_version: API_VERSION,
+            request: self.request(
+                Form {
+                    is_stable: false,
+                    hides,
+                },
+                uid,
+            ),
+        };
+        // Values are always JSON.
+        serde_json::to_vec(&context).unwrap_or_default()
+    }
+
+    fn request<'q>(&'q self, form: Form, uid: &'q str) -> Request<'q> {
+        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let api_version = text("/apiVersion").unwrap_or_default();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Request {
+            uid,
+            kind: GroupVersionKind {
+                group,
+                version,
+                kind: text("/kind").unwrap_or_default(),
+            },
+            name: text("/metadata/name").unwrap_or_default(),
+            namespace: text("/metadata/namespace"),
+            operation: self.operation.to_string(),
+            object: Shown(self.object, form),
+            observed_object: self.observed.map(|observed| Shown(observed, form)),
+            replicas: self.replicas,
+            aggregated_status: self.items,
+        }
+    }
+}
+
+/// Digest of a question.
+#[derive(Clone, Copy)]
+pub(super) struct Key(Digest);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ref() == other.0.as_ref()
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.as_ref().hash(state);
+    }
+}
+
+impl Key {
+    /// Returns a text in the form of a UUID that is unique to the question and this number.
+    pub(super) fn uid(&self, number: u64) -> String {
+        let mut hash = Context::new(&SHA256);
+        hash.update(self.0.as_ref());
+        hash.update(&number.to_le_bytes());
+        let digest = hash.finish();
+        let mut hex = String::new();
+        for byte in &digest.as_ref()[..16] {
+            // Writing into a text does not fail.
+            _ = write!(hex, "{byte:02x}");
+        }
+        format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        )
+    }
+}
+
+/// Digest, and number of bytes.
+struct Hash(Context, usize);
+
+impl io::Write for Hash {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        self.1 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: &'a str,
+    kind: GroupVersionKind<'a>,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    operation: String,
+    object: Shown<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed_object: Option<Shown<'a>>,
+    // Karmada sends it for every operation.
+    replicas: i32,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    aggregated_status: &'a [AggregatedStatusItem],
+}
+
+#[derive(Serialize)]
+struct GroupVersionKind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+}
+
+/// Annotation in which `kubectl apply` keeps the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Which fields are written.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Leaves out the metadata that change with each write.
+    is_stable: bool,
+    /// Leaves out the content of a Secret.
+    hides: bool,
+}
+
+struct Shown<'a>(&'a Value, Form);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(object, form) = self;
+        let Value::Object(fields) = object else {
+            return object.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in fields {
+            match value {
+                Value::Object(metadata) if key == "metadata" => {
+                    map.serialize_entry(key, &Metadata(metadata, *form))?;
+                }
+                _ if form.hides && matches!(key.as_str(), "data" | "stringData") => {}
+                _ => map.serialize_entry(key, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+struct Metadata<'a>(&'a Map<String, Value>, Form);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(metadata, form) = self;
+        let mut map = serializer.serialize_map(None)?;
+        for (field, value) in *metadata {
+            match value {
+                _ if form.is_stable
+                    && matches!(field.as_str(), "resourceVersion" | "managedFields") => {}
+                Value::Object(annotations) if form.hides && field == "annotations" => {
+                    map.serialize_entry(field, &Harmless(annotations))?;
+                }
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// Annotations without the one that holds the whole object.
+struct Harmless<'a>(&'a Map<String, Value>);
+
+impl Serialize for Harmless<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = self.0.iter();
+        serializer.collect_map(all.filter(|(name, _)| name.as_str() != LAST_APPLIED))
+    }
+}
+
+/// Answer of a webhook.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Replicas(i32, Option<Requirements>),
+    Components(Vec<Component>),
+    /// Patch of the object that was sent, and the body of the question where the object has changed
+    /// meanwhile.
+    Object(Patch, Option<Bytes>),
+    Dependencies(Vec<Dependency>),
+    Status(Value),
+    Health(bool),
+}
+
+/// Reads the answer to a question.
+pub(super) fn read(operation: Operation, uid: &str, body: &[u8]) -> Result<Answer, Fault> {
+    let context: Received = serde_json::from_slice(body)
+        .map_err(|error| malformed(format!("no JSON of a {KIND}: {error}")))?;
+    let is_other = |found: &str, expected: &str| !found.is_empty() && found != expected;
+    if is_other(&context.kind, KIND) || is_other(&context.api_version, API_VERSION) {
+        let Received {
+            kind, api_version, ..
+        } = context;
+        return Err(malformed(format!(
+            "expected {KIND} of {API_VERSION}, found {kind:?} of {api_version:?}"
+        )));
+    }
+    let Some(response) = context.response else {
+        return Err(malformed("it has no response".to_owned()));
+    };
+    if response.uid != uid {
+        return Err(malformed(format!(
+            "response.uid: expected {uid:?}, found {:?}",
+            shortened(&response.uid)
+        )));
+    }
+    if !response.successful {
+        let Some(status) = response.status else {
+            return Err(malformed(
+                "response.status is absent, although response.successful is false".to_owned(),
+            ));
+        };
+        return Err(Fault::Refused {
+            code: status.code,
+            message: shortened(&status.message),
+        });
+    }
+    let absent = |field: &str| malformed(format!("response.{field} is absent"));
+    Ok(match operation {
+        Operation::InterpretReplica => {
+            let count = response.replicas.ok_or_else(|| absent("replicas"))?;
+            let replicas = i32::try_from(count).ok().filter(|count| *count >= 0);
+            let replicas = replicas.ok_or_else(|| {
+                malformed(format!(
+                    "response.replicas: expected a number from 0 to 2147483647, found {count}"
+                ))
+            })?;
+            let needs = response.replica_requirements.filter(|one| !one.is_null());
+            let needs = needs.map(|needs| wire::requirements(&needs)).transpose();
+            Answer::Replicas(replicas, needs.map_err(malformed)?)
+        }
+        Operation::InterpretComponent => {
+            let list = response.components.filter(|one| !one.is_null());
+            let list = list.map(|list| wire::components(&list)).transpose();
+            Answer::Components(list.map_err(malformed)?.unwrap_or_default())
+        }
+        Operation::InterpretDependency => {
+            let list = response.dependencies.filter(|one| !one.is_null());
+            let list = list.map(|list| wire::dependencies(&list)).transpose();
+            Answer::Dependencies(list.map_err(malformed)?.unwrap_or_default())
+        }
+        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => {
+            let patch = read_patch(response.patch_type.as_deref(), response.patch.as_deref())?;
+            Answer::Object(patch, None)
+        }
+        Operation::InterpretStatus => match response.raw_status {
+            Some(status) if status.is_object() => Answer::Status(status),
+            None | Some(Value::Null) => return Err(absent("rawStatus")),
+            Some(_) => return Err(malformed("response.rawStatus is no object".to_owned())),
+        },
+        Operation::InterpretHealth => {
+            Answer::Health(response.healthy.ok_or_else(|| absent("healthy"))?)
+        }
+    })
+}
+
+/// Reads the patch of a response. None at all leaves the object as it is.
+fn read_patch(kind: Option<&str>, text: Option<&str>) -> Result<Patch, Fault> {
+    match (kind, text.filter(|text| !text.is_empty())) {
+        (None, None) => Ok(Patch::default()),
+        (Some("JSONPatch"), Some(text)) => {
+            let text = STANDARD.decode(text);
+            let text = text.map_err(|error| malformed(format!("response.patch: {error}")))?;
+            patch::read(&text).map_err(malformed)
+        }
+        (None, Some(_)) => Err(malformed("response.patchType is absent".to_owned())),
+        (Some("JSONPatch"), None) => Err(malformed("response.patch is empty".to_owned())),
+        (Some(other), _) => Err(malformed(format!(
+            "response.patchType: expected \"JSONPatch\", found {:?}",
+            shortened(other)
+        ))),
+    }
+}
+
+/// Objects of a question: the one that was asked about, and the one in the member.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Objects {
+    pub(super) object: Value,
+    pub(super) observed_object: Option<Value>,
+}
+
+impl Objects {
+    /// Reads them from the body of a question.
+    pub(super) fn of(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Sent {
+            request: Objects,
+        }
+        let sent: Sent = serde_json::from_slice(body).ok()?;
+        Some(sent.request)
+    }
+}
+
+/// Returns whether two versions of an object differ at most in what a controller writes all the
+/// time: the status, and the metadata that change with each write.
+pub(super) fn differs_in_status_alone(one: &Value, other: &Value) -> bool {
+    let ignored = |field: &str| matches!(field, "status" | "metadata");
+    let metadata =
+        |field: &str| matches!(field, "resourceVersion" | "managedFields" | "generation");
+    is_same(one, other, ignored) && is_same(&one["metadata"], &other["metadata"], metadata)
+}
+
+fn is_same(one: &Value, other: &Value, ignored: impl Fn(&str) -> bool) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
+    let counts = |map: &Map<String, Value>| map.keys().filter(|key| !ignored(key)).count();
+    let mut fields = one.iter().filter(|(key, _)| !ignored(key));
+    counts(one) == counts(other) && fields.all(|(key, value)| other.get(key) == Some(value))
+}
+
+/// Refuses an answer. The text may quote it.
+pub(super) fn malformed(text: String) -> Fault {
+    match shortened(&text) {
+        same if same == text => Fault::Malformed(text),
+        shorter => Fault::Malformed(shorter),
+    }
+}
+
+/// Longest part of a foreign text that an error quotes, in characters.
+const QUOTED: usize = 200;
+
+/// Returns the beginning of a foreign text, in one line and without characters that are not seen:
+/// they may hide what stands there, or turn it around.
+pub(super) fn shortened(text: &str) -> String {
+    let is_unseen = |one: char| {
+        matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    };
+    let seen = |one: char| match one {
+        '\n' | '\r' | '\t' => Some(' '),
+        _ if one.is_control() || is_unseen(one) => None,
+        _ => Some(one),
+    };
+    let text: String = text.chars().filter_map(seen).take(QUOTED + 1).collect();
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Received {
+    kind: String,
+    api_version: String,
+    response: Option<Response>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Response {
+    uid: String,
+    successful: bool,
+    status: Option<Status>,
+    patch: Option<String>,
+    patch_type: Option<String>,
+    replicas: Option<i64>,
+    replica_requirements: Option<Value>,
+    components: Option<Value>,
+    dependencies: Option<Value>,
+    raw_status: Option<Value>,
+    healthy: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+    code: i64,
+}
+
+#[cfg(test)]
+mod tests;
