@@ -17,7 +17,8 @@ pub(crate) const AFTER_A_LIMIT: Duration = Duration::from_mins(1);
 /// Reason why an object could not be interpreted.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum Error {
-    /// The kind has no rule for the operation; [`hook_enabled`](crate::hook_enabled) tells so beforehand.
+    /// The kind has no rule for the operation; [`hook_enabled`](crate::hook_enabled) tells so
+    /// beforehand.
     #[error("{operation} is not supported for {kind}")]
     Unsupported {
         /// The operation.

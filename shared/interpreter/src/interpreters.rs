@@ -15,12 +15,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::layers::{Changed, Layers};
-use super::webhook::{Asked, Hooks, Overdue, Pending, Question, Reply, VALID, Webhooks};
+use super::webhook::{Asked, Hooks, Overdue, Pending, VALID, Webhooks};
 use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
     hook_enabled, interpret_replica, retain, revise_replica, status,
 };
 use crate::native::{node_claim, requirements, unsupported};
+use crate::{Answer, Question};
 use muster_shared::api::binding::{AggregatedStatusItem, Component, ComponentReplicaRequirements};
 use muster_shared::clock::calendar;
 
@@ -96,19 +97,24 @@ impl fmt::Debug for Interpreters {
 impl Default for Interpreters {
     /// Interpreters of which it is not known yet which customizations there are.
     fn default() -> Self {
+        Self::with_webhooks(Webhooks::default())
+    }
+}
+
+impl Interpreters {
+    /// Makes interpreters of which it is not known yet which customizations there are.
+    pub(crate) fn with_webhooks(webhooks: Webhooks) -> Self {
         let shared = Arc::new(Shared {
             engine: Engine::with_clock(Limits::default(), Arc::new(|| calendar().as_second())),
             layers: watch::Sender::new(Layers::default()),
-            webhooks: Webhooks::default(),
+            webhooks,
             on_change: RwLock::default(),
             on_failure: RwLock::default(),
             told: Mutex::default(),
         });
         Self { shared, late: None }
     }
-}
 
-impl Interpreters {
     /// Makes the interpreters for certain customizations, which do not change, without webhooks.
     pub fn of(customizations: &[crate::lua::Customization]) -> Self {
         let interpreters = Self::default();
@@ -223,11 +229,6 @@ impl Interpreters {
     /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
         let tell = |overdue: &Overdue| self.tell_overdue(overdue);
-        self.ask_again_while(self.shared.webhooks.run(shutdown, tell))
-            .await;
-    }
-
-    async fn ask_again_while(&self, running: impl Future<Output = ()>) {
         let asks_again = async {
             loop {
                 tokio::time::sleep(VALID).await;
@@ -238,23 +239,9 @@ impl Interpreters {
             }
         };
         tokio::select! {
-            () = running => {}
+            () = self.shared.webhooks.run(shutdown, tell) => {}
             () = asks_again => {}
         }
-    }
-
-    /// Runs as [`run`](Self::run) does, with another sender.
-    #[cfg(test)]
-    pub(super) async fn run_sending<F>(
-        &self,
-        shutdown: CancellationToken,
-        send: impl Fn(super::webhook::Request) -> F,
-    ) where
-        F: Future<Output = super::webhook::Outcome> + Send + 'static,
-    {
-        let tell = |overdue: &Overdue| self.tell_overdue(overdue);
-        self.ask_again_while(self.shared.webhooks.run_with(shutdown, tell, send))
-            .await;
     }
 
     /// Tells that a webhook has not answered about objects for a long time.
@@ -321,10 +308,7 @@ impl Interpreters {
             &question,
             |engine, rules| engine.interpret_replica(rules, object),
             |reply| match reply {
-                Reply::Replicas(replicas, requirements) => Some(crate::lua::Replicas {
-                    replicas,
-                    requirements,
-                }),
+                Answer::Replicas(replicas) => Some(replicas),
                 _ => None,
             },
         )?;
@@ -348,7 +332,7 @@ impl Interpreters {
             &question,
             |engine, rules| engine.interpret_component(rules, object),
             |reply| match reply {
-                Reply::Components(list) => Some(list),
+                Answer::Components(list) => Some(list),
                 _ => None,
             },
         )?;
@@ -367,7 +351,7 @@ impl Interpreters {
         let revised = self.asked(
             &question,
             |engine, rules| engine.revise_replica(rules, &object, replicas.into()),
-            Reply::object,
+            Answer::object,
         )?;
         match revised {
             Some(revised) => Ok(revised),
@@ -387,7 +371,7 @@ impl Interpreters {
         let retained = self.asked(
             &question,
             |engine, rules| engine.retain(rules, &desired, observed),
-            Reply::object,
+            Answer::object,
         )?;
         match retained {
             Some(retained) => Ok(retained),
@@ -406,7 +390,7 @@ impl Interpreters {
             &question,
             |engine, rules| engine.interpret_status(rules, object),
             |reply| match reply {
-                Reply::Status(status) => Some(status),
+                Answer::Status(status) => Some(status),
                 _ => None,
             },
         )?;
@@ -426,7 +410,7 @@ impl Interpreters {
             &question,
             |engine, rules| engine.interpret_health(rules, object),
             |reply| match reply {
-                Reply::Health(healthy) => Some(healthy),
+                Answer::Health(healthy) => Some(healthy),
                 _ => None,
             },
         )?;
@@ -461,7 +445,7 @@ impl Interpreters {
             &question,
             |engine, rules| engine.interpret_dependency(rules, object),
             |reply| match reply {
-                Reply::Dependencies(list) => Some(list),
+                Answer::Dependencies(list) => Some(list),
                 _ => None,
             },
         )?;
@@ -495,7 +479,7 @@ impl Interpreters {
                 let items: Vec<Value> = items.iter().map(json).collect();
                 engine.aggregate_status(rules, template, &items)
             },
-            Reply::object,
+            Answer::object,
         )?;
         if let Some(mut aggregated) = aggregated {
             return Ok(match aggregated["status"].take() {
@@ -522,7 +506,7 @@ impl Interpreters {
         &self,
         question: &Question<'_>,
         script: impl Fn(&Engine, &Rules) -> Result<Option<T>, ScriptError>,
-        reply: impl FnOnce(Reply) -> Option<T>,
+        reply: impl FnOnce(Answer) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let (api_version, kind) = kind_of(question.object);
         let operation = question.operation;

@@ -20,6 +20,7 @@ pub mod lua;
 pub mod native;
 mod operation;
 pub mod pod;
+mod question;
 pub mod sources;
 pub mod webhook;
 
@@ -33,3 +34,4 @@ pub use native::{
     revise_replica, status, tells_health, told_status,
 };
 pub use operation::Operation;
+pub use question::{Answer, Question};

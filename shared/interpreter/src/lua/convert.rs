@@ -86,6 +86,17 @@ pub(crate) struct Fault {
     pub(crate) found: String,
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            path,
+            expected,
+            found,
+        } = self;
+        write!(f, "{path}: expected {expected}, found {found}")
+    }
+}
+
 /// Place in a result.
 #[derive(Clone, Copy)]
 struct Place<'a> {

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{Method, Request, Uri};
+use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -22,8 +22,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::context::shortened;
-use super::error::Fault;
+use super::error::{Fault, shortened};
 use muster_shared::work_status::LONGEST_STATUS;
 
 /// Returns the bytes of the longest answer. A patch may be one of the largest object that an API
@@ -43,7 +42,7 @@ pub(super) fn longest_answer(operation: Operation) -> usize {
 /// Bytes of an answer that is read without regard to others.
 const SMALL: usize = 64 << 10;
 /// KiB of the longer answers that are read at a time: the tree of one takes many times as much.
-pub(super) const LARGE_PERMITS: u32 = 8 << 10;
+pub(super) const LARGE_KIB: usize = 8 << 10;
 /// Bytes of the longest body of an error that is read, to be quoted.
 const LONGEST_ERROR: usize = 1024;
 /// Connections that are kept for the next question.
@@ -95,120 +94,75 @@ impl Client {
         large: &Arc<Semaphore>,
     ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
         let late = |_| Fault::Timeout(deadline.as_secs());
-        let begin = self.exchange(body, deadline, longest);
-        let begin = timeout(deadline, begin).await.map_err(late)??;
-        let (bytes, rest) = match begin {
-            Answer::Whole(bytes) => return Ok((bytes, None)),
-            Answer::Begin(bytes, rest) => (bytes, rest),
+        let mut bytes = Vec::new();
+        let begin = async {
+            let mut rest = self.exchange(body, deadline).await?;
+            let is_whole = read(&mut rest, &mut bytes, longest.min(SMALL)).await?;
+            Ok((rest, is_whole))
         };
-        let part = u32::try_from(longest.div_ceil(1024)).unwrap_or(u32::MAX);
-        let part = part.min(LARGE_PERMITS);
+        let (mut rest, is_whole) = timeout(deadline, begin).await.map_err(late)??;
+        if is_whole {
+            return Ok((bytes.into(), None));
+        }
+        if longest <= SMALL || rest.size_hint().lower() > longest as u64 {
+            return Err(Fault::Large(longest));
+        }
+        let part = u32::try_from(longest.div_ceil(1024).min(LARGE_KIB)).unwrap_or(u32::MAX);
         // It is never closed.
         let permit = Arc::clone(large).acquire_many_owned(part).await.ok();
-        let whole = timeout(deadline, read(rest, bytes, longest, true));
-        let whole = whole.await.map_err(late)??;
-        Ok((whole.into_bytes(), permit))
+        let whole = timeout(deadline, read(&mut rest, &mut bytes, longest));
+        if whole.await.map_err(late)?? {
+            Ok((bytes.into(), permit))
+        } else {
+            Err(Fault::Large(longest))
+        }
     }
 
-    async fn exchange(
-        &self,
-        body: Bytes,
-        deadline: Duration,
-        longest: usize,
-    ) -> Result<Answer, Fault> {
+    /// Sends a question and returns the body of a successful response, to be read.
+    async fn exchange(&self, body: Bytes, deadline: Duration) -> Result<Incoming, Fault> {
         let broken = |error: &dyn std::error::Error| Fault::Connection(words(error));
         // The API machinery tells a webhook its deadline so.
-        let path = self.uri.path();
-        let target = format!("{path}?timeout={}s", deadline.as_secs());
+        let target = format!("{}?timeout={}s", self.uri.path(), deadline.as_secs());
         let mut parts = self.uri.clone().into_parts();
         parts.path_and_query = Some(target.parse().map_err(|error| broken(&error))?);
         let uri = Uri::from_parts(parts).map_err(|error| broken(&error))?;
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(uri)
+        let request = Request::post(uri)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("muster/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(body))
             .map_err(|error| broken(&error))?;
-        let answer = self.connection.request(request).await;
-        let answer = answer.map_err(|error| broken(&error))?;
-        let status = answer.status();
-        if !status.is_success() {
-            let text = read(answer.into_body(), Vec::new(), LONGEST_ERROR, false).await;
-            let text = text.map_or_else(|_| Bytes::new(), Answer::into_bytes);
-            return Err(Fault::Status {
-                code: status.as_u16(),
-                text: shortened(String::from_utf8_lossy(&text).trim()),
-            });
+        let response = self.connection.request(request).await;
+        let response = response.map_err(|error| broken(&error))?;
+        let status = response.status();
+        let mut body = response.into_body();
+        if status.is_success() {
+            return Ok(body);
         }
-        let body = answer.into_body();
-        if body.size_hint().lower() > longest as u64 {
-            return Err(Fault::Large(longest));
-        }
-        if longest <= SMALL {
-            return read(body, Vec::new(), longest, true).await;
-        }
-        read_some(body).await
+        let mut text = Vec::new();
+        // What was read until an error is quoted.
+        _ = read(&mut body, &mut text, LONGEST_ERROR).await;
+        text.truncate(LONGEST_ERROR);
+        Err(Fault::Status {
+            code: status.as_u16(),
+            text: shortened(String::from_utf8_lossy(&text).trim()),
+        })
     }
 }
 
-/// An answer, or as much of it as is read without more ado.
-enum Answer {
-    Whole(Bytes),
-    Begin(Vec<u8>, Incoming),
-}
-
-impl Answer {
-    fn into_bytes(self) -> Bytes {
-        match self {
-            Self::Whole(bytes) => bytes,
-            Self::Begin(bytes, _) => bytes.into(),
-        }
-    }
-}
-
-/// Reads a body until it ends, or is no short one.
-async fn read_some(mut body: Incoming) -> Result<Answer, Fault> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
+/// Reads a body until it ends, or until more than this number of bytes have come. Returns whether
+/// it has ended.
+async fn read(body: &mut Incoming, bytes: &mut Vec<u8>, most: usize) -> Result<bool, Fault> {
+    while bytes.len() <= most {
+        let Some(frame) = body.frame().await else {
+            return Ok(true);
+        };
         let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
         if let Ok(data) = frame.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if bytes.len() > SMALL {
-            return Ok(Answer::Begin(bytes, body));
-        }
     }
-    Ok(Answer::Whole(bytes.into()))
-}
-
-/// Reads the rest of a body up to a length of the whole. One that is longer is refused, or only its
-/// begin is read.
-async fn read(
-    mut body: Incoming,
-    mut bytes: Vec<u8>,
-    longest: usize,
-    whole: bool,
-) -> Result<Answer, Fault> {
-    if whole && bytes.len() > longest {
-        return Err(Fault::Large(longest));
-    }
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        if bytes.len() + data.len() > longest {
-            if whole {
-                return Err(Fault::Large(longest));
-            }
-            bytes.extend_from_slice(&data[..longest - bytes.len()]);
-            break;
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(Answer::Whole(bytes.into()))
+    Ok(false)
 }
 
 /// Returns the text of an error with its causes, as the first errors are often general.

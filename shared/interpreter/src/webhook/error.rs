@@ -159,3 +159,33 @@ impl fmt::Display for Pending {
         write!(f, "{}: it has not answered yet", self.at)
     }
 }
+
+/// Refuses an answer. The text may quote it.
+pub(super) fn malformed(text: String) -> Fault {
+    match shortened(&text) {
+        same if same == text => Fault::Malformed(text),
+        shorter => Fault::Malformed(shorter),
+    }
+}
+
+/// Longest part of a foreign text that an error quotes, in characters.
+pub(super) const QUOTED: usize = 200;
+
+/// Returns the beginning of a foreign text, in one line and without characters that are not seen:
+/// they may hide what stands there, or turn it around.
+pub(super) fn shortened(text: &str) -> String {
+    let is_unseen = |one: char| {
+        matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    };
+    let seen = |one: char| match one {
+        '\n' | '\r' | '\t' => Some(' '),
+        _ if one.is_control() || is_unseen(one) => None,
+        _ => Some(one),
+    };
+    let text: String = text.chars().filter_map(seen).take(QUOTED + 1).collect();
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}

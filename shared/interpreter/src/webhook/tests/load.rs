@@ -14,36 +14,59 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::super::*;
 use crate::Interpreters;
 
-type Sending = BoxFuture<'static, (Result<Answer, Fault>, usize)>;
+type Sending = BoxFuture<'static, Result<Bytes, Fault>>;
 
 /// Webhooks that `send` answers.
 fn running(
-    send: impl Fn(Request) -> Sending + Send + 'static,
+    send: impl Fn(Request) -> Sending + Send + Sync + 'static,
 ) -> (Arc<Webhooks>, Arc<Hook>, DropGuard) {
     muster_shared::tls::install_provider();
     let hooks = hooks();
-    let webhooks = Arc::new(Webhooks::default());
+    let webhooks = Arc::new(Webhooks::sending(send));
     webhooks.retain(&hooks);
     let hook = hooks.find("v1", "Widget", Operation::InterpretHealth);
     let hook = Arc::clone(hook.unwrap());
     let shutdown = CancellationToken::new();
     let (runs, ends) = (Arc::clone(&webhooks), shutdown.clone());
-    tokio::spawn(async move { runs.run_with(ends, |_| {}, send).await });
+    tokio::spawn(async move { runs.run(ends, |_| {}).await });
     (webhooks, hook, shutdown.drop_guard())
 }
 
+fn taken_kib(webhooks: &Webhooks) -> usize {
+    lock(&webhooks.state).taken_kib()
+}
+
+/// Makes two webhooks: one for the kind `Stuck`, and one for all others.
 fn hooks() -> Hooks {
-    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
-        "name": "all.example.com", "interpreterContextVersions": ["v1alpha1"],
-        "clientConfig": { "url": "https://localhost:1/" },
-        "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"] }],
-    }] });
+    let webhook = |name: &str, kind: &str| {
+        json!({
+            "name": name, "interpreterContextVersions": ["v1alpha1"],
+            "clientConfig": { "url": "https://localhost:1/" },
+            "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": [kind] }],
+        })
+    };
+    let webhooks = [
+        webhook("a.example.com", "Stuck"),
+        webhook("b.example.com", "*"),
+    ];
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": webhooks });
     Hooks::new([&serde_json::from_value(configuration).unwrap()])
 }
 
 fn widget(name: &str, version: usize) -> Value {
     json!({ "apiVersion": "v1", "kind": "Widget", "metadata": { "name": name },
         "spec": { "version": version } })
+}
+
+/// Returns an answer that has a field.
+fn said(field: &str, value: &Value) -> Bytes {
+    let mut response = json!({ "successful": true });
+    response[field] = value.clone();
+    json!({ "response": response }).to_string().into()
+}
+
+fn healthy() -> Bytes {
+    said("healthy", &json!(true))
 }
 
 /// Returns the object that a question is about.
@@ -80,7 +103,7 @@ async fn an_object_that_changes_faster_than_its_answers_come_is_answered_by_an_e
             tokio::time::sleep(Duration::from_secs(3)).await;
             count.fetch_sub(1, Ordering::Relaxed);
             let version = object(&request)["spec"]["version"].clone();
-            (Ok(Answer::Status(json!({ "of": version }))), 10)
+            Ok(said("rawStatus", &json!({ "of": version })))
         })
     });
     let begun = Instant::now();
@@ -96,7 +119,7 @@ async fn an_object_that_changes_faster_than_its_answers_come_is_answered_by_an_e
     for version in 0..20 {
         match ask(version) {
             Asked::Pending(_) => assert!(begun.elapsed() < Duration::from_secs(7)),
-            Asked::Late(Reply::Status(status), _) => late.push(status["of"].as_u64().unwrap()),
+            Asked::Late(Answer::Status(status), _) => late.push(status["of"].as_u64().unwrap()),
             other => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -118,7 +141,7 @@ async fn an_object_that_changes_faster_than_its_answers_come_is_answered_by_an_e
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(reply, Reply::Status(json!({ "of": 20 })));
+    assert_eq!(reply, Answer::Status(json!({ "of": 20 })));
     assert!(matches!(ask(20), Asked::Answered(_)));
 }
 
@@ -133,8 +156,10 @@ async fn a_late_patch_is_one_of_the_version_that_was_asked_and_never_of_what_a_m
                 None => json!(9),
             };
             let patch = json!([{ "op": "add", "path": "/spec/size", "value": value }]);
-            let patch = serde_json::from_value(patch).unwrap();
-            (Ok(Answer::Object(patch, None)), 10)
+            let response = super::patch(&patch);
+            let response = json!({ "response": { "successful": true,
+                "patchType": response["patchType"], "patch": response["patch"] } });
+            Ok(response.to_string().into())
         })
     });
     let mut revised = Vec::new();
@@ -144,7 +169,7 @@ async fn a_late_patch_is_one_of_the_version_that_was_asked_and_never_of_what_a_m
             replicas: 9,
             ..Question::new(Operation::ReviseReplica, &widget)
         };
-        if let Asked::Late(Reply::Object(object), _) = webhooks.ask(&hook, &question, true) {
+        if let Asked::Late(Answer::Object(object), _) = webhooks.ask(&hook, &question, true) {
             assert_eq!(object["spec"]["size"], 9);
             revised.push(object["spec"]["version"].as_u64().unwrap());
         }
@@ -168,7 +193,7 @@ async fn a_late_patch_is_one_of_the_version_that_was_asked_and_never_of_what_a_m
                 observed: Some(&observed),
                 ..Question::new(Operation::Retain, &desired)
             };
-            if let Asked::Late(Reply::Object(object), _) = webhooks.ask(&hook, &question, true) {
+            if let Asked::Late(Answer::Object(object), _) = webhooks.ask(&hook, &question, true) {
                 assert_eq!(object["spec"]["size"], 1);
                 found += 1;
             }
@@ -186,7 +211,7 @@ async fn a_question_that_is_lost_by_a_panic_has_failed_and_is_asked_again() {
         let broken = broken.load(Ordering::Relaxed);
         Box::pin(async move {
             assert!(!broken, "it is broken");
-            (Ok(Answer::Health(true)), 10)
+            Ok(healthy())
         })
     });
     let widget = widget("w", 0);
@@ -203,7 +228,7 @@ async fn a_question_that_is_lost_by_a_panic_has_failed_and_is_asked_again() {
     is_broken.store(false, Ordering::Relaxed);
     tokio::time::sleep(failure.retry_after.unwrap()).await;
     assert_eq!(answered(&webhooks, &hook, &widget).await, 2);
-    assert_eq!(webhooks.lock().bytes(), 0);
+    assert_eq!(taken_kib(&webhooks), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +241,7 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
         to.lock().unwrap().push(usize::try_from(version).unwrap());
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            (Ok(Answer::Health(true)), 10)
+            Ok(healthy())
         })
     });
     let widgets: Vec<Value> = (0..OBJECTS)
@@ -232,20 +257,20 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
     assert_eq!(order.len(), OBJECTS, "each was asked once");
     let is_in_turn = |(at, version): (usize, &usize)| at.abs_diff(*version) <= 16;
     assert!(order.iter().enumerate().all(is_in_turn));
-    assert_eq!(webhooks.lock().bytes(), 0);
+    assert_eq!(taken_kib(&webhooks), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bodies_of_all_lanes_together_are_bounded_and_nothing_is_lost() {
+async fn the_questions_to_a_webhook_are_bounded_together_and_nothing_is_lost() {
     const LARGE: usize = 600_000;
     let most = Arc::new(AtomicUsize::new(0));
     let (webhooks, hook, _running) = running(|_| {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            (Ok(Answer::Health(true)), 10)
+            Ok(healthy())
         })
     });
-    let widgets: Vec<Value> = (0..80)
+    let widgets: Vec<Value> = (0..40)
         .map(|at| {
             let mut widget = widget(&format!("w{at}"), at);
             widget["kind"] = json!(format!("Kind{}", at % 8));
@@ -255,14 +280,78 @@ async fn the_bodies_of_all_lanes_together_are_bounded_and_nothing_is_lost() {
         .collect();
     let all = widgets.iter().map(|it| async {
         let asking = answered(&webhooks, &hook, it).await;
-        most.fetch_max(webhooks.lock().bytes(), Ordering::Relaxed);
+        most.fetch_max(taken_kib(&webhooks), Ordering::Relaxed);
         asking
     });
     let looks: Vec<usize> = all.collect::<FuturesUnordered<_>>().collect().await;
     assert_eq!(looks.len(), widgets.len());
     let most = most.load(Ordering::Relaxed);
-    assert!((16 << 20..=32 << 20).contains(&most), "{most} bytes");
-    assert_eq!(webhooks.lock().bytes(), 0);
+    assert!((4 << 10..=8 << 10).contains(&most), "{most} KiB");
+    assert_eq!(taken_kib(&webhooks), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_hangs_with_a_full_queue_delays_no_other() {
+    let (webhooks, hook, _running) = running(|request| {
+        Box::pin(async move {
+            if request.at.kind == "Stuck" {
+                std::future::pending::<()>().await;
+            }
+            Ok(healthy())
+        })
+    });
+    let hooks = hooks();
+    let stuck = hooks.find("v1", "Stuck", Operation::InterpretHealth);
+    for at in 0..3_000 {
+        let mut object = widget(&format!("s{at}"), at);
+        object["kind"] = json!("Stuck");
+        let asked = health(&webhooks, stuck.unwrap(), &object);
+        assert!(matches!(asked, Asked::Pending(_)), "{asked:?}");
+    }
+    assert_eq!(taken_kib(&webhooks), 8 << 10, "the queue is full");
+    let widget = widget("w", 0);
+    let answered = answered(&webhooks, &hook, &widget);
+    let times = timeout(Duration::from_millis(1), answered).await;
+    assert_eq!(times, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_webhook_that_answers_again_is_asked_about_all_at_once() {
+    let is_down = Arc::new(AtomicBool::new(true));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (down, count) = (Arc::clone(&is_down), Arc::clone(&asked));
+    let (webhooks, hook, _running) = running(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let is_down = down.load(Ordering::Relaxed);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let fault = is_down.then_some(Fault::Timeout(1));
+            fault.map_or_else(|| Ok(healthy()), Err)
+        })
+    });
+    let widgets: Vec<Value> = (0..20).map(|at| widget(&format!("w{at}"), at)).collect();
+    let ask = |widget| health(&webhooks, &hook, widget);
+    for widget in &widgets {
+        assert!(matches!(ask(widget), Asked::Pending(_)));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Those that waited for their turn were not sent.
+    assert!(asked.load(Ordering::Relaxed) <= 6);
+    let Asked::Failed(failure) = ask(&widgets[19]) else {
+        panic!("it is suspended");
+    };
+    assert!(matches!(failure.fault, Fault::Suspended(_)), "{failure}");
+    is_down.store(false, Ordering::Relaxed);
+    tokio::time::sleep(failure.retry_after.unwrap()).await;
+    let before = asked.load(Ordering::Relaxed);
+    for widget in &widgets {
+        assert!(matches!(ask(widget), Asked::Pending(_)));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(asked.load(Ordering::Relaxed), before + 1, "one probes");
+    let all = widgets.iter().map(|it| answered(&webhooks, &hook, it));
+    let all = all.collect::<FuturesUnordered<_>>().collect::<Vec<_>>();
+    timeout(Duration::from_secs(7), all).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +371,7 @@ async fn a_webhook_that_is_gone_is_not_asked_any_more() {
         Box::pin(async move {
             std::future::pending::<()>().await;
             drop(noted);
-            (Ok(Answer::Health(true)), 10)
+            Ok(healthy())
         })
     });
     let Asked::Pending(first) = health(&webhooks, &hook, &widget("a", 0)) else {
@@ -302,16 +391,16 @@ async fn a_webhook_that_is_gone_is_not_asked_any_more() {
         is_dropped.load(Ordering::Relaxed),
         "what was on the way ends"
     );
-    assert_eq!(webhooks.lock().bytes(), 0);
+    assert_eq!(taken_kib(&webhooks), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_of_one_operation_suspend_no_other() {
     let (webhooks, hook, _running) = running(|request| {
         Box::pin(async move {
-            match request.operation {
-                Operation::InterpretStatus => (Err(Fault::Timeout(1)), 0),
-                _ => (Ok(Answer::Health(true)), 10),
+            match request.at.operation {
+                Operation::InterpretStatus => Err(Fault::Timeout(1)),
+                _ => Ok(healthy()),
             }
         })
     });
@@ -334,7 +423,10 @@ async fn failures_of_one_operation_suspend_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_does_not_answer_for_a_minute_is_told_and_answers_are_asked_again_later() {
     muster_shared::tls::install_provider();
-    let one = Arc::new(Interpreters::of(&[]));
+    // The questions are never answered.
+    let silent = Webhooks::sending(|_| std::future::pending());
+    let one = Arc::new(Interpreters::with_webhooks(silent));
+    one.set(crate::lua::Rules::default());
     one.set_hooks(hooks());
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
@@ -347,11 +439,7 @@ async fn a_webhook_that_does_not_answer_for_a_minute_is_told_and_answers_are_ask
     });
     let (runs, shutdown) = (Arc::clone(&one), CancellationToken::new());
     let ends = shutdown.clone();
-    // The questions wait, because nothing sends them.
-    tokio::spawn(async move {
-        let silent = |_: Request| -> Sending { Box::pin(std::future::pending()) };
-        runs.run_sending(ends, silent).await;
-    });
+    tokio::spawn(async move { runs.run(ends).await });
     assert!(one.health(&widget("w", 0)).unwrap_err().pending().is_some());
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert!(told.lock().unwrap().is_empty());

@@ -1,61 +1,27 @@
-//! The question to a webhook and its answer: `ResourceInterpreterContext`
-//! (`config.karmada.io/v1alpha1`), as Karmada sends and reads it, but for the content of Secrets:
-//! a webhook gets it only where a rule names the kind. Pure.
+//! The request to a webhook: `ResourceInterpreterContext` (`config.karmada.io/v1alpha1`). Karmada
+//! sends the same but for the content of Secrets: a webhook gets it only where a rule names the
+//! kind. Pure.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 
-use super::wire;
-use crate::Operation;
-use crate::lua::{Component, Dependency, Requirements};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use json_patch::Patch;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::names::annotation;
 use ring::digest::{Context, Digest, SHA256};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::error::Fault;
-use super::patch;
-use muster_shared::api::binding::AggregatedStatusItem;
-use muster_shared::names::annotation;
+use crate::Question;
 
 /// API version of the context.
 pub(super) const API_VERSION: &str = "config.karmada.io/v1alpha1";
 /// Kind of the context.
 pub(super) const KIND: &str = "ResourceInterpreterContext";
 
-/// A question about an object.
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// What is asked.
-    pub operation: Operation,
-    /// The object.
-    pub object: &'a Value,
-    /// The object in the member, for `Retain`.
-    pub observed: Option<&'a Value>,
-    /// Number of replicas, for `ReviseReplica`.
-    pub replicas: i32,
-    /// Statuses of the members, for `AggregateStatus`.
-    pub items: &'a [AggregatedStatusItem],
-}
-
 impl<'a> Question<'a> {
-    /// Makes a question about an object alone.
-    pub fn new(operation: Operation, object: &'a Value) -> Self {
-        Self {
-            operation,
-            object,
-            observed: None,
-            replicas: 0,
-            items: &[],
-        }
-    }
-
     /// Returns the digest of all that an answer may depend on, and about the size of the body.
     ///
     /// The version of the object and its managed fields do not take part: they change with each
@@ -74,7 +40,7 @@ impl<'a> Question<'a> {
 
     /// Returns the number of the object and the operation, which is the same for all versions of
     /// the object. Objects of different members, and copies for them, are different objects.
-    pub(super) fn subject(&self, webhook: u64) -> u64 {
+    pub(super) fn identity(&self, webhook: u64) -> u64 {
         let mut hash = DefaultHasher::new();
         (webhook, self.operation, self.replicas).hash(&mut hash);
         let text = |object: &'a Value, path: &str| object.pointer(path).and_then(Value::as_str);
@@ -91,14 +57,6 @@ impl<'a> Question<'a> {
         let annotations = self.object.pointer("/metadata/annotations");
         let work = annotations.and_then(|all| all.get(annotation::WORK_NAMESPACE));
         work.and_then(Value::as_str).hash(&mut hash);
-        hash.finish()
-    }
-
-    /// Returns the digest of the object's name.
-    pub(super) fn object_number(&self) -> u64 {
-        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
-        let mut hash = DefaultHasher::new();
-        (text("/metadata/namespace"), text("/metadata/name")).hash(&mut hash);
         hash.finish()
     }
 
@@ -303,109 +261,6 @@ impl Serialize for Harmless<'_> {
     }
 }
 
-/// Answer of a webhook.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
-    Replicas(i32, Option<Requirements>),
-    Components(Vec<Component>),
-    /// Patch of the object that was sent, and the body of the question where the object has changed
-    /// meanwhile.
-    Object(Patch, Option<Bytes>),
-    Dependencies(Vec<Dependency>),
-    Status(Value),
-    Health(bool),
-}
-
-/// Reads the answer to a question.
-pub(super) fn read(operation: Operation, uid: &str, body: &[u8]) -> Result<Answer, Fault> {
-    let context: Received = serde_json::from_slice(body)
-        .map_err(|error| malformed(format!("no JSON of a {KIND}: {error}")))?;
-    let is_other = |found: &str, expected: &str| !found.is_empty() && found != expected;
-    if is_other(&context.kind, KIND) || is_other(&context.api_version, API_VERSION) {
-        let Received {
-            kind, api_version, ..
-        } = context;
-        return Err(malformed(format!(
-            "expected {KIND} of {API_VERSION}, found {kind:?} of {api_version:?}"
-        )));
-    }
-    let Some(response) = context.response else {
-        return Err(malformed("it has no response".to_owned()));
-    };
-    if response.uid != uid {
-        return Err(malformed(format!(
-            "response.uid: expected {uid:?}, found {:?}",
-            shortened(&response.uid)
-        )));
-    }
-    if !response.successful {
-        let Some(status) = response.status else {
-            return Err(malformed(
-                "response.status is absent, although response.successful is false".to_owned(),
-            ));
-        };
-        return Err(Fault::Refused {
-            code: status.code,
-            message: shortened(&status.message),
-        });
-    }
-    let absent = |field: &str| malformed(format!("response.{field} is absent"));
-    Ok(match operation {
-        Operation::InterpretReplica => {
-            let count = response.replicas.ok_or_else(|| absent("replicas"))?;
-            let replicas = i32::try_from(count).ok().filter(|count| *count >= 0);
-            let replicas = replicas.ok_or_else(|| {
-                malformed(format!(
-                    "response.replicas: expected a number from 0 to 2147483647, found {count}"
-                ))
-            })?;
-            let needs = response.replica_requirements.filter(|one| !one.is_null());
-            let needs = needs.map(|needs| wire::requirements(&needs)).transpose();
-            Answer::Replicas(replicas, needs.map_err(malformed)?)
-        }
-        Operation::InterpretComponent => {
-            let list = response.components.filter(|one| !one.is_null());
-            let list = list.map(|list| wire::components(&list)).transpose();
-            Answer::Components(list.map_err(malformed)?.unwrap_or_default())
-        }
-        Operation::InterpretDependency => {
-            let list = response.dependencies.filter(|one| !one.is_null());
-            let list = list.map(|list| wire::dependencies(&list)).transpose();
-            Answer::Dependencies(list.map_err(malformed)?.unwrap_or_default())
-        }
-        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => {
-            let patch = read_patch(response.patch_type.as_deref(), response.patch.as_deref())?;
-            Answer::Object(patch, None)
-        }
-        Operation::InterpretStatus => match response.raw_status {
-            Some(status) if status.is_object() => Answer::Status(status),
-            None | Some(Value::Null) => return Err(absent("rawStatus")),
-            Some(_) => return Err(malformed("response.rawStatus is no object".to_owned())),
-        },
-        Operation::InterpretHealth => {
-            Answer::Health(response.healthy.ok_or_else(|| absent("healthy"))?)
-        }
-    })
-}
-
-/// Reads the patch of a response. None at all leaves the object as it is.
-fn read_patch(kind: Option<&str>, text: Option<&str>) -> Result<Patch, Fault> {
-    match (kind, text.filter(|text| !text.is_empty())) {
-        (None, None) => Ok(Patch::default()),
-        (Some("JSONPatch"), Some(text)) => {
-            let text = STANDARD.decode(text);
-            let text = text.map_err(|error| malformed(format!("response.patch: {error}")))?;
-            patch::read(&text).map_err(malformed)
-        }
-        (None, Some(_)) => Err(malformed("response.patchType is absent".to_owned())),
-        (Some("JSONPatch"), None) => Err(malformed("response.patch is empty".to_owned())),
-        (Some(other), _) => Err(malformed(format!(
-            "response.patchType: expected \"JSONPatch\", found {:?}",
-            shortened(other)
-        ))),
-    }
-}
-
 /// Objects of a question: the one that was asked about, and the one in the member.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -442,67 +297,6 @@ fn is_same(one: &Value, other: &Value, ignored: impl Fn(&str) -> bool) -> bool {
     let counts = |map: &Map<String, Value>| map.keys().filter(|key| !ignored(key)).count();
     let mut fields = one.iter().filter(|(key, _)| !ignored(key));
     counts(one) == counts(other) && fields.all(|(key, value)| other.get(key) == Some(value))
-}
-
-/// Refuses an answer. The text may quote it.
-pub(super) fn malformed(text: String) -> Fault {
-    match shortened(&text) {
-        same if same == text => Fault::Malformed(text),
-        shorter => Fault::Malformed(shorter),
-    }
-}
-
-/// Longest part of a foreign text that an error quotes, in characters.
-const QUOTED: usize = 200;
-
-/// Returns the beginning of a foreign text, in one line and without characters that are not seen:
-/// they may hide what stands there, or turn it around.
-pub(super) fn shortened(text: &str) -> String {
-    let is_unseen = |one: char| {
-        matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-    };
-    let seen = |one: char| match one {
-        '\n' | '\r' | '\t' => Some(' '),
-        _ if one.is_control() || is_unseen(one) => None,
-        _ => Some(one),
-    };
-    let text: String = text.chars().filter_map(seen).take(QUOTED + 1).collect();
-    match text.char_indices().nth(QUOTED) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Received {
-    kind: String,
-    api_version: String,
-    response: Option<Response>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Response {
-    uid: String,
-    successful: bool,
-    status: Option<Status>,
-    patch: Option<String>,
-    patch_type: Option<String>,
-    replicas: Option<i64>,
-    replica_requirements: Option<Value>,
-    components: Option<Value>,
-    dependencies: Option<Value>,
-    raw_status: Option<Value>,
-    healthy: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    message: String,
-    code: i64,
 }
 
 #[cfg(test)]
