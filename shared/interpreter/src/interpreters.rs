@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::Dependency;
 use crate::Operation;
-use crate::lua::{Dependency, Engine, Error as ScriptError, Limits, Rules, thirdparty};
+use crate::lua::{Engine, Error as ScriptError, Limits, Rules, thirdparty};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -20,9 +21,9 @@ use super::{
     Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
     hook_enabled, interpret_replica, retain, revise_replica, status,
 };
-use crate::native::{node_claim, requirements, unsupported};
+use crate::native::unsupported;
 use crate::{Answer, Question};
-use muster_shared::api::binding::{AggregatedStatusItem, Component, ComponentReplicaRequirements};
+use muster_shared::api::binding::{AggregatedStatusItem, Component};
 use muster_shared::clock::calendar;
 
 /// Time for which the failure of a script is not told to the listeners of failures after another.
@@ -313,10 +314,7 @@ impl Interpreters {
             },
         )?;
         match found {
-            Some(found) => Ok(Some(Replicas {
-                replicas: found.replicas,
-                requirements: found.requirements.map(requirements),
-            })),
+            Some(found) => Ok(Some(found)),
             None => interpret_replica(object),
         }
     }
@@ -328,15 +326,14 @@ impl Interpreters {
     /// The interpreter gave no answer.
     pub fn components(&self, object: &Value) -> Result<Option<Vec<Component>>, Error> {
         let question = Question::new(Operation::InterpretComponent, object);
-        let found = self.asked(
+        self.asked(
             &question,
             |engine, rules| engine.interpret_component(rules, object),
             |reply| match reply {
                 Answer::Components(list) => Some(list),
                 _ => None,
             },
-        )?;
-        Ok(found.map(|list| list.into_iter().map(component).collect()))
+        )
     }
 
     /// Returns the object with the number of replicas of one cluster.
@@ -593,20 +590,6 @@ impl Interpreters {
 fn kind_of(object: &Value) -> (&str, &str) {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     (text("apiVersion"), text("kind"))
-}
-
-/// Returns a component as the API has it: its namespace is that of the workload.
-fn component(found: crate::lua::Component) -> Component {
-    let needs = found.replica_requirements;
-    Component {
-        name: found.name,
-        replicas: found.replicas,
-        replica_requirements: needs.map(|needs| ComponentReplicaRequirements {
-            node_claim: needs.node_claim.map(node_claim),
-            resource_request: needs.resource_request,
-            priority_class_name: needs.priority_class_name,
-        }),
-    }
 }
 
 /// Runs a call that may take long. On a runtime with several threads, other tasks go on meanwhile.

@@ -27,11 +27,10 @@ pub mod webhook;
 pub use error::Error;
 pub use interpreters::{Failed, Interpreters, Source, without_blocking_others};
 pub use layers::{Changed, Layers};
-pub use lua::Dependency;
 pub use native::{
-    MemberStatus, Replicas, acceptable_status, aggregate_status, denies_health, dependencies,
-    general_health, health, hook_enabled, interpret_replica, is_suspended, prune, retain,
-    revise_replica, status, tells_health, told_status,
+    MemberStatus, acceptable_status, aggregate_status, denies_health, dependencies, general_health,
+    health, hook_enabled, interpret_replica, is_suspended, prune, retain, revise_replica, status,
+    tells_health, told_status,
 };
 pub use operation::Operation;
-pub use question::{Answer, Question};
+pub use question::{Answer, Dependency, Question, Replicas};

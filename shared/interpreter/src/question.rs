@@ -1,10 +1,11 @@
 //! What is asked about an object, and what an interpreter answers.
 
-use muster_shared::api::binding::AggregatedStatusItem;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use muster_shared::api::binding::{AggregatedStatusItem, Component, ReplicaRequirements};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Operation;
-use crate::lua::{Component, Dependency, Replicas};
 
 /// A question about an object.
 #[derive(Clone, Copy, Debug)]
@@ -65,4 +66,33 @@ impl Answer {
             _ => None,
         }
     }
+}
+
+/// Replicas that a workload asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replicas {
+    /// Number of replicas.
+    pub replicas: i32,
+    /// Requirements of one replica; `None` if it has none.
+    pub requirements: Option<ReplicaRequirements>,
+}
+
+/// Dependency on one object, or on all objects of a kind with certain labels. Serialised as
+/// Karmada's `DependentObjectReference`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Dependency {
+    /// API group and version.
+    pub api_version: String,
+    /// Kind of the dependency.
+    pub kind: String,
+    /// Namespace of the dependency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name; absent if `label_selector` selects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Labels of all objects that are meant; absent if `name` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
 }

@@ -1,92 +1,18 @@
-//! What the operations answer, and the checks of what a script returned.
+//! Checks of what a script returned.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{NodeSelector, Toleration},
-    apimachinery::pkg::{api::resource::Quantity as Wire, apis::meta::v1::LabelSelector},
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity as Wire, apis::meta::v1::LabelSelector,
 };
 use mlua::Value as LuaValue;
 use muster_quantity::Quantity;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use muster_shared::api::binding::{
+    Component, ComponentReplicaRequirements, NodeClaim, ReplicaRequirements,
+};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::Dependency;
 use crate::lua::convert::{Fault, a_type, quoted};
-
-/// Replicas that a workload asks for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replicas {
-    /// Number of replicas.
-    pub replicas: i32,
-    /// Requirements of one replica; `None` if it has none.
-    pub requirements: Option<Requirements>,
-}
-
-/// Requirements of one replica. Serialised as Karmada's `ReplicaRequirements`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Requirements {
-    /// Constraints on the nodes that the replica can run on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_claim: Option<NodeClaim>,
-    /// Resources that the replica reserves on a node, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resource_request: BTreeMap<String, Wire>,
-    /// Namespace that the replica runs in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Priority class of the pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority_class_name: Option<String>,
-}
-
-/// Constraints on nodes. Serialised as Karmada's `NodeClaim`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeClaim {
-    /// Node affinity that is required.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hard_node_affinity: Option<NodeSelector>,
-    /// Labels that the node must have.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub node_selector: BTreeMap<String, String>,
-    /// Taints that the replica tolerates.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<Toleration>,
-}
-
-/// One of several pod templates of a workload. Serialised as Karmada's `Component`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Component {
-    /// Name of the component.
-    pub name: String,
-    /// Number of its replicas.
-    pub replicas: i32,
-    /// Requirements of one replica; `None` if it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replica_requirements: Option<Requirements>,
-}
-
-/// Dependency on one object, or on all objects of a kind with certain labels. Serialised as
-/// Karmada's `DependentObjectReference`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Dependency {
-    /// API group and version.
-    pub api_version: String,
-    /// Kind of the dependency.
-    pub kind: String,
-    /// Namespace of the dependency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name; absent if `label_selector` selects.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Labels of all objects that are meant; absent if `name` is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label_selector: Option<LabelSelector>,
-}
 
 type Checked<T> = Result<T, Fault>;
 
@@ -145,7 +71,7 @@ pub(crate) fn status(value: Value) -> Checked<Value> {
     Ok(value)
 }
 
-pub(crate) fn requirements(path: &str, value: &Value) -> Checked<Requirements> {
+pub(crate) fn requirements(path: &str, value: &Value) -> Checked<ReplicaRequirements> {
     At::root(path, value).requirements()
 }
 
@@ -158,7 +84,7 @@ pub(crate) fn components(value: &Value) -> Checked<Vec<Component>> {
         Ok(Component {
             name: at.optional_text("name")?.unwrap_or_default(),
             replicas: replicas.unwrap_or_default(),
-            replica_requirements: needs.map(|one| one.requirements()).transpose()?,
+            replica_requirements: needs.map(|one| one.of_component()).transpose()?,
         })
     };
     entries.iter().map(component).collect()
@@ -250,12 +176,12 @@ impl<'a> At<'a> {
             .map_err(|error| self.wrong(&format!("{expected} ({error})")))
     }
 
-    fn requirements(&self) -> Checked<Requirements> {
+    fn requirements(&self) -> Checked<ReplicaRequirements> {
         self.map()?;
-        let mut needs = Requirements {
+        let mut needs = ReplicaRequirements {
             namespace: self.optional_text("namespace")?,
             priority_class_name: self.optional_text("priorityClassName")?,
-            ..Requirements::default()
+            ..ReplicaRequirements::default()
         };
         if let Some(request) = self.get("resourceRequest") {
             for name in request.map()?.keys() {
@@ -286,6 +212,16 @@ impl<'a> At<'a> {
             needs.node_claim = Some(claim).filter(|claim| *claim != NodeClaim::default());
         }
         Ok(needs)
+    }
+
+    /// Returns requirements without a namespace, which is that of the workload.
+    fn of_component(&self) -> Checked<ComponentReplicaRequirements> {
+        let needs = self.requirements()?;
+        Ok(ComponentReplicaRequirements {
+            node_claim: needs.node_claim,
+            resource_request: needs.resource_request,
+            priority_class_name: needs.priority_class_name,
+        })
     }
 
     fn dependency(&self) -> Checked<Dependency> {

@@ -9,8 +9,7 @@ use mlua::Value as LuaValue;
 use serde_json::{Map, Value};
 
 use crate::lua::{
-    Clock,
-    answer::{self, Component, Dependency, Replicas},
+    Clock, answer,
     convert::Fault,
     customization::Rules,
     error::Error,
@@ -19,6 +18,8 @@ use crate::lua::{
     state::{Argument, Failure, State},
 };
 use crate::operation::Operation;
+use crate::{Dependency, Replicas};
+use muster_shared::api::binding::Component;
 
 /// Most states that wait for a call.
 const MAX_IDLE: usize = 4;

@@ -107,7 +107,6 @@ pub mod thirdparty;
 use std::sync::Arc;
 
 pub use admission::{Conflict, check, conflict};
-pub use answer::{Component, Dependency, NodeClaim, Replicas, Requirements};
 pub use customization::{Customization, Rules};
 pub use engine::Engine;
 pub use error::{Error, Source};

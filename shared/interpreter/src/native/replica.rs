@@ -9,16 +9,7 @@ use super::{
     pod,
     read::{count, integer},
 };
-use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
-
-/// Replicas that a workload asks for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replicas {
-    /// Number of replicas.
-    pub replicas: i32,
-    /// Requirements of one replica; `None` if it has none.
-    pub requirements: Option<ReplicaRequirements>,
-}
+use crate::Replicas;
 
 /// Returns the replicas of a workload and the requirements of each. `None` for kinds without a
 /// rule: they are not workloads, and are placed without counting.
@@ -36,29 +27,10 @@ pub fn interpret_replica(object: &Value) -> Result<Option<Replicas>, Error> {
         _ => return Ok(None),
     };
     let needs = pod::spec(object).map(rules::requirements).transpose()?;
-    let requirements = needs.flatten().map(requirements);
     Ok(Some(Replicas {
         replicas: i32::try_from(replicas).unwrap_or(i32::MAX),
-        requirements,
+        requirements: needs.flatten(),
     }))
-}
-
-/// Returns the requirements of one replica as the API has them.
-pub(crate) fn requirements(found: crate::lua::Requirements) -> ReplicaRequirements {
-    ReplicaRequirements {
-        node_claim: found.node_claim.map(node_claim),
-        resource_request: found.resource_request,
-        namespace: found.namespace,
-        priority_class_name: found.priority_class_name,
-    }
-}
-
-pub(crate) fn node_claim(found: crate::lua::NodeClaim) -> NodeClaim {
-    NodeClaim {
-        hard_node_affinity: found.hard_node_affinity,
-        node_selector: found.node_selector,
-        tolerations: found.tolerations,
-    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use serde_json::Value;
 pub(crate) use self::references::dependencies;
 pub use self::references::{References, references};
 pub use self::requirements::requirements;
-use crate::lua::Requirements;
 pub use crate::pod::read::Unread;
 use crate::pod::read::field;
+use muster_shared::api::binding::ReplicaRequirements;
 
-/// Requirements of a pod of a template; `None` if it has none.
-pub(crate) fn of_template(template: &Value) -> Result<Option<Requirements>, Unread> {
+/// ReplicaRequirements of a pod of a template; `None` if it has none.
+pub(crate) fn of_template(template: &Value) -> Result<Option<ReplicaRequirements>, Unread> {
     requirements(field(template, &["spec"]).unwrap_or(&Value::Null))
 }

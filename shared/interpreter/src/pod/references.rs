@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::lua::Dependency;
+use crate::Dependency;
 use crate::pod::read::{Read, field, list, text};
 
 /// Secrets that a volume refers to: the source, then the path to the name inside it.

@@ -7,8 +7,9 @@ use muster_quantity::{Format, Quantity};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::lua::{NodeClaim, Requirements, convert::brief};
+use crate::lua::convert::brief;
 use crate::pod::read::{Read, Unread, field, list, map, text, wrong_type};
+use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
 
 /// Restart policy of an init container that makes it a sidecar.
 const SIDECAR: &str = "Always";
@@ -20,7 +21,7 @@ type Amounts = BTreeMap<String, Quantity>;
 ///
 /// # Errors
 /// A field of another type than a pod has there, or a quantity that is none.
-pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
+pub fn requirements(pod: &Value) -> Read<Option<ReplicaRequirements>> {
     let affinity = [
         "affinity",
         "nodeAffinity",
@@ -32,7 +33,7 @@ pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
         tolerations: typed(pod, &["tolerations"])?.unwrap_or_default(),
     };
     let amounts = request(pod)?;
-    let needs = Requirements {
+    let needs = ReplicaRequirements {
         node_claim: (claim != NodeClaim::default()).then_some(claim),
         resource_request: amounts
             .into_iter()
@@ -42,9 +43,9 @@ pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
                 (name, Wire(amount.with_format(format).to_string()))
             })
             .collect(),
-        ..Requirements::default()
+        ..ReplicaRequirements::default()
     };
-    Ok((needs != Requirements::default()).then_some(needs))
+    Ok((needs != ReplicaRequirements::default()).then_some(needs))
 }
 
 fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Read<Option<T>> {

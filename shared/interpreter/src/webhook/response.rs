@@ -9,10 +9,9 @@ use serde_json::Value;
 use super::error::{Fault, malformed, shortened};
 use super::patch;
 use super::request::{API_VERSION, KIND};
-use crate::lua::Replicas;
 use crate::lua::answer as checked;
 use crate::lua::convert;
-use crate::{Answer, Operation};
+use crate::{Answer, Operation, Replicas};
 
 /// What a webhook says.
 #[derive(Clone, Debug, PartialEq)]

@@ -98,7 +98,7 @@ fn replicas(kind: (&str, &str), spec: Value) -> (i32, Value) {
 fn components(kind: (&str, &str), spec: Value) -> Vec<(String, i32, Value)> {
     let object = object(kind, &spec, Value::Null);
     let found = engine().interpret_component(thirdparty::rules(), &object);
-    let component = |one: muster_interpreter::lua::Component| {
+    let component = |one: muster_shared::api::binding::Component| {
         let needs = one.replica_requirements.unwrap_or_default();
         (one.name, one.replicas, json!(needs.resource_request))
     };
