@@ -1,57 +1,25 @@
 //! The rules for all kinds, asked in the order in which they count.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::Dependency;
-use crate::Operation;
-use crate::lua::{Engine, Error as ScriptError, Limits, Rules, thirdparty};
 use jiff::Timestamp;
-use serde_json::Value;
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::watch;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-
-use super::layers::{Changed, Layers};
-use super::webhook::{Asked, Hooks, Overdue, Pending, VALID, Webhooks};
-use super::{
-    Error, MemberStatus, Replicas, aggregate_status, dependencies, general_health, health,
-    hook_enabled, interpret_replica, retain, revise_replica, status,
-};
-use crate::native::unsupported;
-use crate::{Answer, Question};
 use muster_shared::api::binding::{AggregatedStatusItem, Component};
 use muster_shared::clock::calendar;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-/// Time for which the failure of a script is not told to the listeners of failures after another.
-const NEXT_FAILURE: Duration = Duration::from_mins(5);
-/// Time for which the same failure of a script is not told again. An API server forgets events
-/// after an hour.
-const SAME_FAILURE: Duration = Duration::from_mins(55);
-
-/// Failure of an interpreter of a user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// The interpreter, which is an object of the fleet API.
-    pub by: Source,
-    /// What failed, and why.
-    pub note: String,
-}
-
-/// Object that holds an interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// `ResourceInterpreterCustomization` of this name.
-    Customization(String),
-    /// `ResourceInterpreterWebhookConfiguration` of this name.
-    Webhook(String),
-}
+use crate::failures::{Failed, Failures};
+use crate::interpreter::{ByWebhook, Interpreter, Native, Scripts};
+use crate::layers::{Changed, Layers};
+use crate::lua::{Customization, Engine, Limits, Rules, thirdparty};
+use crate::native::{general_health, unsupported};
+use crate::webhook::{Hooks, Overdue, Pending, VALID, Webhooks};
+use crate::{Answer, Dependency, Error, Operation, Question, Replicas};
 
 type OnChange = Box<dyn Fn(&Changed) + Send + Sync>;
-type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
 
 /// The one place where agent and control plane ask for the meaning of a resource.
 ///
@@ -79,13 +47,8 @@ struct Shared {
     layers: watch::Sender<Layers>,
     webhooks: Webhooks,
     on_change: RwLock<Vec<OnChange>>,
-    on_failure: RwLock<Vec<OnFailure>>,
-    /// When a failure was told last, by the interpreter, kind and operation.
-    told: Mutex<HashMap<About, (Instant, String)>>,
+    failures: Failures,
 }
-
-/// What a failure is about: interpreter, API version, kind, and operation.
-type About = (Source, String, String, Operation);
 
 impl fmt::Debug for Interpreters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,14 +73,13 @@ impl Interpreters {
             layers: watch::Sender::new(Layers::default()),
             webhooks,
             on_change: RwLock::default(),
-            on_failure: RwLock::default(),
-            told: Mutex::default(),
+            failures: Failures::default(),
         });
         Self { shared, late: None }
     }
 
     /// Makes the interpreters for certain customizations, which do not change, without webhooks.
-    pub fn of(customizations: &[crate::lua::Customization]) -> Self {
+    pub fn of(customizations: &[Customization]) -> Self {
         let interpreters = Self::default();
         interpreters.set(Rules::new(customizations));
         interpreters.set_hooks(Hooks::default());
@@ -163,9 +125,7 @@ impl Interpreters {
     /// Adds a listener for failures of scripts and webhooks: told once in five minutes for each of
     /// them, kind and operation. It is called on the task that asked, and must return quickly.
     pub fn on_failure(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
-        let mut listeners = self.shared.on_failure.write();
-        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
-        listeners.push(Box::new(listener));
+        self.shared.failures.listen(listener);
     }
 
     /// Returns the scripts of the customizations; none before they are known.
@@ -212,8 +172,7 @@ impl Interpreters {
             return;
         }
         // An interpreter that somebody mended, or broke again, is told of anew.
-        self.told()
-            .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
+        self.shared.failures.forget(&changed);
         if was_known {
             self.announce(&changed);
         }
@@ -229,7 +188,7 @@ impl Interpreters {
     /// of webhooks again when answers have lost their validity, because a webhook may say
     /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
-        let tell = |overdue: &Overdue| self.tell_overdue(overdue);
+        let tell = |overdue: &Overdue| self.shared.failures.tell_overdue(overdue);
         let asks_again = async {
             loop {
                 tokio::time::sleep(VALID).await;
@@ -245,23 +204,6 @@ impl Interpreters {
         }
     }
 
-    /// Tells that a webhook has not answered about objects for a long time.
-    fn tell_overdue(&self, overdue: &Overdue) {
-        let Overdue {
-            at,
-            objects,
-            longest,
-        } = overdue;
-        let by = Source::Webhook(at.configuration.clone());
-        let about = (&*at.api_version, &*at.kind, at.operation);
-        self.tell(by, about, || {
-            format!(
-                "{at}: it has given no answer that fits about {objects} objects for more than a \
-                 minute, {longest:?} is the one for longest: what was known of them before counts"
-            )
-        });
-    }
-
     /// Waits until it is known which customizations and webhooks there are.
     pub async fn known(&self) {
         // The sender lives in `self`, so that waiting cannot fail.
@@ -275,26 +217,22 @@ impl Interpreters {
 
     /// Returns whether a kind has a rule for an operation. Every kind has its status reflected.
     pub fn has(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
-        self.shared
-            .layers
-            .borrow()
-            .has(api_version, kind, operation)
-            || thirdparty::rules().has(api_version, kind, operation)
-            || hook_enabled(api_version, kind, operation)
+        self.in_order(|all| all.iter().any(|it| it.has(api_version, kind, operation)))
     }
 
     /// Returns whether nobody but the native function of a kind answers for an operation.
     pub fn is_native(&self, kind: (&str, &str), operation: Operation) -> bool {
         let (api_version, kind) = kind;
-        let layers = self.shared.layers.borrow();
-        hook_enabled(api_version, kind, operation)
-            && !layers.has(api_version, kind, operation)
-            && !thirdparty::rules().has(api_version, kind, operation)
+        self.in_order(|[users @ .., native]| {
+            let has = |it: &&dyn Interpreter| it.has(api_version, kind, operation);
+            has(&native) && !users.iter().any(has)
+        })
     }
 
     /// Returns whether the kind of an object has a rule for an operation.
     pub fn has_for(&self, object: &Value, operation: Operation) -> bool {
-        let (api_version, kind) = kind_of(object);
+        let question = Question::new(operation, object);
+        let (api_version, kind) = question.kind();
         self.has(api_version, kind, operation)
     }
 
@@ -302,21 +240,13 @@ impl Interpreters {
     /// rule: they are not workloads, and are placed without counting.
     ///
     /// # Errors
-    /// A field cannot be read, or a script failed.
+    /// A field cannot be read, or the interpreter gave no answer.
     pub fn replicas(&self, object: &Value) -> Result<Option<Replicas>, Error> {
-        let question = Question::new(Operation::InterpretReplica, object);
-        let found = self.asked(
-            &question,
-            |engine, rules| engine.interpret_replica(rules, object),
-            |reply| match reply {
-                Answer::Replicas(replicas) => Some(replicas),
-                _ => None,
-            },
-        )?;
-        match found {
-            Some(found) => Ok(Some(found)),
-            None => interpret_replica(object),
-        }
+        let answer = self.ask(Question::new(Operation::InterpretReplica, object))?;
+        Ok(match answer {
+            Some(Answer::Replicas(replicas)) => Some(replicas),
+            _ => None,
+        })
     }
 
     /// Returns the components of a workload with several pod templates; `None` for kinds without a
@@ -325,15 +255,11 @@ impl Interpreters {
     /// # Errors
     /// The interpreter gave no answer.
     pub fn components(&self, object: &Value) -> Result<Option<Vec<Component>>, Error> {
-        let question = Question::new(Operation::InterpretComponent, object);
-        self.asked(
-            &question,
-            |engine, rules| engine.interpret_component(rules, object),
-            |reply| match reply {
-                Answer::Components(list) => Some(list),
-                _ => None,
-            },
-        )
+        let answer = self.ask(Question::new(Operation::InterpretComponent, object))?;
+        Ok(match answer {
+            Some(Answer::Components(list)) => Some(list),
+            _ => None,
+        })
     }
 
     /// Returns the object with the number of replicas of one cluster.
@@ -343,17 +269,9 @@ impl Interpreters {
     pub fn revise_replica(&self, object: Value, replicas: i32) -> Result<Value, Error> {
         let question = Question {
             replicas,
-            ..Question::new(Operation::ReviseReplica, &object)
+            ..Question::of(Operation::ReviseReplica, Cow::Owned(object))
         };
-        let revised = self.asked(
-            &question,
-            |engine, rules| engine.revise_replica(rules, &object, replicas.into()),
-            Answer::object,
-        )?;
-        match revised {
-            Some(revised) => Ok(revised),
-            None => revise_replica(object, replicas.into()),
-        }
+        self.changed(question)
     }
 
     /// Returns the desired object with the fields from `observed` that the member decides.
@@ -363,16 +281,19 @@ impl Interpreters {
     pub fn retain(&self, desired: Value, observed: &Value) -> Result<Value, Error> {
         let question = Question {
             observed: Some(observed),
-            ..Question::new(Operation::Retain, &desired)
+            ..Question::of(Operation::Retain, Cow::Owned(desired))
         };
-        let retained = self.asked(
-            &question,
-            |engine, rules| engine.retain(rules, &desired, observed),
-            Answer::object,
-        )?;
-        match retained {
-            Some(retained) => Ok(retained),
-            None => retain(desired, observed),
+        self.changed(question)
+    }
+
+    fn changed(&self, question: Question<'_>) -> Result<Value, Error> {
+        let operation = question.operation;
+        match self.ask(question)? {
+            Some(Answer::Object(object)) => Ok(object),
+            _ => Err(Error::Unsupported {
+                operation,
+                kind: "this object".to_owned(),
+            }),
         }
     }
 
@@ -382,19 +303,11 @@ impl Interpreters {
     /// # Errors
     /// A field cannot be read, or the interpreter gave no answer.
     pub fn status(&self, object: &Value) -> Result<Option<Value>, Error> {
-        let question = Question::new(Operation::InterpretStatus, object);
-        let reported = self.asked(
-            &question,
-            |engine, rules| engine.interpret_status(rules, object),
-            |reply| match reply {
-                Answer::Status(status) => Some(status),
-                _ => None,
-            },
-        )?;
-        match reported {
-            Some(reported) => Ok(Some(reported)),
-            None => status(object),
-        }
+        let answer = self.ask(Question::new(Operation::InterpretStatus, object))?;
+        Ok(match answer {
+            Some(Answer::Status(status)) => status,
+            _ => None,
+        })
     }
 
     /// Returns whether the object in a member is healthy; `None` for kinds without a rule.
@@ -402,19 +315,11 @@ impl Interpreters {
     /// # Errors
     /// A field cannot be read, or the interpreter gave no answer: the health is unknown.
     pub fn health(&self, object: &Value) -> Result<Option<bool>, Error> {
-        let question = Question::new(Operation::InterpretHealth, object);
-        let found = self.asked(
-            &question,
-            |engine, rules| engine.interpret_health(rules, object),
-            |reply| match reply {
-                Answer::Health(healthy) => Some(healthy),
-                _ => None,
-            },
-        )?;
-        match found {
-            Some(found) => Ok(Some(found)),
-            None => health(object),
-        }
+        let answer = self.ask(Question::new(Operation::InterpretHealth, object))?;
+        Ok(match answer {
+            Some(Answer::Health(healthy)) => Some(healthy),
+            _ => None,
+        })
     }
 
     /// Returns whether an object in a member counts as healthy: by its rule, where its kind has
@@ -437,19 +342,11 @@ impl Interpreters {
     /// # Errors
     /// A field cannot be read, or the interpreter gave no answer.
     pub fn dependencies(&self, object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
-        let question = Question::new(Operation::InterpretDependency, object);
-        let found = self.asked(
-            &question,
-            |engine, rules| engine.interpret_dependency(rules, object),
-            |reply| match reply {
-                Answer::Dependencies(list) => Some(list),
-                _ => None,
-            },
-        )?;
-        match found {
-            Some(found) => Ok(Some(found)),
-            None => dependencies(object),
-        }
+        let answer = self.ask(Question::new(Operation::InterpretDependency, object))?;
+        Ok(match answer {
+            Some(Answer::Dependencies(list)) => Some(list),
+            _ => None,
+        })
     }
 
     /// Returns the status of the template, or `None` if it should stay as it is. `now` is the time
@@ -466,137 +363,58 @@ impl Interpreters {
     ) -> Result<Option<Value>, Error> {
         let question = Question {
             items,
+            now,
             ..Question::new(Operation::AggregateStatus, template)
         };
-        let aggregated = self.asked(
-            &question,
-            |engine, rules| {
-                let json =
-                    |item: &AggregatedStatusItem| serde_json::to_value(item).unwrap_or_default();
-                let items: Vec<Value> = items.iter().map(json).collect();
-                engine.aggregate_status(rules, template, &items)
-            },
-            Answer::object,
-        )?;
-        if let Some(mut aggregated) = aggregated {
-            return Ok(match aggregated["status"].take() {
-                Value::Null => None,
-                status => Some(status),
-            });
-        }
-        if !self.has_for(template, Operation::AggregateStatus) {
-            return Err(unsupported(Operation::AggregateStatus, template));
-        }
-        let members: Vec<_> = items
-            .iter()
-            .map(|item| MemberStatus {
-                cluster: &item.cluster_name,
-                status: item.status.as_ref().map(|status| &status.0),
-            })
-            .collect();
-        aggregate_status(template, &members, now)
-    }
-
-    /// Asks the scripts of customizations, or a webhook, or the built-in scripts: the first that
-    /// there is. `None` where there is none.
-    fn asked<T>(
-        &self,
-        question: &Question<'_>,
-        script: impl Fn(&Engine, &Rules) -> Result<Option<T>, ScriptError>,
-        reply: impl FnOnce(Answer) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
-        let (api_version, kind) = kind_of(question.object);
-        let operation = question.operation;
-        let layers = self.shared.layers.borrow().clone();
-        let (customized, hooks) = (layers.scripts(), layers.hooks());
-        let answer = if customized.has(api_version, kind, operation) {
-            without_blocking_others(|| script(&self.shared.engine, &customized))
-        } else if let Some(hook) = hooks.find(api_version, kind, operation) {
-            let asked = self
-                .shared
-                .webhooks
-                .ask(hook, question, self.late.is_some());
-            return match asked {
-                // A reply is always one to the operation of its question.
-                Asked::Answered(answer) => Ok(reply(answer)),
-                Asked::Late(answer, pending) => {
-                    if let Some(late) = &self.late {
-                        *late.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
-                    }
-                    Ok(reply(answer))
-                }
-                Asked::Pending(pending) => Err(Error::Pending(pending)),
-                Asked::Failed(failure) => {
-                    let at = &failure.at;
-                    let by = Source::Webhook(at.configuration.clone());
-                    self.tell(by, (api_version, kind, operation), || failure.to_string());
-                    Err(Error::Webhook(failure))
-                }
-            };
-        } else if thirdparty::rules().has(api_version, kind, operation) {
-            without_blocking_others(|| script(&self.shared.engine, thirdparty::rules()))
-        } else {
-            return Ok(None);
-        };
-        answer.map_err(|error| {
-            let name = error.source_of_script().customization.clone();
-            let error = Error::Script(error);
-            if !name.is_empty() {
-                let by = Source::Customization(name);
-                self.tell(by, (api_version, kind, operation), || error.to_string());
+        Ok(match self.ask(question)? {
+            // Interpreters of the users return the whole object.
+            Some(Answer::Object(mut object)) => {
+                Some(object["status"].take()).filter(|status| !status.is_null())
             }
-            error
+            Some(Answer::Status(status)) => status,
+            _ => None,
         })
     }
 
-    /// Tells a failure, unless it was told a short time ago.
-    fn tell(
-        &self,
-        by: Source,
-        (api_version, kind, operation): (&str, &str, Operation),
-        note: impl FnOnce() -> String,
-    ) {
-        let about = (by, api_version.to_owned(), kind.to_owned(), operation);
-        let now = Instant::now();
-        let before = self.told().get(&about).cloned();
-        let age = before
-            .as_ref()
-            .map(|(at, _)| now.saturating_duration_since(*at));
-        if age.is_some_and(|age| age < NEXT_FAILURE) {
-            return;
+    /// Asks the first interpreter that has a rule. `None` where there is none, and nothing that
+    /// depends on it.
+    fn ask(&self, question: Question<'_>) -> Result<Option<Answer>, Error> {
+        let operation = question.operation;
+        let answer = self.in_order(|all| {
+            let (api_version, kind) = question.kind();
+            let mut all = all.into_iter();
+            match all.find(|it| it.has(api_version, kind, operation)) {
+                Some(interpreter) => interpreter.answer(question).map(Some),
+                None if operation.changes_object() => Err(unsupported(operation, &question.object)),
+                None => Ok(None),
+            }
+        });
+        if let Err(error) = &answer {
+            self.shared.failures.tell(error);
         }
-        let note = note();
-        let is_same = before.is_some_and(|(_, told)| told == note);
-        if is_same && age.is_some_and(|age| age < SAME_FAILURE) {
-            return;
-        }
-        let by = about.0.clone();
-        self.told().insert(about, (now, note.clone()));
-        let failed = Failed { by, note };
-        let listeners = self.shared.on_failure.read();
-        let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
-        listeners.iter().for_each(|listener| listener(&failed));
+        answer
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<About, (Instant, String)>> {
-        self.shared
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the API version and kind of an object.
-fn kind_of(object: &Value) -> (&str, &str) {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    (text("apiVersion"), text("kind"))
-}
-
-/// Runs a call that may take long. On a runtime with several threads, other tasks go on meanwhile.
-pub fn without_blocking_others<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
+    /// Does something with the interpreters, in the order in which they are asked.
+    fn in_order<T>(&self, work: impl FnOnce([&dyn Interpreter; 4]) -> T) -> T {
+        let layers = self.shared.layers.borrow().clone();
+        let Shared {
+            engine, webhooks, ..
+        } = &*self.shared;
+        let scripts = Scripts {
+            engine,
+            rules: &layers.scripts(),
+        };
+        let by_webhook = ByWebhook {
+            webhooks,
+            hooks: &layers.hooks(),
+            late: self.late.as_ref(),
+        };
+        let built_in = Scripts {
+            engine,
+            rules: thirdparty::rules(),
+        };
+        work([&scripts, &by_webhook, &built_in, &Native])
     }
 }
 

@@ -14,6 +14,8 @@
 //! Objects are `serde_json::Value`s, so that unknown fields survive.
 
 mod error;
+mod failures;
+mod interpreter;
 mod interpreters;
 mod layers;
 pub mod lua;
@@ -25,7 +27,9 @@ pub mod sources;
 pub mod webhook;
 
 pub use error::Error;
-pub use interpreters::{Failed, Interpreters, Source, without_blocking_others};
+pub use failures::{Failed, Source};
+pub use interpreter::{Interpreter, Native, without_blocking_others};
+pub use interpreters::Interpreters;
 pub use layers::{Changed, Layers};
 pub use native::{
     MemberStatus, acceptable_status, aggregate_status, denies_health, dependencies, general_health,

@@ -1,5 +1,8 @@
 //! What is asked about an object, and what an interpreter answers.
 
+use std::borrow::Cow;
+
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use muster_shared::api::binding::{AggregatedStatusItem, Component, ReplicaRequirements};
 use serde::{Deserialize, Serialize};
@@ -8,34 +11,42 @@ use serde_json::Value;
 use crate::Operation;
 
 /// A question about an object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// What is asked.
     pub operation: Operation,
     /// The object.
-    pub object: &'a Value,
+    pub object: Cow<'a, Value>,
     /// The object in the member, for `Retain`.
     pub observed: Option<&'a Value>,
     /// Number of replicas, for `ReviseReplica`.
     pub replicas: i32,
     /// Statuses of the members, for `AggregateStatus`.
     pub items: &'a [AggregatedStatusItem],
+    /// Time of the conditions that an aggregated status gets.
+    pub now: Timestamp,
 }
 
 impl<'a> Question<'a> {
     /// Makes a question about an object alone.
     pub fn new(operation: Operation, object: &'a Value) -> Self {
+        Self::of(operation, Cow::Borrowed(object))
+    }
+
+    /// Makes a question about an object alone, which may be given away with it.
+    pub fn of(operation: Operation, object: Cow<'a, Value>) -> Self {
         Self {
             operation,
             object,
             observed: None,
             replicas: 0,
             items: &[],
+            now: Timestamp::UNIX_EPOCH,
         }
     }
 
     /// Returns the API version and kind of the object.
-    pub fn kind(&self) -> (&'a str, &'a str) {
+    pub fn kind(&self) -> (&str, &str) {
         let text = |key: &str| self.object[key].as_str().unwrap_or_default();
         (text("apiVersion"), text("kind"))
     }
@@ -52,20 +63,10 @@ pub enum Answer {
     Object(Value),
     /// Objects that the object depends on.
     Dependencies(Vec<Dependency>),
-    /// Status to report.
-    Status(Value),
+    /// Status to report; `None` if there is none, or the template's is to stay as it is.
+    Status(Option<Value>),
     /// Whether the object is healthy.
     Health(bool),
-}
-
-impl Answer {
-    /// Returns the object of an operation that changes it.
-    pub(crate) fn object(self) -> Option<Value> {
-        match self {
-            Self::Object(object) => Some(object),
-            _ => None,
-        }
-    }
 }
 
 /// Replicas that a workload asks for.

@@ -18,7 +18,7 @@ use crate::lua::{
     state::{Argument, Failure, State},
 };
 use crate::operation::Operation;
-use crate::{Dependency, Replicas};
+use crate::{Answer, Dependency, Question, Replicas};
 use muster_shared::api::binding::Component;
 
 /// Most states that wait for a call.
@@ -94,6 +94,46 @@ impl Engine {
             running: Mutex::default(),
             ended: Condvar::new(),
         }
+    }
+
+    /// Answers a question; `None` if the rules have no script for it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn answer(&self, rules: &Rules, question: &Question<'_>) -> Result<Option<Answer>, Error> {
+        let object = &*question.object;
+        Ok(match question.operation {
+            Operation::InterpretReplica => {
+                self.interpret_replica(rules, object)?.map(Answer::Replicas)
+            }
+            Operation::InterpretComponent => self
+                .interpret_component(rules, object)?
+                .map(Answer::Components),
+            Operation::ReviseReplica => {
+                let replicas = question.replicas.into();
+                let revised = self.revise_replica(rules, object, replicas)?;
+                revised.map(Answer::Object)
+            }
+            Operation::Retain => {
+                let observed = question.observed.unwrap_or(&Value::Null);
+                self.retain(rules, object, observed)?.map(Answer::Object)
+            }
+            Operation::AggregateStatus => {
+                let items = question.items.iter();
+                let items = items.map(|item| serde_json::to_value(item).unwrap_or_default());
+                let items: Vec<Value> = items.collect();
+                self.aggregate_status(rules, object, &items)?
+                    .map(Answer::Object)
+            }
+            Operation::InterpretDependency => self
+                .interpret_dependency(rules, object)?
+                .map(Answer::Dependencies),
+            Operation::InterpretStatus => {
+                let status = self.interpret_status(rules, object)?;
+                status.map(|status| Answer::Status(Some(status)))
+            }
+            Operation::InterpretHealth => self.interpret_health(rules, object)?.map(Answer::Health),
+        })
     }
 
     /// Returns the number of replicas of a workload and the requirements of each, by the function

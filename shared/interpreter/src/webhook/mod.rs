@@ -290,7 +290,7 @@ async fn send(request: Request, large: Arc<Semaphore>) -> Result<Bytes, Fault> {
 fn answer(known: &Known, question: &Question<'_>) -> Result<Answer, Fault> {
     match response::read(question.operation, None, &known.answer)? {
         Said::Answer(answer) => Ok(answer),
-        Said::Patch(patch) => patch::apply(question.object, &patch)
+        Said::Patch(patch) => patch::apply(&question.object, &patch)
             .map(Answer::Object)
             .map_err(malformed),
     }
@@ -309,7 +309,7 @@ fn late_answer(known: &Known, question: &Question<'_>) -> Option<Answer> {
         return patched(&asked.object);
     }
     let (observed, before) = (question.observed?, asked.observed_object?);
-    let is_same = differs_in_status_alone(question.object, &asked.object)
+    let is_same = differs_in_status_alone(&question.object, &asked.object)
         && differs_in_status_alone(observed, &before);
-    is_same.then(|| patched(question.object)).flatten()
+    is_same.then(|| patched(&question.object)).flatten()
 }

@@ -21,7 +21,7 @@ pub(super) const API_VERSION: &str = "config.karmada.io/v1alpha1";
 /// Kind of the context.
 pub(super) const KIND: &str = "ResourceInterpreterContext";
 
-impl<'a> Question<'a> {
+impl Question<'_> {
     /// Returns the digest of all that an answer may depend on, and about the size of the body.
     ///
     /// The version of the object and its managed fields do not take part: they change with each
@@ -43,16 +43,15 @@ impl<'a> Question<'a> {
     pub(super) fn identity(&self, webhook: u64) -> u64 {
         let mut hash = DefaultHasher::new();
         (webhook, self.operation, self.replicas).hash(&mut hash);
-        let text = |object: &'a Value, path: &str| object.pointer(path).and_then(Value::as_str);
         for path in [
             "/apiVersion",
             "/kind",
             "/metadata/namespace",
             "/metadata/name",
         ] {
-            text(self.object, path).hash(&mut hash);
+            text(&self.object, path).hash(&mut hash);
         }
-        let of_member = self.observed.unwrap_or(self.object);
+        let of_member = self.observed.unwrap_or(&self.object);
         text(of_member, "/metadata/uid").hash(&mut hash);
         let annotations = self.object.pointer("/metadata/annotations");
         let work = annotations.and_then(|all| all.get(annotation::WORK_NAMESPACE));
@@ -62,7 +61,7 @@ impl<'a> Question<'a> {
 
     /// Returns the name of the object, with its namespace.
     pub(super) fn name(&self) -> String {
-        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let text = |path: &str| text(&self.object, path);
         let name = text("/metadata/name").unwrap_or_default();
         match text("/metadata/namespace") {
             Some(namespace) => format!("{namespace}/{name}"),
@@ -95,7 +94,7 @@ impl<'a> Question<'a> {
     }
 
     fn request<'q>(&'q self, form: Form, uid: &'q str) -> Request<'q> {
-        let text = |path: &str| self.object.pointer(path).and_then(Value::as_str);
+        let text = |path: &str| text(&self.object, path);
         let api_version = text("/apiVersion").unwrap_or_default();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Request {
@@ -108,12 +107,17 @@ impl<'a> Question<'a> {
             name: text("/metadata/name").unwrap_or_default(),
             namespace: text("/metadata/namespace"),
             operation: self.operation.to_string(),
-            object: Shown(self.object, form),
+            object: Shown(&self.object, form),
             observed_object: self.observed.map(|observed| Shown(observed, form)),
             replicas: self.replicas,
             aggregated_status: self.items,
         }
     }
+}
+
+/// Returns the text at a path.
+fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+    object.pointer(path).and_then(Value::as_str)
 }
 
 /// Digest of a question.

@@ -93,7 +93,7 @@ impl Response {
                 return Ok(Said::Patch(patch));
             }
             Operation::InterpretStatus => match self.raw_status {
-                Some(status) if status.is_object() => Answer::Status(status),
+                Some(status) if status.is_object() => Answer::Status(Some(status)),
                 Some(_) => return Err(malformed("response.rawStatus is no object".to_owned())),
                 None => return Err(absent("rawStatus")),
             },

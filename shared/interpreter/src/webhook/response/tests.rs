@@ -67,7 +67,7 @@ fn an_answer_is_read_for_each_operation() {
         (
             Operation::InterpretStatus,
             json!({ "rawStatus": { "a": 1 } }),
-            Answer::Status(json!({ "a": 1 })),
+            Answer::Status(Some(json!({ "a": 1 }))),
         ),
         (
             Operation::InterpretDependency,
