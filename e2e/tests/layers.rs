@@ -51,11 +51,14 @@ const SHARED: Floors = &[
 /// The rules for pods are those of the scripts' library, and use its types.
 const INTERPRETER: Floors = &[
     &["operation"],
+    &["question"],
     &["lua", "pod"],
     &["webhook"],
     &["error"],
     &["native"],
+    &["interpreter"],
     &["layers"],
+    &["failures"],
     &["interpreters"],
     &["sources"],
 ];
@@ -108,8 +111,7 @@ const CONTROL_PLANE: Floors = &[
     &["status"],
     &["registration"],
     &["fleet_api"],
-    &["customizations"],
-    &["interpreter_webhooks"],
+    &["interpreters"],
     &["webhook"],
     &["wiring"],
 ];

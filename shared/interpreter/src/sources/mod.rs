@@ -2,9 +2,17 @@
 //! [`Interpreters`](crate::Interpreters).
 
 mod confirmed;
-mod customizations;
-mod interpreter_webhooks;
+mod follower;
+mod kinds;
 mod readable;
 
-pub use customizations::{Customizations, FAILED, scripts};
-pub use interpreter_webhooks::InterpreterWebhooks;
+use muster_shared::api::interpreter::ResourceInterpreterCustomization;
+use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
+
+pub use follower::{FAILED, Follower};
+pub use kinds::{Holder, scripts};
+
+/// The customizations of the fleet API.
+pub type Customizations = Follower<ResourceInterpreterCustomization>;
+/// The configurations of interpreter webhooks of the fleet API.
+pub type InterpreterWebhooks = Follower<ResourceInterpreterWebhookConfiguration>;

@@ -1,34 +1,35 @@
-//! Follows the ResourceInterpreterWebhookConfigurations of the fleet API and feeds
-//! [`Interpreters`].
+//! Follows the objects of a kind that hold interpreters, and feeds [`Interpreters`].
 //!
-//! Answers of the interpreters count only once it is known which webhooks there are: from the first
-//! complete list on, or since [`readable`](super::readable) says that there are none.
+//! Answers of the interpreters count only once it is known which objects there are: from the first
+//! complete list on, or since [`readable`](super::readable) says that there are none. While the
+//! process may not read them, it is not known, and what was known before counts.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
 use kube::api::Api;
-use kube::{Client, Resource};
+use muster_shared::events::{EventType, Events};
+use muster_shared::watch::{Informer, Selection};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::confirmed::Confirmed;
-use super::customizations::FAILED;
+use super::kinds::Holder;
 use super::readable::until_readable;
-use crate::webhook::Hooks;
-use crate::{Interpreters, Source};
-use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
-use muster_shared::events::{EventType, Events};
-use muster_shared::watch::{Informer, Selection};
+use crate::Interpreters;
 
-/// The configurations of the fleet API. Cheap to clone.
+/// Reason of the event on an object whose interpreter gives no answer.
+pub const FAILED: &str = "InterpretFailed";
+
+/// The objects of a kind in the fleet API. Cheap to clone.
 #[derive(Clone)]
-pub struct InterpreterWebhooks {
-    informer: Informer<ResourceInterpreterWebhookConfiguration>,
+pub struct Follower<K: Holder> {
+    informer: Informer<K>,
     interpreters: Arc<Interpreters>,
 }
 
-impl InterpreterWebhooks {
+impl<K: Holder> Follower<K> {
     /// Prepares to follow them; nothing is sent before [`run`](Self::run).
     pub fn new(client: Client, interpreters: Arc<Interpreters>) -> Self {
         Self {
@@ -38,47 +39,49 @@ impl InterpreterWebhooks {
     }
 
     /// Returns the cache of the objects.
-    pub fn informer(&self) -> &Informer<ResourceInterpreterWebhookConfiguration> {
+    pub fn informer(&self) -> &Informer<K> {
         &self.informer
     }
 
-    /// Has failures of webhooks told by an event on their configuration.
+    /// Has failures of interpreters told by an event on their object.
     pub fn tell_failures(&self, events: &Events) {
         let (informer, events) = (self.informer.clone(), events.clone());
         self.interpreters.on_failure(move |failed| {
-            let Source::Webhook(name) = &failed.by else {
+            let Some(name) = K::name_in(&failed.by) else {
                 return;
             };
             let about = match informer.get(None, name) {
-                Some(configuration) => configuration.object_ref(&()),
-                None => reference(name),
+                Some(object) => object.object_ref(&()),
+                None => ObjectReference {
+                    name: Some(name.to_owned()),
+                    ..K::default().object_ref(&())
+                },
             };
-            let note = &failed.note;
-            tracing::warn!(configuration = name, note, "a webhook gives no answer");
+            let (kind, note) = (K::kind(&()), &failed.note);
+            tracing::warn!(%kind, name, note, "an interpreter gives no answer");
             events.publish_about(about, EventType::Warning, FAILED, note.clone());
         });
     }
 
-    /// Feeds the interpreters, and sends the questions to the webhooks, until shutdown. `refused`
-    /// is told once why configurations cannot be read, if they cannot.
+    /// Feeds the interpreters, and does what those of this kind need, until shutdown. `refused` is
+    /// told once why the objects cannot be read, if they cannot.
     pub async fn run(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
         let interpreters = Arc::clone(&self.interpreters);
         tokio::join!(
             self.follow(refused, shutdown.clone()),
-            interpreters.run(shutdown),
+            K::serve(&interpreters, shutdown),
         );
     }
 
     async fn follow(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
-        let what = "configurations of interpreter webhooks";
         let refused = |reason: &str| {
             self.informer.hindered(reason);
             refused(reason);
         };
-        let none = || self.interpreters.set_hooks(Hooks::default());
+        let none = || K::feed(&self.interpreters, std::iter::empty());
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = until_readable(self.informer.api(), what, refused, none) => {}
+            () = until_readable(self.informer.api(), K::OBJECTS, refused, none) => {}
         }
         let changed = Arc::new(Notify::new());
         let to = Arc::clone(&changed);
@@ -90,8 +93,7 @@ impl InterpreterWebhooks {
                 let again = confirmed
                     .update(self.informer.api(), self.informer.list())
                     .await;
-                let hooks = self.interpreters.hooks().renewed(confirmed.objects());
-                self.interpreters.set_hooks(hooks);
+                K::feed(&self.interpreters, confirmed.objects());
                 tokio::select! {
                     () = changed.notified() => {}
                     () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
@@ -102,12 +104,5 @@ impl InterpreterWebhooks {
             () = self.informer.clone().run(shutdown) => {}
             () = feed => {}
         }
-    }
-}
-
-fn reference(name: &str) -> ObjectReference {
-    ObjectReference {
-        name: Some(name.to_owned()),
-        ..ResourceInterpreterWebhookConfiguration::default().object_ref(&())
     }
 }

@@ -1,16 +1,18 @@
-//! Tells what is wrong with the scripts of ResourceInterpreterCustomizations, by events on them.
+//! Tells what is wrong with the objects that hold interpreters of the users, by events on them.
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
-//! answer. Failures of a script while it runs are told by
-//! [`Customizations::tell_failures`](muster_interpreter::sources::Customizations::tell_failures).
+//! answer. Failures of an interpreter that is asked are told by
+//! [`Follower::tell_failures`](muster_interpreter::sources::Follower::tell_failures).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use muster_interpreter::lua::{Customization, Limits, check, conflict};
-use muster_interpreter::sources::scripts;
+use muster_interpreter::sources::{Follower, Holder, scripts};
+use muster_interpreter::webhook::{Hook, Hooks};
 use muster_interpreter::without_blocking_others;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
+use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::queue::{Next, Queue};
@@ -20,32 +22,53 @@ use muster_shared::watch::Change;
 use crate::fleet::Fleet;
 
 /// Reason of the event about a script that cannot be run.
-const INVALID: &str = "InvalidScript";
+const INVALID_SCRIPT: &str = "InvalidScript";
 /// Reason of the event about an operation that another customization has a script for.
 const CONFLICT: &str = "ConflictingScript";
+/// Reason of the event about a webhook that cannot be asked, or an operation that is not known.
+const INVALID_WEBHOOK: &str = "InvalidWebhook";
+
+/// A fault: reason of the event, and note.
+type Fault = (&'static str, String);
 
 /// Starts telling.
 pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let name = "scripts of customizations";
-    let queue = Queue::<String>::new(name);
+    start_for(fleet, tasks, |fleet| &fleet.customizations, script_faults);
+    start_for(
+        fleet,
+        tasks,
+        |fleet| &fleet.interpreter_webhooks,
+        |object, _| webhook_faults(object),
+    );
+}
+
+/// Starts telling the faults of the objects of one kind, each among all that exist.
+fn start_for<K: Holder>(
+    fleet: &Arc<Fleet>,
+    tasks: &mut Tasks,
+    follower: fn(&Fleet) -> &Follower<K>,
+    faults: fn(&K, &[Arc<K>]) -> Vec<Fault>,
+) {
+    let queue = Queue::<String>::new(K::OBJECTS);
     let to = queue.clone();
-    fleet.customizations.informer().on_change(move |change| {
+    follower(fleet).informer().on_change(move |change| {
         if let Change::Applied { old, new } = change
             && old
                 .as_ref()
-                .is_none_or(|old| old.metadata.generation != new.metadata.generation)
+                .is_none_or(|old| old.meta().generation != new.meta().generation)
         {
             to.add(new.name_any());
         }
     });
-    fleet.work(tasks, name, queue, 1, |fleet, key| async move {
-        let informer = fleet.customizations.informer();
+    fleet.work(tasks, K::OBJECTS, queue, 1, move |fleet, key| async move {
+        let informer = follower(&fleet).informer();
         let Some(object) = informer.get(None, &key) else {
             return Ok::<_, Infallible>(Next::Done);
         };
-        let all: Vec<Customization> = informer.list().iter().map(|it| scripts(it)).collect();
+        let all = informer.list();
         for (reason, note) in without_blocking_others(|| faults(&object, &all)) {
-            tracing::warn!(customization = key, reason, note, "a script does not count");
+            let kind = K::kind(&());
+            tracing::warn!(%kind, name = key, reason, note, "an interpreter does not count");
             fleet
                 .events
                 .publish(&*object, EventType::Warning, reason, note);
@@ -54,17 +77,20 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
-/// Faults of a customization among all that exist, each a reason and a note.
+/// Returns the faults of a customization among all that exist.
 ///
 /// Each script is run, which may take as long as the limits allow.
-fn faults(
+fn script_faults(
     object: &ResourceInterpreterCustomization,
-    all: &[Customization],
-) -> Vec<(&'static str, String)> {
+    all: &[Arc<ResourceInterpreterCustomization>],
+) -> Vec<Fault> {
     let one = scripts(object);
     let invalid = check(&one, Limits::default()).err().unwrap_or_default();
-    let invalid = invalid.iter().map(|error| (INVALID, error.to_string()));
+    let invalid = invalid
+        .iter()
+        .map(|error| (INVALID_SCRIPT, error.to_string()));
     // Of several the first by name counts.
+    let all: Vec<Customization> = all.iter().map(|it| scripts(it)).collect();
     let earlier = all.iter().filter(|other| other.name < one.name);
     let conflict = conflict(&one, earlier).err();
     let conflict = conflict.map(|conflict| {
@@ -72,6 +98,13 @@ fn faults(
         (CONFLICT, note)
     });
     invalid.chain(conflict).collect()
+}
+
+/// Returns the faults of a configuration of webhooks.
+fn webhook_faults(object: &ResourceInterpreterWebhookConfiguration) -> Vec<Fault> {
+    let hooks = Hooks::new([object]);
+    let problems = hooks.iter().flat_map(Hook::problems);
+    problems.map(|note| (INVALID_WEBHOOK, note)).collect()
 }
 
 #[cfg(test)]
@@ -96,9 +129,9 @@ mod tests {
         let fine = "function InterpretHealth(o) return true end";
         let (a, b) = (customization("a", fine), customization("b", fine));
         let broken = customization("c", "function (");
-        let all = [&a, &b].map(scripts).to_vec();
-        assert_eq!(faults(&a, &all), []);
-        let told = faults(&b, &all);
+        let all = [&a, &b].map(|one| Arc::new(one.clone()));
+        assert_eq!(script_faults(&a, &all), []);
+        let told = script_faults(&b, &all);
         let [(CONFLICT, note)] = &told[..] else {
             panic!("{told:?}");
         };
@@ -106,8 +139,8 @@ mod tests {
             note.contains("\"a\" already, and that script counts"),
             "{note}"
         );
-        let told = faults(&broken, &[]);
-        let [(INVALID, note)] = &told[..] else {
+        let told = script_faults(&broken, &[]);
+        let [(INVALID_SCRIPT, note)] = &told[..] else {
             panic!("{told:?}");
         };
         assert!(note.contains("line 1"), "{note}");
