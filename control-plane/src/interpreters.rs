@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use muster_interpreter::lua::{Customization, Limits, check, conflict};
-use muster_interpreter::sources::{Follower, Holder, scripts};
+use muster_interpreter::sources::{Follower, Holder};
 use muster_interpreter::webhook::{Hook, Hooks};
 use muster_interpreter::without_blocking_others;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
@@ -84,13 +84,13 @@ fn script_faults(
     object: &ResourceInterpreterCustomization,
     all: &[Arc<ResourceInterpreterCustomization>],
 ) -> Vec<Fault> {
-    let one = scripts(object);
+    let one = Customization::of(object);
     let invalid = check(&one, Limits::default()).err().unwrap_or_default();
     let invalid = invalid
         .iter()
         .map(|error| (INVALID_SCRIPT, error.to_string()));
     // Of several the first by name counts.
-    let all: Vec<Customization> = all.iter().map(|it| scripts(it)).collect();
+    let all: Vec<Customization> = all.iter().map(|it| Customization::of(it)).collect();
     let earlier = all.iter().filter(|other| other.name < one.name);
     let conflict = conflict(&one, earlier).err();
     let conflict = conflict.map(|conflict| {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use kube::core::ObjectMeta;
 use muster_interpreter::lua::{self, Customization as Scripts, Error as ScriptError, Limits};
-use muster_interpreter::sources::scripts;
 use muster_shared::api::interpreter::{
     ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
 };
@@ -49,7 +48,7 @@ pub fn check(customization: &Customization, others: &[Scripts]) -> Findings {
         ..ResourceInterpreterCustomization::default()
     };
     object.spec = customization.spec.clone();
-    let one = scripts(&object);
+    let one = Scripts::of(&object);
     for error in lua::check(&one, LIMITS).err().unwrap_or_default() {
         let operation = error.source_of_script().operation;
         let field = format!("spec.customizations.{}.luaScript", operation.field());

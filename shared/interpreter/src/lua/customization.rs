@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
+use kube::ResourceExt as _;
+use muster_shared::api::interpreter::{LuaScript, ResourceInterpreterCustomization};
 use serde_json::Value;
 
 use crate::lua::{error::Source, script::Script};
@@ -22,51 +23,28 @@ pub struct Customization {
 }
 
 impl Customization {
-    /// Reads an object of the API, `config.karmada.io/v1alpha1` `ResourceInterpreterCustomization`.
-    ///
-    /// # Errors
-    /// A field of another type than the API has; the text says where.
-    pub fn from_object(object: &Value) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Object {
-            metadata: Metadata,
-            spec: Spec,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            #[serde(default)]
-            name: String,
-        }
-        #[derive(Deserialize)]
-        struct Spec {
-            target: Target,
-            #[serde(default)]
-            customizations: HashMap<String, Option<LuaScript>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Target {
-            api_version: String,
-            kind: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct LuaScript {
-            #[serde(default)]
-            lua_script: String,
-        }
-        let Object { metadata, mut spec } =
-            Object::deserialize(object).map_err(|error| error.to_string())?;
-        let mut script = |operation: Operation| {
-            let script = spec.customizations.remove(operation.field()).flatten()?;
-            Some((operation, script.lua_script))
+    /// Makes the scripts of an object of the API.
+    pub fn of(object: &ResourceInterpreterCustomization) -> Self {
+        let all = &object.spec.customizations;
+        let of = |operation| -> &Option<LuaScript> {
+            match operation {
+                Operation::InterpretReplica => &all.replica_resource,
+                Operation::InterpretComponent => &all.component_resource,
+                Operation::ReviseReplica => &all.replica_revision,
+                Operation::Retain => &all.retention,
+                Operation::AggregateStatus => &all.status_aggregation,
+                Operation::InterpretDependency => &all.dependency_interpretation,
+                Operation::InterpretStatus => &all.status_reflection,
+                Operation::InterpretHealth => &all.health_interpretation,
+            }
         };
-        Ok(Self {
-            name: metadata.name,
-            api_version: spec.target.api_version,
-            kind: spec.target.kind,
-            scripts: Operation::ALL.into_iter().filter_map(&mut script).collect(),
-        })
+        let script = |operation| Some((operation, of(operation).as_ref()?.lua_script.clone()));
+        Self {
+            name: object.name_any(),
+            api_version: object.spec.target.api_version.clone(),
+            kind: object.spec.target.kind.clone(),
+            scripts: Operation::ALL.into_iter().filter_map(script).collect(),
+        }
     }
 
     /// Scripts that are not empty.
@@ -254,23 +232,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_the_api_is_read() {
-        let object = json!({
-            "apiVersion": "config.karmada.io/v1alpha1",
-            "kind": "ResourceInterpreterCustomization",
-            "metadata": { "name": "widgets" },
-            "spec": {
-                "target": { "apiVersion": "example.com/v1", "kind": "Widget" },
-                "customizations": {
-                    "retention": { "luaScript": "r" },
-                    "healthInterpretation": { "luaScript": "h" },
-                    "replicaRevision": null,
-                },
-            },
-        });
-        let scripts = [(Operation::Retain, "r"), (Operation::InterpretHealth, "h")];
-        let expected = customization("widgets", &scripts);
-        assert_eq!(Customization::from_object(&object), Ok(expected));
-        assert!(Customization::from_object(&json!({ "metadata": {} })).is_err());
+    fn every_script_of_an_object_of_the_api_is_read() {
+        let field = |operation: Operation| {
+            let script = json!({ "luaScript": operation.to_string() });
+            (operation.field().to_owned(), script)
+        };
+        let all: serde_json::Map<_, _> = Operation::ALL.into_iter().map(field).collect();
+        let object = json!({ "metadata": { "name": "widgets" }, "spec": {
+            "target": { "apiVersion": "example.com/v1", "kind": "Widget" }, "customizations": all } });
+        let texts = Operation::ALL.map(|operation| (operation, operation.to_string()));
+        let texts: Vec<(Operation, &str)> = texts
+            .iter()
+            .map(|(operation, text)| (*operation, text.as_str()))
+            .collect();
+        let object = serde_json::from_value(object).unwrap();
+        assert_eq!(Customization::of(&object), customization("widgets", &texts));
     }
 }

@@ -18,8 +18,7 @@ use crate::lua::{
     state::{Argument, Failure, State},
 };
 use crate::operation::Operation;
-use crate::{Answer, Dependency, Question, Replicas};
-use muster_shared::api::binding::Component;
+use crate::{Answer, Question, Replicas};
 
 /// Most states that wait for a call.
 const MAX_IDLE: usize = 4;
@@ -96,218 +95,39 @@ impl Engine {
         }
     }
 
-    /// Answers a question; `None` if the rules have no script for it.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn answer(&self, rules: &Rules, question: &Question<'_>) -> Result<Option<Answer>, Error> {
-        let object = &*question.object;
-        Ok(match question.operation {
-            Operation::InterpretReplica => {
-                self.interpret_replica(rules, object)?.map(Answer::Replicas)
-            }
-            Operation::InterpretComponent => self
-                .interpret_component(rules, object)?
-                .map(Answer::Components),
-            Operation::ReviseReplica => {
-                let replicas = question.replicas.into();
-                let revised = self.revise_replica(rules, object, replicas)?;
-                revised.map(Answer::Object)
-            }
-            Operation::Retain => {
-                let observed = question.observed.unwrap_or(&Value::Null);
-                self.retain(rules, object, observed)?.map(Answer::Object)
-            }
-            Operation::AggregateStatus => {
-                let items = question.items.iter();
-                let items = items.map(|item| serde_json::to_value(item).unwrap_or_default());
-                let items: Vec<Value> = items.collect();
-                self.aggregate_status(rules, object, &items)?
-                    .map(Answer::Object)
-            }
-            Operation::InterpretDependency => self
-                .interpret_dependency(rules, object)?
-                .map(Answer::Dependencies),
-            Operation::InterpretStatus => {
-                let status = self.interpret_status(rules, object)?;
-                status.map(|status| Answer::Status(Some(status)))
-            }
-            Operation::InterpretHealth => self.interpret_health(rules, object)?.map(Answer::Health),
-        })
-    }
-
-    /// Returns the number of replicas of a workload and the requirements of each, by the function
-    /// `GetReplicas(object)`. `None` if the rules have no script for it.
-    ///
-    /// # Errors
-    /// As for all operations: see [`Error`].
-    pub fn interpret_replica(
-        &self,
-        rules: &Rules,
-        object: &Value,
-    ) -> Result<Option<Replicas>, Error> {
-        let arguments = [Argument::Object(object), Argument::Nil];
-        let operation = Operation::InterpretReplica;
-        self.first(
-            rules,
-            object,
-            operation,
-            arguments,
-            |state, (count, needs)| {
-                let replicas = answer::count(count)?;
-                let requirements = if needs.is_nil() {
-                    None
-                } else {
-                    let table = answer::table("requires", needs)?;
-                    let json = state.reader(&[]).read("requires", table, &empty_object())?;
-                    Some(answer::requirements("requires", &json)?)
-                };
-                Ok(Replicas {
-                    replicas,
-                    requirements,
-                })
-            },
-        )
-    }
-
-    /// Components of a workload with several pod templates, by the function
-    /// `GetComponents(object)`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn interpret_component(
-        &self,
-        rules: &Rules,
-        object: &Value,
-    ) -> Result<Option<Vec<Component>>, Error> {
-        let arguments = [Argument::Object(object), Argument::Nil];
-        let operation = Operation::InterpretComponent;
-        self.first(rules, object, operation, arguments, |state, (list, _)| {
-            if list.is_nil() {
-                return Ok(Vec::new());
-            }
-            let json = read_list(state, list)?;
-            answer::components(&json)
-        })
-    }
-
-    /// Returns the object with another number of replicas, by the function
-    /// `ReviseReplica(object, replicas)`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn revise_replica(
-        &self,
-        rules: &Rules,
-        object: &Value,
-        replicas: i64,
-    ) -> Result<Option<Value>, Error> {
-        let arguments = [Argument::Object(object), Argument::Number(replicas)];
-        let operation = Operation::ReviseReplica;
-        self.first(
-            rules,
-            object,
-            operation,
-            arguments,
-            |state, (revised, _)| read_object(state, object, &[object], revised),
-        )
-    }
-
-    /// Returns the desired object with the fields that the member's keeps, by the function
-    /// `Retain(desired, observed)`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn retain(
-        &self,
-        rules: &Rules,
-        desired: &Value,
-        observed: &Value,
-    ) -> Result<Option<Value>, Error> {
-        let arguments = [Argument::Object(desired), Argument::Object(observed)];
-        let operation = Operation::Retain;
-        self.first(
-            rules,
-            desired,
-            operation,
-            arguments,
-            |state, (retained, _)| read_object(state, desired, &[desired, observed], retained),
-        )
-    }
-
-    /// Returns the template with the status of all members, by the function
-    /// `AggregateStatus(object, items)`. An item is an `AggregatedStatusItem` of the API:
-    /// `{clusterName, status, applied, appliedMessage, health}`. Without items the script gets nil.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn aggregate_status(
-        &self,
-        rules: &Rules,
-        object: &Value,
-        items: &[Value],
-    ) -> Result<Option<Value>, Error> {
-        let arguments = [Argument::Object(object), Argument::List(items)];
-        let operation = Operation::AggregateStatus;
-        self.first(rules, object, operation, arguments, |state, (found, _)| {
-            let references: Vec<&Value> = std::iter::once(object).chain(items).collect();
-            read_object(state, object, &references, found)
-        })
-    }
-
-    /// Returns the part of the status that the member reports, by the function
-    /// `ReflectStatus(object)`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn interpret_status(&self, rules: &Rules, object: &Value) -> Result<Option<Value>, Error> {
-        let arguments = [Argument::Object(object), Argument::Nil];
-        let operation = Operation::InterpretStatus;
-        self.first(rules, object, operation, arguments, |state, (status, _)| {
-            let table = answer::table("result", status)?;
-            let known = object.get("status").unwrap_or(&Value::Null);
-            let json = state
-                .reader(&[known])
-                .read("result", table, &empty_object())?;
-            answer::status(json)
-        })
-    }
-
-    /// Returns the health of the object, by the function `InterpretHealth(object)`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn interpret_health(&self, rules: &Rules, object: &Value) -> Result<Option<bool>, Error> {
-        let arguments = [Argument::Object(object), Argument::Nil];
-        let operation = Operation::InterpretHealth;
-        self.first(rules, object, operation, arguments, |_, (health, _)| {
-            answer::truth(health)
-        })
-    }
-
-    /// Returns what must be propagated together with the object, by the functions
-    /// `GetDependencies(object)` of all scripts, in order of API version, kind, namespace and name.
+    /// Answers a question by the function of its operation ([`Operation::function`]); `None` if the
+    /// rules have no script for it. Dependencies are those that all scripts find, in order of API
+    /// version, kind, namespace and name.
     ///
     /// # Errors
     /// See [`Error`]; one script that fails is an error for all.
-    pub fn interpret_dependency(
-        &self,
-        rules: &Rules,
-        object: &Value,
-    ) -> Result<Option<Vec<Dependency>>, Error> {
-        let scripts = rules.of(object, Operation::InterpretDependency);
-        if scripts.is_empty() {
-            return Ok(None);
+    pub fn answer(&self, rules: &Rules, question: &Question<'_>) -> Result<Option<Answer>, Error> {
+        let scripts = rules.of(&question.object, question.operation);
+        let items = question.items.iter();
+        let items = items.map(|item| serde_json::to_value(item).unwrap_or_default());
+        let items: Vec<Value> = items.collect();
+        let second = match (question.operation, question.observed) {
+            (Operation::ReviseReplica, _) => Argument::Number(question.replicas.into()),
+            (Operation::Retain, Some(observed)) => Argument::Object(observed),
+            (Operation::AggregateStatus, _) => Argument::List(&items),
+            _ => Argument::Nil,
+        };
+        let ask = |script| {
+            let arguments = [Argument::Object(&question.object), second];
+            self.call(script, arguments, |state, returned| {
+                read(state, question, &items, returned)
+            })
+        };
+        if question.operation != Operation::InterpretDependency {
+            return scripts.first().map(ask).transpose();
         }
         let mut all = Vec::new();
         for script in scripts {
-            let arguments = [Argument::Object(object), Argument::Nil];
-            all.extend(self.call(script, arguments, |state, (list, _)| {
-                let json = read_list(state, list)?;
-                answer::dependencies(&json)
-            })?);
+            if let Answer::Dependencies(found) = ask(script)? {
+                all.extend(found);
+            }
         }
-        Ok(Some(answer::united(all)))
+        Ok((!scripts.is_empty()).then(|| Answer::Dependencies(answer::united(all))))
     }
 
     /// Runs a script without calling its function, which it must define.
@@ -317,20 +137,6 @@ impl Engine {
                 .define(script, script.at().operation.function())
                 .map_err(|failure| told(script, failure))
         })
-    }
-
-    fn first<T>(
-        &self,
-        rules: &Rules,
-        object: &Value,
-        operation: Operation,
-        arguments: [Argument<'_>; 2],
-        read: impl FnOnce(&State, Returned<'_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Error> {
-        match rules.of(object, operation) {
-            [] => Ok(None),
-            [script, ..] => self.call(script, arguments, read).map(Some),
-        }
     }
 
     fn call<T>(
@@ -442,30 +248,52 @@ impl Default for Engine {
     }
 }
 
-fn empty_object() -> Value {
-    Value::Object(Map::new())
-}
-
-/// Reads a list that a script made.
-fn read_list(state: &State, list: &LuaValue) -> Result<Value, Fault> {
-    let table = answer::table("result", list)?;
-    state
-        .reader(&[])
-        .read("result", table, &Value::Array(Vec::new()))
-}
-
-/// Reads an object that a script made from others.
-fn read_object(
+/// Reads what the function of an operation returned.
+fn read(
     state: &State,
-    given: &Value,
-    references: &[&Value],
-    value: &LuaValue,
-) -> Result<Value, Fault> {
-    let table = answer::table("result", value)?;
-    let json = state
-        .reader(references)
-        .read("result", table, &empty_object())?;
-    answer::object(json, given)
+    question: &Question<'_>,
+    items: &[Value],
+    (first, second): Returned<'_>,
+) -> Result<Answer, Fault> {
+    let object = &*question.object;
+    let empty = Value::Object(Map::new());
+    let list = || {
+        let table = answer::table("result", first)?;
+        let empty = Value::Array(Vec::new());
+        state.reader(&[]).read("result", table, &empty)
+    };
+    Ok(match question.operation {
+        Operation::InterpretReplica => {
+            let replicas = answer::count(first)?;
+            let requirements = if second.is_nil() {
+                None
+            } else {
+                let table = answer::table("requires", second)?;
+                let json = state.reader(&[]).read("requires", table, &empty)?;
+                Some(answer::requirements("requires", &json)?)
+            };
+            Answer::Replicas(Replicas {
+                replicas,
+                requirements,
+            })
+        }
+        Operation::InterpretComponent => Answer::Components(answer::components(&list()?)?),
+        Operation::InterpretDependency => Answer::Dependencies(answer::dependencies(&list()?)?),
+        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => {
+            let table = answer::table("result", first)?;
+            let known = std::iter::once(object).chain(question.observed);
+            let known: Vec<&Value> = known.chain(items).collect();
+            let json = state.reader(&known).read("result", table, &empty)?;
+            Answer::Object(answer::object(json, object)?)
+        }
+        Operation::InterpretStatus => {
+            let table = answer::table("result", first)?;
+            let known = object.get("status").unwrap_or(&Value::Null);
+            let json = state.reader(&[known]).read("result", table, &empty)?;
+            Answer::Status(Some(answer::status(json)?))
+        }
+        Operation::InterpretHealth => Answer::Health(answer::truth(first)?),
+    })
 }
 
 fn limit_of<T>(result: &Result<T, Error>) -> Option<Limit> {

@@ -7,37 +7,38 @@
 //! and control plane share with the threads that call it.
 //!
 //! ```
-//! use muster_interpreter::Operation;
-//! use muster_interpreter::lua::{Customization, Engine, Error, Rules, thirdparty};
+//! use muster_interpreter::lua::{Customization, Engine, Rules, thirdparty};
+//! use muster_interpreter::{Answer, Operation, Question};
 //! use serde_json::json;
 //!
-//! let customization = Customization::from_object(&json!({
+//! let customization = serde_json::from_value(json!({
 //!     "metadata": { "name": "widgets" },
 //!     "spec": {
 //!         "target": { "apiVersion": "example.com/v1", "kind": "Widget" },
 //!         "customizations": { "healthInterpretation": { "luaScript":
 //!             "function InterpretHealth(object) return object.status.phase == 'Running' end" } },
 //!     },
-//! }))
-//! .expect("an object of the API");
+//! }))?;
 //!
 //! let engine = Engine::default();
-//! let customized = Rules::new([&customization]);
+//! let customized = Rules::new([&Customization::of(&customization)]);
 //! let widget = json!({
 //!     "apiVersion": "example.com/v1", "kind": "Widget", "status": { "phase": "Running" },
 //! });
-//! assert_eq!(engine.interpret_health(&customized, &widget)?, Some(true));
+//! let question = Question::new(Operation::InterpretHealth, &widget);
+//! assert_eq!(engine.answer(&customized, &question)?, Some(Answer::Health(true)));
 //! // The kind has no built-in rule.
-//! assert_eq!(engine.interpret_health(thirdparty::rules(), &widget)?, None);
+//! assert_eq!(engine.answer(thirdparty::rules(), &question)?, None);
 //!
 //! let broken = json!({ "apiVersion": "example.com/v1", "kind": "Widget" });
-//! let error = engine.interpret_health(&customized, &broken).unwrap_err();
+//! let question = Question::new(Operation::InterpretHealth, &broken);
+//! let error = engine.answer(&customized, &question).unwrap_err();
 //! assert_eq!(
 //!     error.to_string(),
 //!     "InterpretHealth of example.com/v1 Widget by ResourceInterpreterCustomization \"widgets\": \
 //!      line 1: attempt to index field 'status' (a nil value)",
 //! );
-//! # Ok::<(), Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Scripts

@@ -10,7 +10,7 @@ use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 
 pub use follower::{FAILED, Follower};
-pub use kinds::{Holder, scripts};
+pub use kinds::Holder;
 
 /// The customizations of the fleet API.
 pub type Customizations = Follower<ResourceInterpreterCustomization>;

@@ -1,5 +1,6 @@
 //! Scripts that fail.
 
+use crate::typed::Typed;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::{Engine, Error};
 use serde_json::json;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::typed::Typed;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::{Customization, Engine, Error, Limit, Limits, Rules};
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use crate::typed::Typed;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::{Customization, Engine, Error, Rules};
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::typed::Typed;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::{Engine, Error, Limits};
 use serde_json::json;

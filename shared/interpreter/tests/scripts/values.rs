@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::typed::Typed;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::{Engine, Limits};
 use proptest::prelude::*;
