@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::queue::Queue;
 
 use crate::Operation;
-use crate::pod::Unread;
+use crate::read::Unread;
 use crate::{lua, webhook};
 
 /// Time after which a script is run again for an object for which it was stopped at a limit. The
@@ -26,22 +26,9 @@ pub enum Error {
         /// Group, version and kind of the object.
         kind: String,
     },
-    /// A field that the rule reads has another type than expected.
-    #[error("read {path:?}: expected {expected}, found {found}")]
-    WrongType {
-        /// Dotted path of the field inside the object.
-        path: String,
-        /// Type that the rule expects.
-        expected: &'static str,
-        /// Value of the field, shortened.
-        found: String,
-    },
-    /// A field that the rule requires is absent.
-    #[error("read {path:?}: the field is absent")]
-    Missing {
-        /// Dotted path of the field inside the object.
-        path: String,
-    },
+    /// A field of the object cannot be read.
+    #[error("read {0}")]
+    Unread(#[from] Unread),
     /// The status that one cluster reported cannot be read.
     #[error("aggregate the status reported by cluster {cluster:?}: {source}")]
     Member {
@@ -49,14 +36,6 @@ pub enum Error {
         cluster: String,
         /// Error in the status.
         source: Box<Self>,
-    },
-    /// A quantity cannot be parsed.
-    #[error("read {path:?}: {text:?} is not a quantity")]
-    Quantity {
-        /// Dotted path of the field inside the object.
-        path: String,
-        /// Text of the field.
-        text: String,
     },
     /// A script of a customization, or a built-in one, gave no answer.
     #[error("{}", words(.0))]
@@ -68,23 +47,6 @@ pub enum Error {
     /// before stays, and the question is asked again when [`webhook::Pending::answered`] returns.
     #[error("{0}")]
     Pending(webhook::Pending),
-}
-
-impl From<Unread> for Error {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Type {
-                path,
-                expected,
-                found,
-            } => Self::WrongType {
-                path,
-                expected,
-                found,
-            },
-            Unread::Quantity { name, text } => Self::Quantity { path: name, text },
-        }
-    }
 }
 
 /// Returns the text of an error of a script. It is the same for each call that is stopped or

@@ -21,8 +21,9 @@ mod layers;
 pub mod lua;
 pub mod native;
 mod operation;
-pub mod pod;
+mod pod;
 mod question;
+mod read;
 pub mod sources;
 pub mod webhook;
 
@@ -38,3 +39,4 @@ pub use native::{
 };
 pub use operation::Operation;
 pub use question::{Answer, Dependency, Question, Replicas};
+pub use read::Unread;

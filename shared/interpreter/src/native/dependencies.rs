@@ -6,12 +6,8 @@ use crate::Dependency;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
-use super::{
-    Error,
-    kind::Kind,
-    pod,
-    read::{list, text},
-};
+use super::{Error, kind::Kind, pod};
+use crate::read::{list, text};
 
 /// Prefix of the names of Services that stand for an imported one.
 const DERIVED: &str = "derived-";
@@ -67,16 +63,7 @@ pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
                     .claims
                     .remove(text(template, &["metadata", "name"])?.unwrap_or_default());
             }
-            let groups = [
-                ("ConfigMap", needs.config_maps),
-                ("Secret", needs.secrets),
-                ("ServiceAccount", needs.service_accounts),
-                ("PersistentVolumeClaim", needs.claims),
-            ];
-            groups
-                .iter()
-                .flat_map(|(kind, names)| names.iter().map(|name| named("v1", kind, name)))
-                .collect()
+            needs.dependencies(namespace)
         }
     };
     Ok(Some(found))

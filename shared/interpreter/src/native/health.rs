@@ -2,11 +2,8 @@
 
 use serde_json::Value;
 
-use super::{
-    Error,
-    kind::Kind,
-    read::{count, integer, list, map, text},
-};
+use super::{Error, kind::Kind};
+use crate::read::{count, integer, list, map, text};
 
 /// Returns whether the object in a member is healthy; `None` for kinds without a rule, which
 /// Karmada reports as healthy.

@@ -11,7 +11,6 @@ mod health;
 mod kind;
 mod pod;
 mod prune;
-mod read;
 mod replica;
 mod retain;
 mod revise;

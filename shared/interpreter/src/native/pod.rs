@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{kind::Kind, read::field};
+use super::kind::Kind;
+use crate::read::field;
 
 /// Returns the pod spec of a workload, of a Pod itself, or `None` for kinds without one. A workload
 /// without a template has an empty pod.

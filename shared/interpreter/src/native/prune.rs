@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::read::{field, remove};
+use crate::read::{field, remove};
 
 /// Metadata that only the server where the object lives may set.
 const SERVER_METADATA: &[&str] = &[

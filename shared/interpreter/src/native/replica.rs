@@ -3,13 +3,9 @@
 use crate::pod as rules;
 use serde_json::Value;
 
-use super::{
-    Error,
-    kind::Kind,
-    pod,
-    read::{count, integer},
-};
+use super::{Error, kind::Kind, pod};
 use crate::Replicas;
+use crate::read::{count, integer};
 
 /// Returns the replicas of a workload and the requirements of each. `None` for kinds without a
 /// rule: they are not workloads, and are placed without counting.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{
     Error, Operation,
     kind::{Kind, unsupported},
-    read::{field, integer, list, map, set, text},
 };
+use crate::read::{Read, Unread, field, integer, list, map, set, text};
 
 /// Label on a Deployment template: the member (an autoscaler there, usually) decides the number of
 /// replicas.
@@ -63,18 +63,18 @@ pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
 }
 
 /// Takes the value at `path` over, when the member has one.
-fn copy(desired: &mut Value, observed: &Value, path: &[&str]) -> Result<(), Error> {
+fn copy(desired: &mut Value, observed: &Value, path: &[&str]) -> Read<()> {
     match field(observed, path) {
         Some(value) => set(desired, path, value.clone()),
         None => Ok(()),
     }
 }
 
-fn retain_replicas(desired: &mut Value, observed: &Value) -> Result<(), Error> {
+fn retain_replicas(desired: &mut Value, observed: &Value) -> Read<()> {
     if text(desired, RETAIN_REPLICAS)? != Some("true") {
         return Ok(());
     }
-    let replicas = integer(observed, &["spec", "replicas"])?.ok_or_else(|| Error::Missing {
+    let replicas = integer(observed, &["spec", "replicas"])?.ok_or_else(|| Unread::Missing {
         path: "spec.replicas".into(),
     })?;
     set(desired, &["spec", "replicas"], replicas.into())
@@ -133,7 +133,7 @@ fn replace(object: &mut Value, parent: &[&str], key: &str, value: Option<Value>)
 
 /// Merges references: the desired ones first, then those of the member whose name is not among
 /// them. A list empty on both sides stays absent, where Karmada writes null.
-fn merge_references(desired: &mut Value, observed: &Value, key: &str) -> Result<(), Error> {
+fn merge_references(desired: &mut Value, observed: &Value, key: &str) -> Read<()> {
     let mut merged = list(desired, &[key])?.to_vec();
     let name = |reference: &Value| reference["name"].as_str().map(str::to_owned);
     let mut known: HashSet<_> = merged.iter().map(name).collect();

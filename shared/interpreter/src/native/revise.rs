@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{
     Error, Operation,
     kind::{Kind, unsupported},
-    read::{integer, set},
 };
+use crate::read::{integer, set};
 
 /// Writes the number of replicas of a cluster into its copy of the template.
 ///

@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Error,
-    kind::Kind,
-    read::{count, field, map, text},
-};
+use super::{Error, kind::Kind};
+use crate::read::{count, field, map, text};
 
 /// Annotation on objects in members: generation of the template they were made from.
 const TEMPLATE_GENERATION: &[&str] = &[

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::lua::convert::brief;
-use crate::pod::read::{Read, Unread, field, list, map, text, wrong_type};
+use crate::read::{Read, Unread, field, list, map, text, wrong_type};
 use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
 
 /// Restart policy of an init container that makes it a sidecar.
@@ -21,7 +21,7 @@ type Amounts = BTreeMap<String, Quantity>;
 ///
 /// # Errors
 /// A field of another type than a pod has there, or a quantity that is none.
-pub fn requirements(pod: &Value) -> Read<Option<ReplicaRequirements>> {
+pub(crate) fn requirements(pod: &Value) -> Read<Option<ReplicaRequirements>> {
     let affinity = [
         "affinity",
         "nodeAffinity",

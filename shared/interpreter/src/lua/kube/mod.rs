@@ -17,7 +17,8 @@ use crate::lua::{
     convert::{self, Marks, Reader},
     limits::Budget,
 };
-use crate::pod::{self, Unread};
+use crate::pod;
+use crate::read::Unread;
 
 /// Namespace of dependencies where the caller names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -52,7 +53,7 @@ pub(crate) fn functions(
     let requirements = lua.create_function(move |lua, arguments: MultiValue| {
         let arguments = only("accuratePodRequirements", &arguments, 1)?;
         let template = template(&arguments[0], &shared, &left)?;
-        let found = pod::of_template(&template).map_err(unread)?;
+        let found = pod::requirements(spec(&template)).map_err(unread)?;
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
     })?;
@@ -68,7 +69,9 @@ pub(crate) fn functions(
         if namespace.len() > MAX_NAME {
             return fail(format!("a namespace has at most {MAX_NAME} characters"));
         }
-        let found = pod::dependencies(&template, &namespace).map_err(unread)?;
+        let found = pod::references(spec(&template))
+            .map_err(unread)?
+            .dependencies(Some(&namespace));
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
     })?;
@@ -78,6 +81,11 @@ pub(crate) fn functions(
         ("accuratePodRequirements", requirements),
         ("getPodDependencies", dependencies),
     ])
+}
+
+/// Returns the spec of a template.
+fn spec(template: &Value) -> &Value {
+    template.get("spec").unwrap_or(&Value::Null)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]

@@ -9,8 +9,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::read::field;
 use super::batch::{condition, holds};
+use crate::read::field;
 
 /// Returns the wanted status, changed as little as possible so that an API server that stores
 /// `held` accepts it.

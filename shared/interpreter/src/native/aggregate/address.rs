@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{
-    super::read::{list, text},
-    Collected, Error,
-};
+use super::{Collected, Error};
+use crate::read::{list, text};
 
 /// Returns whether a Service has addresses from outside; of others no status is shown.
 pub(super) fn is_load_balancer(template: &Value) -> Result<bool, Error> {

@@ -3,10 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{
-    super::read::{field, list, text, wrong_type},
-    Collected, Error, MemberStatus, Sums, put_sums,
-};
+use super::{Collected, Error, MemberStatus, Sums, put_sums};
+use crate::read::{field, list, text, wrong_type};
 
 const JOB: Sums = Sums {
     sparse: &["active", "succeeded", "failed"],
@@ -135,5 +133,5 @@ fn time(status: &Value, key: &str) -> Result<Option<Timestamp>, Error> {
     };
     text.parse()
         .map(Some)
-        .map_err(|_| wrong_type(&[key], "a time", &Value::from(text)))
+        .map_err(|_| wrong_type(&[key], "a time", &Value::from(text)).into())
 }

@@ -14,8 +14,8 @@ pub use self::told::told_status;
 use super::{
     Error, Operation,
     kind::{Kind, unsupported},
-    read::{count, field, map},
 };
+use crate::read::{count, field, map};
 
 /// Report of one cluster, as far as aggregation reads it.
 #[derive(Debug, Clone, Copy)]
@@ -143,10 +143,10 @@ struct Collected<'a> {
 
 impl Collected<'_> {
     /// Names the cluster in an error about its status.
-    fn blame<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+    fn blame<T>(&self, result: Result<T, impl Into<Error>>) -> Result<T, Error> {
         result.map_err(|source| Error::Member {
             cluster: self.cluster.to_owned(),
-            source: Box::new(source),
+            source: Box::new(source.into()),
         })
     }
 

@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    super::read::{field, list, text},
-    Collected, Error, MemberStatus,
-};
+use super::{Collected, Error, MemberStatus};
+use crate::read::{field, list, text};
 
 /// Phases of a Pod, the one that matters most first.
 const POD_PHASES: &[&str] = &["Failed", "Pending", "Running", "Succeeded"];

@@ -7,8 +7,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::{kind::Kind, read::field};
+use super::super::kind::Kind;
 use super::{MemberStatus, batch::holds};
+use crate::read::field;
 
 /// Returns the wanted status of a template, as the native rules aggregate it, with what health
 /// rules read besides. `members` are all clusters that are to have it or still do.
