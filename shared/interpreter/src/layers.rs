@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::Operation;
 use crate::lua::Rules;
 
 use super::webhook::{Hook, Hooks};
@@ -30,14 +29,6 @@ impl Layers {
     /// Returns the webhooks; none before they are known.
     pub fn hooks(&self) -> Arc<Hooks> {
         self.hooks.clone().unwrap_or_default()
-    }
-
-    /// Returns whether a kind has an interpreter for an operation.
-    pub fn has(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
-        let scripts = self.scripts.as_ref();
-        let hooks = self.hooks.as_ref();
-        scripts.is_some_and(|it| it.has(api_version, kind, operation))
-            || hooks.is_some_and(|it| it.has(api_version, kind, operation))
     }
 
     /// Returns whether the interpreters of a kind are the same in `other`.

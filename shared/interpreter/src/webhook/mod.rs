@@ -53,7 +53,7 @@ use self::error::malformed;
 pub use self::error::{At, Failure, Fault, Pending};
 pub use self::hook::{CONTEXT_VERSION, Hook, Hooks, TIMEOUTS, url_address};
 pub(crate) use self::objects::Overdue;
-use self::queue::{Asking, Found, Next, Queued, Request, Roomless, State};
+use self::queue::{Asking, Found, Next, Queued, Request, State};
 use self::request::{Objects, differs_in_status_alone};
 use self::response::Said;
 use crate::{Answer, Operation, Question};
@@ -170,7 +170,7 @@ impl Webhooks {
         let state = Arc::clone(&self.state);
         let task: BoxFuture<'static, ()> = match next {
             Next::Nothing => return,
-            Next::AwaitRoom(roomless) => Box::pin(await_room(state, roomless, asking.clone())),
+            Next::AwaitRoom(room) => Box::pin(await_room(state, room, asking.clone())),
             Next::Send(queued) => Box::pin(exchange(state, *queued, Arc::clone(&self.send))),
         };
         // After shutdown nothing is sent, and whoever waits has been woken up.
@@ -249,13 +249,9 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
 }
 
 /// Waits for room in the queue, and keeps it for a while for whoever asks.
-async fn await_room(state: Arc<Mutex<State>>, roomless: Roomless, asking: Asking) {
-    let Roomless { room, kib, removed } = roomless;
-    let room = tokio::select! {
-        () = removed.cancelled() => return,
-        room = room.acquire_many_owned(kib) => room,
-    };
-    if let Ok(room) = room
+async fn await_room(state: Arc<Mutex<State>>, room: Arc<Semaphore>, asking: Asking) {
+    // It is closed when the webhook is removed.
+    if let Ok(room) = room.acquire_many_owned(asking.kib).await
         && lock(&state).keep_room(&asking, room)
     {
         tokio::time::sleep(KEPT).await;

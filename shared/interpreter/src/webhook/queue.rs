@@ -63,7 +63,8 @@ pub(super) struct Asking {
     pub(super) key: Key,
     /// Number of the object and operation.
     pub(super) identity: u64,
-    kib: usize,
+    /// KiB that it takes in the queue.
+    pub(super) kib: u32,
 }
 
 impl Asking {
@@ -83,7 +84,7 @@ impl Asking {
             at: Arc::new(at),
             key,
             identity: question.identity(hook.id),
-            kib: bytes.div_ceil(1024).clamp(LEAST_KIB, MOST_KIB),
+            kib: u32::try_from(bytes.div_ceil(1024).clamp(LEAST_KIB, MOST_KIB)).unwrap_or(u32::MAX),
         }
     }
 
@@ -119,13 +120,6 @@ pub(super) struct Queued {
     pub(super) removed: CancellationToken,
 }
 
-/// A question without room, with what it waits for.
-pub(super) struct Roomless {
-    pub(super) room: Arc<Semaphore>,
-    pub(super) kib: u32,
-    pub(super) removed: CancellationToken,
-}
-
 /// What is known of a question.
 pub(super) enum Found {
     Answered(Known),
@@ -140,7 +134,8 @@ pub(super) enum Found {
 /// What is to be done for a question that waits.
 pub(super) enum Next {
     Nothing,
-    AwaitRoom(Roomless),
+    /// The room of the queue is to be awaited.
+    AwaitRoom(Arc<Semaphore>),
     Send(Box<Queued>),
 }
 
@@ -198,7 +193,6 @@ impl State {
             }
             Circuit::Probing(ended) => return Found::Waits(ended, late, Next::Nothing),
         }
-        let kib = u32::try_from(asking.kib).unwrap_or(u32::MAX);
         let room = match std::mem::replace(&mut object.room, Room::None) {
             Room::Kept(room) => Some(room),
             Room::Awaited(arrives) => {
@@ -206,17 +200,15 @@ impl State {
                 object.room = Room::Awaited(arrives);
                 return Found::Waits(receiver, late, Next::Nothing);
             }
-            Room::None => Arc::clone(&queue.room).try_acquire_many_owned(kib).ok(),
+            Room::None => Arc::clone(&queue.room)
+                .try_acquire_many_owned(asking.kib)
+                .ok(),
         };
         let (sender, receiver) = watch::channel(());
         let Some(room) = room else {
             object.room = Room::Awaited(sender);
-            let roomless = Roomless {
-                room: Arc::clone(&queue.room),
-                kib,
-                removed: queue.removed.clone(),
-            };
-            return Found::Waits(receiver, late, Next::AwaitRoom(roomless));
+            let next = Next::AwaitRoom(Arc::clone(&queue.room));
+            return Found::Waits(receiver, late, next);
         };
         object.asked = Some(InFlight {
             key: *key,
@@ -343,6 +335,7 @@ impl State {
             let is_there = hooks.knows(*id);
             if !is_there {
                 queue.removed.cancel();
+                queue.room.close();
             }
             is_there
         });

@@ -3,13 +3,12 @@
 //! kind. Pure.
 
 use std::collections::hash_map::DefaultHasher;
-use std::fmt::Write as _;
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 
 use muster_shared::api::binding::AggregatedStatusItem;
 use muster_shared::names::annotation;
-use ring::digest::{Context, Digest, SHA256};
+use ring::digest::{Context, SHA256};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -35,7 +34,9 @@ impl Question<'_> {
         };
         // Writing into a hash does not fail.
         _ = serde_json::to_writer(&mut hash, &self.request(form, ""));
-        (Key(hash.0.finish()), hash.1)
+        let digest = hash.0.finish();
+        let key = Key(digest.as_ref().try_into().unwrap_or_default());
+        (key, hash.1)
     }
 
     /// Returns the number of the object and the operation, which is the same for all versions of
@@ -107,8 +108,8 @@ impl Question<'_> {
             name: text("/metadata/name").unwrap_or_default(),
             namespace: text("/metadata/namespace"),
             operation: self.operation.to_string(),
-            object: Shown(&self.object, form),
-            observed_object: self.observed.map(|observed| Shown(observed, form)),
+            object: Shown(&self.object, Part::Object, form),
+            observed_object: self.observed.map(|it| Shown(it, Part::Object, form)),
             replicas: self.replicas,
             aggregated_status: self.items,
         }
@@ -121,42 +122,22 @@ fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
 }
 
 /// Digest of a question.
-#[derive(Clone, Copy)]
-pub(super) struct Key(Digest);
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.as_ref() == other.0.as_ref()
-    }
-}
-
-impl Eq for Key {}
-
-impl std::hash::Hash for Key {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.as_ref().hash(state);
-    }
-}
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key([u8; 32]);
 
 impl Key {
     /// Returns a text in the form of a UUID that is unique to the question and this number.
     pub(super) fn uid(&self, number: u64) -> String {
-        let mut hash = Context::new(&SHA256);
-        hash.update(self.0.as_ref());
-        hash.update(&number.to_le_bytes());
-        let digest = hash.finish();
-        let mut hex = String::new();
-        for byte in &digest.as_ref()[..16] {
-            // Writing into a text does not fail.
-            _ = write!(hex, "{byte:02x}");
-        }
+        let first = self.0.first_chunk().copied().unwrap_or_default();
+        let number = u128::from_le_bytes(first).wrapping_add(number.into());
+        let part = |shift: u32| (number >> shift) & 0xffff;
         format!(
-            "{}-{}-{}-{}-{}",
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..]
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            number >> 96,
+            part(80),
+            part(64),
+            part(48),
+            number & 0xffff_ffff_ffff
         )
     }
 }
@@ -213,55 +194,42 @@ struct Form {
     hides: bool,
 }
 
-struct Shown<'a>(&'a Value, Form);
+/// Parts of an object of which fields may be left out.
+#[derive(Clone, Copy)]
+enum Part {
+    Object,
+    Metadata,
+    Annotations,
+}
+
+/// An object or a part of it, as it is sent.
+struct Shown<'a>(&'a Value, Part, Form);
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(object, form) = self;
-        let Value::Object(fields) = object else {
-            return object.serialize(serializer);
+        let Self(value, part, form) = *self;
+        let Value::Object(fields) = value else {
+            return value.serialize(serializer);
         };
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in fields {
-            match value {
-                Value::Object(metadata) if key == "metadata" => {
-                    map.serialize_entry(key, &Metadata(metadata, *form))?;
+            let inner = match (part, key.as_str()) {
+                (Part::Object, "data" | "stringData") | (Part::Annotations, LAST_APPLIED)
+                    if form.hides =>
+                {
+                    continue;
                 }
-                _ if form.hides && matches!(key.as_str(), "data" | "stringData") => {}
-                _ => map.serialize_entry(key, value)?,
-            }
+                (Part::Metadata, "resourceVersion" | "managedFields") if form.is_stable => continue,
+                (Part::Object, "metadata") => Part::Metadata,
+                (Part::Metadata, "annotations") => Part::Annotations,
+                _ => {
+                    map.serialize_entry(key, value)?;
+                    continue;
+                }
+            };
+            map.serialize_entry(key, &Self(value, inner, form))?;
         }
         map.end()
-    }
-}
-
-struct Metadata<'a>(&'a Map<String, Value>, Form);
-
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(metadata, form) = self;
-        let mut map = serializer.serialize_map(None)?;
-        for (field, value) in *metadata {
-            match value {
-                _ if form.is_stable
-                    && matches!(field.as_str(), "resourceVersion" | "managedFields") => {}
-                Value::Object(annotations) if form.hides && field == "annotations" => {
-                    map.serialize_entry(field, &Harmless(annotations))?;
-                }
-                _ => map.serialize_entry(field, value)?,
-            }
-        }
-        map.end()
-    }
-}
-
-/// Annotations without the one that holds the whole object.
-struct Harmless<'a>(&'a Map<String, Value>);
-
-impl Serialize for Harmless<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = self.0.iter();
-        serializer.collect_map(all.filter(|(name, _)| name.as_str() != LAST_APPLIED))
     }
 }
 
