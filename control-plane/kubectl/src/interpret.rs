@@ -12,6 +12,7 @@ use muster_interpreter::lua::{Customization, Error as ScriptError, Limits, check
 use muster_interpreter::webhook::Hooks;
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::clock::calendar;
 use serde_json::{Value, json};
@@ -80,12 +81,16 @@ pub(super) fn carry_out(options: &Options) -> anyhow::Result<String> {
                 configurations.push(configuration);
                 continue;
             }
-            let customization = serde_json::from_value(document).map_err(|error| {
-                anyhow::anyhow!(
-                    "{} is no ResourceInterpreterCustomization: {error}",
-                    file.display()
-                )
-            })?;
+            let refused = |why: &dyn std::fmt::Display| {
+                let file = file.display();
+                anyhow::anyhow!("{file} is no ResourceInterpreterCustomization: {why}")
+            };
+            let customization: ResourceInterpreterCustomization =
+                serde_json::from_value(document).map_err(|error| refused(&error))?;
+            let target = &customization.spec.target;
+            if target.api_version.is_empty() || target.kind.is_empty() {
+                return Err(refused(&"spec.target names no kind"));
+            }
             customizations.push((file.as_path(), Customization::of(&customization)));
         }
     }

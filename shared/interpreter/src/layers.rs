@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::lua::Rules;
-
 use super::webhook::{Hook, Hooks};
+use crate::lua::Rules;
 
 /// Interpreters of the users: scripts of customizations, and webhooks. Cheap to clone.
 #[derive(Clone, Debug, Default)]

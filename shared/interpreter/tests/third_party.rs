@@ -14,7 +14,8 @@ use std::sync::Arc;
 use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use muster_vectors::{Case, Deviation, replay_elsewhere, same};
 use serde_json::{Map, Value, json};
-use typed::Typed;
+
+use crate::typed::Typed;
 
 const SUITE: &str = "interpreter_thirdparty_lua";
 

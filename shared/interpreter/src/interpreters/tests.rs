@@ -1,11 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::lua::Customization;
 use serde_json::json;
 
 use super::*;
 use crate::error::AFTER_A_LIMIT;
+use crate::lua::Customization;
 
 fn customization(name: &str, kind: (&str, &str), scripts: &[(Operation, &str)]) -> Customization {
     Customization {

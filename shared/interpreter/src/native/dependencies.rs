@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::Dependency;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use super::{Error, kind::Kind, pod};
+use crate::Dependency;
 use crate::read::{list, text};
 
 /// Prefix of the names of Services that stand for an imported one.

@@ -1,9 +1,9 @@
 //! Kinds with native rules, and the operations that each supports.
 
-use crate::Operation;
 use serde_json::Value;
 
 use super::Error;
+use crate::Operation;
 
 /// Kind with native rules. Group and version must match exactly: `apps/v1beta1` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

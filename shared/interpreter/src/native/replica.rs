@@ -1,10 +1,10 @@
 //! Number of replicas of a workload, and the requirements of each.
 
-use crate::pod as rules;
 use serde_json::Value;
 
 use super::{Error, kind::Kind, pod};
 use crate::Replicas;
+use crate::pod as rules;
 use crate::read::{count, integer};
 
 /// Returns the replicas of a workload and the requirements of each. `None` for kinds without a

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use muster_quantity::Quantity;
+use muster_vectors::{Case, Deviation, replay, replay_naming, same};
 use serde_json::{Map, Value, json};
 
 use super::{
     Error, MemberStatus, Operation, aggregate_status, dependencies, health, hook_enabled,
     interpret_replica, prune, retain, revise_replica, status,
 };
-use muster_quantity::Quantity;
-use muster_vectors::{Case, Deviation, replay, replay_naming, same};
 
 const NATIVE: &str = "interpreter_native";
 const PRUNE: &str = "prune";

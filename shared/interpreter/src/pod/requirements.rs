@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use muster_quantity::{Format, Quantity};
+use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::lua::convert::brief;
 use crate::read::{Read, Unread, field, list, map, text, wrong_type};
-use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
 
 /// Restart policy of an init container that makes it a sidecar.
 const SIDECAR: &str = "Always";

@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Operation;
+use muster_shared::queue::Queue;
 use tokio::sync::watch;
 
-use muster_shared::queue::Queue;
+use crate::Operation;
 
 /// Time after which a question is asked again whose webhook is not there any more.
 const REMOVED: Duration = Duration::from_millis(100);

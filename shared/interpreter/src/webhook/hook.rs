@@ -6,15 +6,15 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Operation;
 use http::Uri;
-
-use super::client::Client;
 use muster_shared::api::interpreter_webhook::{
     InterpreterClientConfig, InterpreterOperation, InterpreterRule, InterpreterService,
     ResourceInterpreterWebhook, ResourceInterpreterWebhookConfiguration,
 };
 use muster_shared::k8s::ResourceExt as _;
+
+use super::client::Client;
+use crate::Operation;
 
 /// Deadline of a webhook that names none: the default that Karmada documents.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,9 +6,8 @@
 
 use json_patch::jsonptr::Pointer;
 use json_patch::{Patch, PatchOperation};
-use serde_json::Value;
-
 use muster_shared::work_status::length;
+use serde_json::Value;
 
 /// Most operations of a patch (the API server's limit).
 const MOST_OPERATIONS: usize = 10_000;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use serde_json::{Value, json};
 
-use typed::Typed;
+use crate::typed::Typed;
 
 /// Makes the engine of all scripts here, whose present is 1970-01-01T00:00:00Z.
 fn engine() -> Engine {

@@ -19,7 +19,7 @@ use muster_interpreter::Operation;
 use muster_interpreter::lua::{Customization, Engine, Error, Limit, Limits, Rules};
 use serde_json::{Value, json};
 
-use typed::Typed;
+use crate::typed::Typed;
 
 fn rules(scripts: &[(Operation, &str)]) -> Rules {
     Rules::new(&[Customization {

@@ -1,12 +1,14 @@
 //! Answers of the engine, by their types.
 
+// The lints know test functions, not the functions that they share; no test uses all of them.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
 use muster_interpreter::lua::{Engine, Error, Rules};
 use muster_interpreter::{Answer, Dependency, Operation, Question, Replicas};
 use muster_shared::api::binding::Component;
 use serde_json::Value;
 
 /// A function for each operation.
-#[allow(dead_code)] // no test uses all
 pub trait Typed {
     fn ask(&self, rules: &Rules, question: &Question<'_>) -> Result<Option<Answer>, Error>;
 

@@ -1,8 +1,7 @@
 use serde_json::json;
 
-use crate::Operation;
-
 use super::*;
+use crate::Operation;
 
 fn widget() -> Value {
     json!({ "apiVersion": "example.com/v1", "kind": "Widget",

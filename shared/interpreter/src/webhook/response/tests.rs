@@ -1,8 +1,8 @@
+use muster_shared::api::binding::Component;
 use serde_json::json;
 
 use super::*;
 use crate::webhook::error::QUOTED;
-use muster_shared::api::binding::Component;
 
 #[test]
 fn a_foreign_text_is_quoted_in_one_line_and_shortened() {

@@ -120,7 +120,7 @@ async fn an_object_that_changes_faster_than_its_answers_come_is_answered_by_an_e
         match ask(version) {
             Asked::Pending(_) => assert!(begun.elapsed() < Duration::from_secs(7)),
             Asked::Late(Answer::Status(Some(status)), _) => {
-                late.push(status["of"].as_u64().unwrap())
+                late.push(status["of"].as_u64().unwrap());
             }
             other => panic!("{other:?}"),
         }
