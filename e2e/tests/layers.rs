@@ -48,11 +48,11 @@ const SHARED: Floors = &[
     &["settings"],
 ];
 
-/// The rules for pods are those of the scripts' library, and use its types.
+/// The rules for pods are those of the library of scripts; errors quote values as scripts do.
 const INTERPRETER: Floors = &[
     &["operation"],
     &["question"],
-    &["lua", "pod"],
+    &["lua", "pod", "read"],
     &["webhook"],
     &["error"],
     &["native"],
