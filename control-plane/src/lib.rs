@@ -102,7 +102,6 @@ pub mod application_failover;
 pub mod binding;
 pub mod budget;
 mod cluster;
-mod customizations;
 mod definitions;
 pub mod detector;
 #[cfg(test)]
@@ -113,7 +112,7 @@ mod fencing;
 pub mod fleet;
 pub mod fleet_api;
 pub mod graceful_eviction;
-mod interpreter_webhooks;
+mod interpreters;
 mod overrides;
 pub mod pause;
 mod policy_status;

@@ -36,13 +36,9 @@ const SHARED: Floors = &[
     &["queue"],
     &["capacity", "watch"],
     &["controller"],
-    &["interpreter"],
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
-    &["readable", "confirmed"],
-    &["customizations"],
-    &["interpreter_webhooks"],
     &["check", "self_report"],
     &["write"],
     &["lease"],
@@ -51,6 +47,21 @@ const SHARED: Floors = &[
     &["serve"],
     &["https"],
     &["settings"],
+];
+
+/// The rules for pods are those of the library of scripts; errors quote values as scripts do.
+const INTERPRETER: Floors = &[
+    &["operation"],
+    &["question"],
+    &["lua", "pod", "read"],
+    &["webhook"],
+    &["error"],
+    &["native"],
+    &["interpreter"],
+    &["layers"],
+    &["failures"],
+    &["interpreters"],
+    &["sources"],
 ];
 
 const AGENT: Floors = &[
@@ -98,8 +109,7 @@ const CONTROL_PLANE: Floors = &[
     &["status"],
     &["registration"],
     &["fleet_api"],
-    &["customizations"],
-    &["interpreter_webhooks"],
+    &["interpreters"],
     &["webhook"],
     &["wiring"],
 ];
@@ -178,6 +188,14 @@ const SIMULATION: Floors = &[
 #[test]
 fn layers_of_shared_point_one_way() {
     assert_eq!(arrows_upwards("shared", SHARED), Vec::<String>::new());
+}
+
+#[test]
+fn layers_of_the_interpreters_point_one_way() {
+    assert_eq!(
+        arrows_upwards("shared/interpreter", INTERPRETER),
+        Vec::<String>::new()
+    );
 }
 
 #[test]

@@ -7,8 +7,6 @@
 //! | [`conditions`], [`taints`], [`selectors`], [`merge`] | rules of Kubernetes as pure functions |
 //! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
-//! | [`interpreter`] | meaning of resources: replicas, health, status, dependencies |
-//! | [`customizations`], [`interpreter_webhooks`] | the users' scripts and webhooks for it |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`controller`], [`queue`], [`lease`] | controllers, and who leads |
@@ -28,17 +26,13 @@ pub mod check;
 pub mod client;
 pub mod clock;
 pub mod conditions;
-mod confirmed;
 pub mod controller;
-pub mod customizations;
 pub mod events;
 pub mod fencing;
 pub mod fleet_id;
 mod http_server;
 pub mod https;
 pub mod interner;
-pub mod interpreter;
-pub mod interpreter_webhooks;
 pub mod jsonpath;
 pub mod k8s;
 pub mod lease;
@@ -46,7 +40,6 @@ pub mod merge;
 pub mod names;
 pub mod protobuf;
 pub mod queue;
-mod readable;
 pub mod remind;
 mod resource;
 pub mod selectors;

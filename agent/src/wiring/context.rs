@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use muster_interpreter::Interpreters;
+use muster_interpreter::sources::Customizations;
+use muster_interpreter::sources::InterpreterWebhooks;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::clock::Clock;
-use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
 use muster_shared::interner::Interner;
-use muster_shared::interpreter::Interpreters;
-use muster_shared::interpreter_webhooks::InterpreterWebhooks;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::lease::Leadership;
 use muster_shared::names;

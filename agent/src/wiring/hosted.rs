@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_interpreter::Interpreters;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
-use muster_shared::interpreter::Interpreters;
 use muster_shared::lease::Leadership;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;

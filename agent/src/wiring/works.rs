@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
+use muster_interpreter::sources::FAILED;
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
-use muster_shared::customizations::FAILED;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::fencing;
 use muster_shared::fleet_id::FleetId;
-use muster_shared::interpreter;
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation, label};
 use muster_shared::queue::Queue;
 use serde_json::{Value, json};
@@ -80,7 +79,7 @@ pub enum Error {
         object: String,
         /// Error of the interpreter.
         #[source]
-        source: interpreter::Error,
+        source: muster_interpreter::Error,
     },
     /// Other writers changed the object faster than it could be applied or removed.
     #[error("{step} {object}: others keep changing it")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::interpreter::Interpreters;
+use muster_interpreter::Interpreters;
 use muster_shared::k8s::{Api, GroupVersionKind, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::{Change, Informer};

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
+use muster_interpreter::lua::{Customization, Error as ScriptError, Limits, check, conflict};
+use muster_interpreter::webhook::Hooks;
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::clock::calendar;
-use muster_shared::interpreter::engine::{
-    Customization, Engine, Error as ScriptError, Limits, Rules, check, conflict, thirdparty,
-};
-use muster_shared::interpreter::webhook::Hooks;
-use muster_shared::interpreter::{Interpreters, Operation};
 use serde_json::{Value, json};
 
 /// Line between the answers about customizations.
@@ -82,13 +81,17 @@ pub(super) fn carry_out(options: &Options) -> anyhow::Result<String> {
                 configurations.push(configuration);
                 continue;
             }
-            let customization = Customization::from_object(&document).map_err(|error| {
-                anyhow::anyhow!(
-                    "{} is no ResourceInterpreterCustomization: {error}",
-                    file.display()
-                )
-            })?;
-            customizations.push((file.as_path(), customization));
+            let refused = |why: &dyn std::fmt::Display| {
+                let file = file.display();
+                anyhow::anyhow!("{file} is no ResourceInterpreterCustomization: {why}")
+            };
+            let customization: ResourceInterpreterCustomization =
+                serde_json::from_value(document).map_err(|error| refused(&error))?;
+            let target = &customization.spec.target;
+            if target.api_version.is_empty() || target.kind.is_empty() {
+                return Err(refused(&"spec.target names no kind"));
+            }
+            customizations.push((file.as_path(), Customization::of(&customization)));
         }
     }
     let Some(operation) = options.operation else {
@@ -195,14 +198,7 @@ fn answer(
             json!({ "replicas": found.replicas, "requirements": found.requirements })
         }
         Operation::InterpretComponent => {
-            let engine = Engine::default();
-            let customized = Rules::new(customizations);
-            let found = engine.interpret_component(&customized, &object)?;
-            let found = match found {
-                None => engine.interpret_component(thirdparty::rules(), &object)?,
-                found => found,
-            };
-            json!({ "components": found })
+            json!({ "components": interpreters.components(&object)? })
         }
         Operation::ReviseReplica => {
             let replicas = options.replicas.context("--desired-replica is missing")?;

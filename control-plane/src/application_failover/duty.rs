@@ -1,8 +1,8 @@
 //! Checks whether the `failover.application` of a policy can be followed.
 
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
-use muster_shared::interpreter::{Interpreters, Operation};
 
 use super::explain::Unfollowed;
 use crate::eviction::reason::application;
@@ -53,7 +53,7 @@ pub fn duty<'a>(
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::interpreter::engine::Customization;
+    use muster_interpreter::lua::Customization;
     use serde_json::{Value, json};
 
     use super::*;

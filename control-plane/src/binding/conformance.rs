@@ -19,7 +19,7 @@ fn the_works_of_a_binding_are_those_that_karmada_makes() {
     .unwrap();
 }
 
-fn works(input: &Value) -> Result<Vec<Value>, muster_shared::interpreter::Error> {
+fn works(input: &Value) -> Result<Vec<Value>, muster_interpreter::Error> {
     let namespaced = input["scope"] == "Namespaced";
     let mut origin = Origin {
         namespace: namespaced.then(|| input["bindingNamespace"].as_str().unwrap().to_owned()),

@@ -1,6 +1,6 @@
 //! Errors while the Works of a binding are reconciled.
 
-use muster_shared::{interpreter, work_status};
+use muster_shared::work_status;
 use serde_json::Value;
 
 use crate::fleet::api_error::ApiError;
@@ -10,7 +10,7 @@ use crate::overrides::{self, DEEPEST_MANIFEST, Excess};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("render the works: {0}")]
-    Render(#[from] interpreter::Error),
+    Render(#[from] muster_interpreter::Error),
     /// An override policy cannot be applied. The Works that exist stay as they are.
     #[error("{reason}")]
     Overrides { reason: String },

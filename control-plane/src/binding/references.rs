@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
+use muster_interpreter::Dependency;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::conditions;
-use muster_shared::interpreter::Dependency;
 use muster_shared::k8s::Condition;
 use serde::Serialize;
 

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_interpreter::{Interpreters, Operation, prune};
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ConflictResolution, PurgeMode, ReplicaSchedulingType};
-use muster_shared::interpreter::{self, Interpreters, Operation, prune};
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
@@ -189,7 +189,7 @@ fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
 /// by an application failover into the new copy (gate StatefulFailoverInjection). `overriding`
 /// changes the manifest for a cluster and returns annotations of the Work. Where it fails, or an
 /// interpreter gives no answer, that cluster alone has no Work among the results.
-pub fn render<E: From<interpreter::Error>>(
+pub fn render<E: From<muster_interpreter::Error>>(
     origin: &Origin,
     spec: &ResourceBindingSpec,
     template: &Value,
@@ -266,7 +266,7 @@ pub fn render_plain(
     spec: &ResourceBindingSpec,
     template: &Value,
     inject: bool,
-) -> Result<Vec<Rendered>, interpreter::Error> {
+) -> Result<Vec<Rendered>, muster_interpreter::Error> {
     let unchanged = |_: &mut Value, _: &str| Ok(Pairs::new());
     let interpreters = Interpreters::default();
     let works = render(origin, spec, template, inject, &interpreters, unchanged);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
+use muster_interpreter::{Interpreters, Replicas};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
     Component, ObjectReference, ResourceBindingSpec, SchedulePriority,
 };
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::interpreter::{self, Interpreters, Replicas};
 use muster_shared::merge;
 use muster_shared::names::{self, annotation, finalizer, label};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub enum Counting {
 pub enum Error {
     /// The template cannot be interpreted.
     #[error("interpret the template: {0}")]
-    Interpret(#[from] interpreter::Error),
+    Interpret(#[from] muster_interpreter::Error),
     /// An earlier object of the same name still owns the binding.
     #[error(
         "binding {binding:?} belongs to a former {kind} with uid {owner}; waiting until garbage collection has removed it"

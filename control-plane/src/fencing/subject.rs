@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::fencing::Orders;
-use muster_shared::interpreter::{self, Interpreters, Operation};
 use muster_shared::merge;
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ pub fn orders(
     spec: &ResourceBindingSpec,
     manifest: &Value,
     interpreters: &Interpreters,
-) -> Result<Option<Orders>, interpreter::Error> {
+) -> Result<Option<Orders>, muster_interpreter::Error> {
     let Some(after) = asked(spec) else {
         return Ok(None);
     };
@@ -106,7 +106,10 @@ fn is_suspendable(manifest: &Value) -> bool {
     manifest["spec"]["suspend"].is_boolean()
 }
 
-fn has_none(manifest: &Value, interpreters: &Interpreters) -> Result<bool, interpreter::Error> {
+fn has_none(
+    manifest: &Value,
+    interpreters: &Interpreters,
+) -> Result<bool, muster_interpreter::Error> {
     let replicas = interpreters.replicas(manifest)?;
     Ok(replicas.is_some_and(|replicas| replicas.replicas == 0))
 }
@@ -265,13 +268,12 @@ mod tests {
                 [Operation::ReviseReplica, Operation::InterpretReplica]
                     .map(|operation| (operation, script.to_owned()))
             });
-            let interpreters =
-                Interpreters::of(&[muster_shared::interpreter::engine::Customization {
-                    name: "w".to_owned(),
-                    api_version: "example.com/v1".to_owned(),
-                    kind: "Widget".to_owned(),
-                    scripts: scripts.collect(),
-                }]);
+            let interpreters = Interpreters::of(&[muster_interpreter::lua::Customization {
+                name: "w".to_owned(),
+                api_version: "example.com/v1".to_owned(),
+                kind: "Widget".to_owned(),
+                scripts: scripts.collect(),
+            }]);
             let manifest = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": size } });
             let orders = orders(&spec, &manifest, &interpreters);
             assert_eq!(

@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_shared::interpreter;
-use muster_shared::interpreter::webhook::Pending;
+use muster_interpreter::webhook::Pending;
 use muster_shared::queue::{Next, Queue};
 
 use super::template::Kind;
@@ -58,7 +57,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
 
     /// Has a key worked on again when a webhook has answered, if that is the reason of an error.
     /// Returns whether it is; then nothing has failed, and what is there stays.
-    pub fn waits(&self, error: &interpreter::Error, key: &K) -> bool {
+    pub fn waits(&self, error: &muster_interpreter::Error, key: &K) -> bool {
         error.waits(&self.queue, || key.clone())
     }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
+use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
-use muster_shared::interpreter::Dependency;
 use muster_shared::names::{annotation, label};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec,
     ResourceHealth, TargetCluster,
 };
-use muster_shared::interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::k8s::Time;
 use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::Value;

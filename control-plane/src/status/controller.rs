@@ -12,7 +12,6 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::interpreter;
 use muster_shared::k8s::Condition;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
@@ -48,7 +47,7 @@ pub(super) const STEP: &str = "write the status of";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("aggregate the status: {0}")]
-    Aggregate(#[from] interpreter::Error),
+    Aggregate(#[from] muster_interpreter::Error),
     #[error(transparent)]
     Api(#[from] ApiError),
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::Patch;
+use muster_interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::client;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::merge;
 use muster_shared::queue::Next;
@@ -235,7 +235,7 @@ mod tests {
             let shown = with_silent(&expected, std::slice::from_ref(&item));
             let members: Vec<_> = shown.iter().map(member_status).collect();
             let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_shared::interpreter::aggregate_status(&template, &members, now);
+            let status = muster_interpreter::aggregate_status(&template, &members, now);
             let conditions = status.unwrap().unwrap()["conditions"].clone();
             assert_eq!(conditions.is_array(), is_complete, "{expected:?}");
         }

@@ -4,12 +4,9 @@
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
+use muster_interpreter::lua::{self, Customization as Scripts, Error as ScriptError, Limits};
 use muster_shared::api::interpreter::{
     ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
-};
-use muster_shared::customizations::scripts;
-use muster_shared::interpreter::engine::{
-    self, Customization as Scripts, Error as ScriptError, Limits,
 };
 use serde::Deserialize;
 
@@ -51,8 +48,8 @@ pub fn check(customization: &Customization, others: &[Scripts]) -> Findings {
         ..ResourceInterpreterCustomization::default()
     };
     object.spec = customization.spec.clone();
-    let one = scripts(&object);
-    for error in engine::check(&one, LIMITS).err().unwrap_or_default() {
+    let one = Scripts::of(&object);
+    for error in lua::check(&one, LIMITS).err().unwrap_or_default() {
         let operation = error.source_of_script().operation;
         let field = format!("spec.customizations.{}.luaScript", operation.field());
         let script = one.scripts.iter().find(|(of, _)| *of == operation);
@@ -75,7 +72,7 @@ pub fn check(customization: &Customization, others: &[Scripts]) -> Findings {
         };
         found.invalid(field, &quoted(script, line), &detail);
     }
-    if let Err(conflict) = engine::conflict(&one, others) {
+    if let Err(conflict) = lua::conflict(&one, others) {
         let field = conflict.operation.field();
         found.forbidden(
             format!("spec.customizations.{field}"),
@@ -145,7 +142,10 @@ mod tests {
             name: "held".to_owned(),
             api_version: "example.com/v1".to_owned(),
             kind: "Widget".to_owned(),
-            scripts: vec![(engine::Operation::InterpretHealth, "x".to_owned())],
+            scripts: vec![(
+                muster_interpreter::Operation::InterpretHealth,
+                "x".to_owned(),
+            )],
         };
         let others = [held];
         assert_eq!(

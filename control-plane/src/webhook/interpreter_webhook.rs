@@ -1,12 +1,10 @@
 //! Admission of ResourceInterpreterWebhookConfiguration, with the rules of Karmada's webhook.
 
+use muster_interpreter::Operation;
+use muster_interpreter::webhook::{CONTEXT_VERSION, TIMEOUTS, check_authorities, url_address};
 use muster_shared::api::interpreter_webhook::{
     InterpreterClientConfig, InterpreterOperation, InterpreterRule, InterpreterService,
     ResourceInterpreterWebhook,
-};
-use muster_shared::interpreter::engine::Operation;
-use muster_shared::interpreter::webhook::{
-    CONTEXT_VERSION, TIMEOUTS, check_authorities, url_address,
 };
 use serde::Deserialize;
 

@@ -28,12 +28,11 @@ use anyhow::Context;
 use http::StatusCode;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::Customization;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::policy::{Placement, PropagationSpec};
-use muster_shared::customizations::scripts;
 use muster_shared::https::{self, Certificate, Reply};
-use muster_shared::interpreter::Operation;
-use muster_shared::interpreter::engine::Customization;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
@@ -115,7 +114,13 @@ pub async fn start(
     };
     let clock = Arc::clone(&fleet.clock);
     let informer = fleet.customizations.informer().clone();
-    let customizations = move || informer.list().iter().map(|it| scripts(it)).collect();
+    let customizations = move || {
+        informer
+            .list()
+            .iter()
+            .map(|it| Customization::of(it))
+            .collect()
+    };
     let answer = move |path: &str, body: &[u8]| {
         reply(path, body, rules, clock.now(), &advise, &customizations)
     };

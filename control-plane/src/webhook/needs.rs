@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use muster_interpreter::dependencies;
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::interpreter::dependencies;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;

@@ -13,9 +13,9 @@ use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, budget, cluster, customizations, detector, eviction, failovers,
-    graceful_eviction, interpreter_webhooks, policy_status, push, rebalance, registration,
-    scheduler, status, taint,
+    application_failover, binding, budget, cluster, detector, eviction, failovers,
+    graceful_eviction, interpreters, policy_status, push, rebalance, registration, scheduler,
+    status, taint,
 };
 
 /// What a controller needs to start.
@@ -102,8 +102,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         push::start(fleet, start.tasks);
     }
     if settings.runs("binding") || settings.runs("bindingStatus") {
-        customizations::start(fleet, start.tasks);
-        interpreter_webhooks::start(fleet, start.tasks);
+        interpreters::start(fleet, start.tasks);
     }
 }
 

@@ -104,15 +104,16 @@ impl Picture {
 
 /// Returns a Deployment or ConfigMap of the namespace `default`, as far as it was observed.
 pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
-    let binding = view.bindings.list().into_iter().find(|binding| {
-        binding.spec().resource.name == name && binding.spec().resource.kind == kind
-    });
+    let binding =
+        view.bindings.list().into_iter().find(|binding| {
+            binding.spec.resource.name == name && binding.spec.resource.kind == kind
+        });
     let mut workload = Workload {
         placed: binding.as_ref().map(|binding| {
             // What another workload refers to is where that is, and where its old copy still runs.
-            let referrers = binding.spec().required_by.iter();
+            let referrers = binding.spec.required_by.iter();
             let theirs = referrers.flat_map(|it| &it.clusters);
-            let own = binding.spec().clusters.iter();
+            let own = binding.spec.clusters.iter();
             theirs
                 .map(|cluster| (cluster.name.clone(), 0))
                 .chain(own.map(|cluster| (cluster.name.clone(), i64::from(cluster.replicas))))
@@ -120,7 +121,7 @@ pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
         }),
         leaving: binding
             .iter()
-            .flat_map(|binding| &binding.spec().graceful_eviction_tasks)
+            .flat_map(|binding| &binding.spec.graceful_eviction_tasks)
             .map(|task| task.from_cluster.clone())
             .collect(),
         healthy: binding

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use muster_interpreter::{Customization, Engine, Error, Operation, Rules, thirdparty};
+use muster_interpreter::lua::{Customization, Engine, Error, Rules, thirdparty};
+use muster_interpreter::{Operation, Question};
 use serde_json::{Value, json};
 
 /// Time that each script is called for.
@@ -44,9 +45,10 @@ fn main() -> Result<(), Error> {
 fn measure(engine: &Engine, what: &str, rules: &Rules, object: &Value) -> Result<(), Error> {
     let start = Instant::now();
     let mut calls = 0_u32;
+    let question = Question::new(Operation::InterpretStatus, object);
     while start.elapsed() < TIME {
         for _ in 0..100 {
-            black_box(engine.interpret_status(rules, object)?);
+            black_box(engine.answer(rules, &question)?);
         }
         calls += 100;
     }

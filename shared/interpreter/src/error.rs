@@ -1,125 +1,101 @@
-//! Errors of scripts, each with the customization, kind and operation that it happened in.
+//! Reasons why an object could not be interpreted.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
 
-use crate::{limits::Limit, operation::Operation};
+use muster_shared::queue::Queue;
 
-/// Origin of a script.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
-    /// Name of the customization; empty for a built-in rule.
-    pub customization: String,
-    /// API version of the kind.
-    pub api_version: String,
-    /// Kind that the script interprets.
-    pub kind: String,
-    /// Operation that the script is for.
-    pub operation: Operation,
+use crate::Operation;
+use crate::read::Unread;
+use crate::{lua, webhook};
+
+/// Time after which a script is run again for an object for which it was stopped at a limit. The
+/// engine suspends one that is stopped again and again, for longer each time.
+pub(crate) const AFTER_A_LIMIT: Duration = Duration::from_mins(1);
+
+/// Reason why an object could not be interpreted.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum Error {
+    /// The kind has no rule for the operation; [`hook_enabled`](crate::hook_enabled) tells so
+    /// beforehand.
+    #[error("{operation} is not supported for {kind}")]
+    Unsupported {
+        /// The operation.
+        operation: Operation,
+        /// Group, version and kind of the object.
+        kind: String,
+    },
+    /// A field of the object cannot be read.
+    #[error("read {0}")]
+    Unread(#[from] Unread),
+    /// The status that one cluster reported cannot be read.
+    #[error("aggregate the status reported by cluster {cluster:?}: {source}")]
+    Member {
+        /// Name of the cluster.
+        cluster: String,
+        /// Error in the status.
+        source: Box<Self>,
+    },
+    /// A script of a customization, or a built-in one, gave no answer.
+    #[error("{}", words(.0))]
+    Script(lua::Error),
+    /// A webhook gave no answer.
+    #[error(transparent)]
+    Webhook(webhook::Failure),
+    /// A webhook has been asked, and has not answered yet. This is no failure: what was known
+    /// before stays, and the question is asked again when [`webhook::Pending::answered`] returns.
+    #[error("{0}")]
+    Pending(webhook::Pending),
 }
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            customization,
-            api_version,
-            kind,
-            operation,
-        } = self;
-        write!(f, "{operation} of {api_version} {kind} by ")?;
-        if customization.is_empty() {
-            f.write_str("the built-in rule")
-        } else {
-            write!(f, "ResourceInterpreterCustomization {customization:?}")
-        }
+/// Returns the text of an error of a script. It is the same for each call that is stopped or
+/// refused for the same reason, so that it is told once.
+fn words(error: &lua::Error) -> String {
+    use lua::Error as Script;
+    match error {
+        Script::Limit { at, limit } | Script::Suspended { at, limit, .. } => format!(
+            "{at}: the script was stopped at its limit of {limit}; one that is stopped again and again is run seldom"
+        ),
+        other => other.to_string(),
     }
 }
 
-/// Reason why a script gave no answer.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// The text is no Lua.
-    #[error("{at}: line {line}: {message}")]
-    Syntax {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// Line of the script, from 1; 0 where it is not known.
-        line: u32,
-        /// Message of the compiler.
-        message: String,
-    },
-    /// The script does not define the function of its operation.
-    #[error("{at}: the script defines no function {function}")]
-    MissingFunction {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// Name of the function.
-        function: &'static str,
-    },
-    /// The script raised an error.
-    #[error("{at}: line {line}: {message}")]
-    Script {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// Line of the script, from 1; 0 where it is not known.
-        line: u32,
-        /// Message of the error.
-        message: String,
-    },
-    /// The script needed more than it may use.
-    #[error("{at}: the script was stopped at its limit of {limit}")]
-    Limit {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// The limit.
-        limit: Limit,
-    },
-    /// The script ran into its limits again and again, and is not run for a while.
-    #[error(
-        "{at}: the script is not run for {seconds} s, because it was stopped {times} times in a row, last at its limit of {limit}"
-    )]
-    Suspended {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// The limit that it ran into last.
-        limit: Limit,
-        /// Calls in a row that were stopped.
-        times: u32,
-        /// Seconds until it is tried again.
-        seconds: u64,
-    },
-    /// The script returned something else than the operation expects.
-    #[error("{at}: {path}: expected {expected}, found {found}")]
-    Result {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// Place in what the function returned, such as `requires.nodeClaim`.
-        path: String,
-        /// What the operation expects there.
-        expected: String,
-        /// What was found, shortened.
-        found: String,
-    },
-    /// The interpreter itself could not be set up.
-    #[error("{at}: set up Lua: {message}")]
-    Setup {
-        /// Origin of the script.
-        at: Arc<Source>,
-        /// Message of Lua.
-        message: String,
-    },
-}
-
 impl Error {
-    /// Returns the origin of the script that failed.
-    pub fn source_of_script(&self) -> &Source {
+    /// Returns the time after which the same question may be answered otherwise, because the script
+    /// is not run until then; `None` where only a change of the object or of the script helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        use lua::Error as Script;
         match self {
-            Self::Syntax { at, .. }
-            | Self::MissingFunction { at, .. }
-            | Self::Script { at, .. }
-            | Self::Limit { at, .. }
-            | Self::Suspended { at, .. }
-            | Self::Result { at, .. }
-            | Self::Setup { at, .. } => at,
+            Self::Script(Script::Suspended { seconds, .. }) => {
+                Some(Duration::from_secs(*seconds).max(AFTER_A_LIMIT))
+            }
+            // Such a script may have met a busy machine.
+            Self::Script(Script::Limit { .. } | Script::Setup { .. }) => Some(AFTER_A_LIMIT),
+            Self::Webhook(failure) => failure.retry_after,
+            _ => None,
         }
+    }
+
+    /// Returns the question to a webhook that is not answered yet, if that is the reason.
+    pub fn pending(&self) -> Option<webhook::Pending> {
+        match self {
+            Self::Pending(pending) => Some(pending.clone()),
+            Self::Member { source, .. } => source.pending(),
+            _ => None,
+        }
+    }
+
+    /// Has a key worked on again when the question to a webhook is answered, if that is the reason.
+    /// Returns whether it is; then there is nothing to tell.
+    pub fn waits<K>(&self, queue: &Queue<K>, key: impl FnOnce() -> K) -> bool
+    where
+        K: Clone + Eq + Hash + fmt::Debug + Send + 'static,
+    {
+        let Some(pending) = self.pending() else {
+            return false;
+        };
+        pending.wakes(queue, key());
+        true
     }
 }

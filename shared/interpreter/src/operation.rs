@@ -69,6 +69,14 @@ impl Operation {
         }
     }
 
+    /// Returns whether the answer is the object, changed.
+    pub(crate) const fn changes_object(self) -> bool {
+        matches!(
+            self,
+            Self::ReviseReplica | Self::Retain | Self::AggregateStatus
+        )
+    }
+
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

@@ -18,6 +18,12 @@ pub enum Unread {
         /// Value of the field, shortened.
         found: String,
     },
+    /// A field that the rule requires is absent.
+    #[error("{path}: the field is absent")]
+    Missing {
+        /// Dotted path of the field.
+        path: String,
+    },
     /// A quantity cannot be parsed.
     #[error("{name}: {text:?} is not a quantity")]
     Quantity {
@@ -48,6 +54,16 @@ pub(crate) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
         .filter(|value| !value.is_null())
 }
 
+/// Returns the integer at `path`.
+pub(crate) fn integer(object: &Value, path: &[&str]) -> Read<Option<i64>> {
+    typed(object, path, "an integer", Value::as_i64)
+}
+
+/// Returns the integer at `path`, 0 when absent, as Go's zero value.
+pub(crate) fn count(object: &Value, path: &[&str]) -> Read<i64> {
+    Ok(integer(object, path)?.unwrap_or(0))
+}
+
 /// Returns the text at `path`.
 pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a str>> {
     typed(object, path, "a text", Value::as_str)
@@ -64,6 +80,37 @@ pub(crate) fn map<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a Map<S
     typed(object, path, "an object", Value::as_object)
 }
 
+/// Sets `path` inside `object`, creating parents. A parent of another type is an error.
+pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) -> Read<()> {
+    let mut at = object;
+    for (depth, key) in path.iter().enumerate() {
+        if at.is_null() {
+            *at = Value::Object(Map::new());
+        }
+        if !at.is_object() {
+            return Err(wrong_type(&path[..depth], "an object", at));
+        }
+        at = &mut at[*key];
+    }
+    *at = value;
+    Ok(())
+}
+
+/// Removes the last key of `path`, when there is such a field.
+pub(crate) fn remove(object: &mut Value, path: &[&str]) {
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
+    let parent = parents
+        .iter()
+        .try_fold(object, |value, key| value.get_mut(key));
+    if let Some(Value::Object(parent)) = parent {
+        parent.remove(*last);
+    }
+}
+
+/// Returns the value at `path` as `convert` reads it. A parent of another type than an object is an
+/// error, as the value itself would be.
 fn typed<'a, T>(
     object: &'a Value,
     path: &[&str],

@@ -7,11 +7,15 @@
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod typed;
+
 use std::sync::Arc;
 
-use muster_interpreter::{Engine, Error, Limits, thirdparty};
+use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use muster_vectors::{Case, Deviation, replay_elsewhere, same};
 use serde_json::{Map, Value, json};
+
+use crate::typed::Typed;
 
 const SUITE: &str = "interpreter_thirdparty_lua";
 
@@ -172,7 +176,7 @@ fn answer(engine: &Engine, input: &Value) -> Result<Value, Error> {
             json!({ "components": found })
         }
         "ReviseReplica" => {
-            let replicas = input["replicas"].as_i64().unwrap();
+            let replicas = input["replicas"].as_i64().unwrap().try_into().unwrap();
             json!({ "revised": engine.revise_replica(rules, &object, replicas)?.unwrap() })
         }
         "Retain" => json!({ "retained": engine.retain(rules, &object, &observed)?.unwrap() }),

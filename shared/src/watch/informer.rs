@@ -247,7 +247,7 @@ impl<K: Followed> Informer<K> {
     }
 
     /// Has [`trouble`](Self::trouble) say why the informer does not run yet, until it has listed.
-    pub(crate) fn hindered(&self, words: &str) {
+    pub fn hindered(&self, words: &str) {
         self.inner.trouble.hindered(words.to_owned());
     }
 

@@ -1,6 +1,6 @@
 //! Compares an object in the member with its desired state. Pure.
 
-use muster_shared::interpreter::{self, Interpreters, Operation};
+use muster_interpreter::{Interpreters, Operation};
 use serde_json::{Value, json};
 
 use super::grown::with_grown;
@@ -32,7 +32,7 @@ pub(super) fn difference(
     observed: &Value,
     interpreters: &Interpreters,
     is_settled: impl Fn(&Value, &Value) -> bool,
-) -> Result<Option<Difference>, interpreter::Error> {
+) -> Result<Option<Difference>, muster_interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
     let possible = with_grown(with_admitted(desired, observed), observed);
     let desired = without_scaled(possible, observed);
@@ -48,7 +48,7 @@ fn fields(
     observed: &Value,
     interpreters: &Interpreters,
     is_settled: impl Fn(&Value, &Value) -> bool,
-) -> Result<Option<Value>, interpreter::Error> {
+) -> Result<Option<Value>, muster_interpreter::Error> {
     if is_settled(desired, observed) {
         return Ok(None);
     }

@@ -26,7 +26,7 @@ mod settled;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_shared::interpreter::{self, Interpreters, Operation};
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::k8s::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -84,7 +84,7 @@ impl Drift {
         key: &ObjectKey,
         desired: &Value,
         observed: &Value,
-    ) -> Result<Option<Difference>, interpreter::Error> {
+    ) -> Result<Option<Difference>, muster_interpreter::Error> {
         let last = self.lock().normalized.get(key);
         difference(
             desired,
@@ -117,7 +117,7 @@ impl Drift {
         key: &ObjectKey,
         desired: &Value,
         observed: &Value,
-    ) -> Result<Option<Difference>, interpreter::Error> {
+    ) -> Result<Option<Difference>, muster_interpreter::Error> {
         let outcome = self.needs_apply(key, desired, observed);
         if !matches!(outcome, Ok(None)) {
             self.doubt(key);

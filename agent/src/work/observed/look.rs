@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use muster_interpreter::webhook::Pending;
+use muster_interpreter::{Error, Interpreters};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::fencing;
-use muster_shared::interpreter::webhook::Pending;
-use muster_shared::interpreter::{Error, Interpreters};
 use muster_shared::work_status;
 use serde_json::Value;
 
@@ -242,8 +242,8 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::interpreter::Operation;
-    use muster_shared::interpreter::engine::Customization;
+    use muster_interpreter::Operation;
+    use muster_interpreter::lua::Customization;
     use muster_shared::names::annotation;
     use serde_json::json;
 

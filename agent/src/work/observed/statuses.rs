@@ -202,7 +202,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use muster_shared::interpreter::Interpreters;
+    use muster_interpreter::Interpreters;
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_found_again_in_whatever_order_they_were_seen() {

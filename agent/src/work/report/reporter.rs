@@ -129,7 +129,7 @@ fn too_long(objects: usize) -> String {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use muster_shared::interpreter::Interpreters;
+    use muster_interpreter::Interpreters;
     use serde_json::Value;
 
     use super::*;

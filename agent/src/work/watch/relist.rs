@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use muster_shared::interpreter::webhook::VALID;
-use muster_shared::interpreter::{Interpreters, Layers};
+use muster_interpreter::webhook::VALID;
+use muster_interpreter::{Interpreters, Layers};
 use muster_shared::k8s::GroupVersionKind;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
@@ -89,9 +89,9 @@ impl Relist {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use muster_shared::interpreter::Operation;
-    use muster_shared::interpreter::engine::{Customization, Rules};
-    use muster_shared::interpreter::webhook::Hooks;
+    use muster_interpreter::Operation;
+    use muster_interpreter::lua::{Customization, Rules};
+    use muster_interpreter::webhook::Hooks;
     use serde_json::json;
 
     use super::*;

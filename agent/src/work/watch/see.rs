@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use muster_interpreter::webhook::Pending;
 use muster_shared::fencing;
 use muster_shared::fleet_id::Owner;
-use muster_shared::interpreter::webhook::Pending;
 use serde_json::Value;
 
 use super::stream::{LIST_AGAIN, Stream};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use muster_shared::interpreter::webhook::Pending;
+use muster_interpreter::webhook::Pending;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -100,8 +100,8 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use muster_shared::interpreter::Interpreters;
-    use muster_shared::interpreter::webhook::Hooks;
+    use muster_interpreter::Interpreters;
+    use muster_interpreter::webhook::Hooks;
     use serde_json::json;
 
     use super::*;

@@ -38,7 +38,7 @@ fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
     let overriding = |manifest: &mut Value, _: &str| {
         manifest["spec"]["ttlSecondsAfterFinished"] = json!(60);
         manifest["spec"]["parallelism"] = json!(2);
-        Ok::<_, interpreter::Error>(Pairs::new())
+        Ok::<_, muster_interpreter::Error>(Pairs::new())
     };
     let spec = serde_json::from_value(spec).unwrap();
     let interpreters = Interpreters::default();
@@ -57,7 +57,7 @@ fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     let script = "function ReviseReplica(o, n)
         if n == 2 then error('not two') end
         o.spec.size = n return o end";
-    let interpreters = Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+    let interpreters = Interpreters::of(&[muster_interpreter::lua::Customization {
         name: "w".to_owned(),
         api_version: "example.com/v1".to_owned(),
         kind: "Widget".to_owned(),
@@ -70,7 +70,7 @@ fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     let spec = serde_json::from_value(spec).unwrap();
     let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, interpreter::Error>(Pairs::new());
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
     let works = render(&origin, &spec, &template, false, &interpreters, unchanged);
     let sizes: Vec<Option<&Value>> = works
         .iter()
@@ -97,7 +97,7 @@ fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered
     let fields = more.as_object().unwrap().clone();
     spec.as_object_mut().unwrap().extend(fields);
     let spec = serde_json::from_value(spec).unwrap();
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, interpreter::Error>(Pairs::new());
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
     let works = render(&origin, &spec, template, false, interpreters, unchanged);
     works.into_iter().next().unwrap().unwrap()
 }
@@ -135,7 +135,7 @@ fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run(
 #[test]
 fn replicas_are_divided_only_where_no_components_are() {
     let script = "function ReviseReplica(o, n) o.spec.size = n return o end";
-    let interpreters = Interpreters::of(&[muster_shared::interpreter::engine::Customization {
+    let interpreters = Interpreters::of(&[muster_interpreter::lua::Customization {
         name: "w".to_owned(),
         api_version: "example.com/v1".to_owned(),
         kind: "Widget".to_owned(),

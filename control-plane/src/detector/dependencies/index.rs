@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use muster_shared::interpreter::Dependency;
+use muster_interpreter::Dependency;
 use muster_shared::selectors::matches_labels;
 
 use crate::fleet::binding::BindingKey;

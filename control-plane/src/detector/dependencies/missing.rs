@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::Patch;
+use muster_interpreter::{Dependency, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::{Dependency, Operation};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kube::api::{Patch, PostParams};
+use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::interpreter::Dependency;
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::Next;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-use muster_shared::interpreter::Interpreters;
+use muster_interpreter::Interpreters;
 use serde_json::json;
 
 use super::*;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use muster_fuzz::{Fuzz, Memory, sentence};
-use muster_interpreter::{Customization, Engine, Error, Limits, Operation, Rules};
+use muster_interpreter::lua::{Customization, Engine, Error, Limits, Rules};
+use muster_interpreter::{Answer, Operation, Question};
 use serde_json::{Number, Value, json};
 
 use crate::MEMORY;
@@ -23,6 +24,15 @@ fn rules(operation: Operation, script: &str) -> Rules {
         kind: "Widget".to_owned(),
         scripts: [(operation, script.to_owned())].into(),
     }])
+}
+
+/// Returns the status that the rules report for an object.
+fn reported(engine: &Engine, rules: &Rules, object: &Value) -> Result<Option<Value>, Error> {
+    let question = Question::new(Operation::InterpretStatus, object);
+    Ok(match engine.answer(rules, &question)? {
+        Some(Answer::Status(status)) => status,
+        _ => None,
+    })
 }
 
 fn widget(status: &Value) -> Value {
@@ -78,7 +88,7 @@ fn a_document_comes_back_from_lua_as_it_went() {
             let Ok(status) = serde_json::from_str::<Value>(text) else {
                 return "no JSON".to_owned();
             };
-            let back = engine.interpret_status(&rules, &widget(&status));
+            let back = reported(&engine, &rules, &widget(&status));
             match back {
                 Ok(back) => {
                     let mut expected = json!({ "value": in_lua(&status) });
@@ -202,7 +212,7 @@ fn a_script_of_any_bytes_ends_within_its_limits() {
         })
         .run_text(|script| {
             let rules = rules(Operation::InterpretStatus, script);
-            match engine.interpret_status(&rules, &object) {
+            match reported(&engine, &rules, &object) {
                 Ok(Some(status)) => {
                     // What a script returns can be written and read again.
                     let text = status.to_string();
@@ -272,7 +282,7 @@ fn a_pattern_finds_what_it_finds_in_luas_own_library() {
                 return "not compared".to_owned();
             }
             let status = json!({ "text": text, "pattern": pattern });
-            let found = engine.interpret_status(&rules, &widget(&status));
+            let found = reported(&engine, &rules, &widget(&status));
             let expected = own.call::<(mlua::LuaString, mlua::LuaString)>((text, pattern));
             match (found, expected) {
                 (Ok(found), Ok((all, matched))) => {
@@ -339,16 +349,17 @@ fn an_object_is_a_customization_or_refused() {
             let Ok(object) = serde_json::from_str::<Value>(text) else {
                 return "no JSON".to_owned();
             };
-            match Customization::from_object(&object) {
-                Ok(customization) => {
-                    let checked = muster_interpreter::check(&customization, LIMITS);
+            match serde_json::from_value(object) {
+                Ok(object) => {
+                    let customization = Customization::of(&object);
+                    let checked = muster_interpreter::lua::check(&customization, LIMITS);
                     format!(
                         "{} {:?}",
                         customization.scripts.len(),
                         checked.err().map(|it| it.len())
                     )
                 }
-                Err(error) => error,
+                Err(error) => error.to_string(),
             }
         });
 }

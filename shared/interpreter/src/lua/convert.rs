@@ -12,7 +12,7 @@ use std::{collections::HashMap, fmt};
 use mlua::{Lua, Table, Value as LuaValue};
 use serde_json::{Map, Number, Value};
 
-use crate::limits::Budget;
+use crate::lua::limits::Budget;
 
 /// Deepest nesting of tables in a result.
 const MAX_DEPTH: usize = 100;
@@ -84,6 +84,17 @@ pub(crate) struct Fault {
     pub(crate) path: String,
     pub(crate) expected: String,
     pub(crate) found: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            path,
+            expected,
+            found,
+        } = self;
+        write!(f, "{path}: expected {expected}, found {found}")
+    }
 }
 
 /// Place in a result.

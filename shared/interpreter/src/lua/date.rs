@@ -5,10 +5,12 @@ use std::sync::Arc;
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
 use mlua::{Error as LuaError, Lua, Table, Value};
 
-use crate::Clock;
+use crate::lua::Clock;
 
 /// Longest format of a date.
 const MAX_FORMAT: usize = 1_000;
+/// Specifiers of a format that mean what they mean in C.
+const SPECIFIERS: &str = "aAbBdFHIjmMpPSwyYzZ";
 
 /// Adds `time` and `date` to the natives of the prelude.
 pub(super) fn install(lua: &Lua, natives: &Table, clock: Clock) -> mlua::Result<()> {
@@ -111,25 +113,10 @@ fn written(time: &Zoned, format: &str) -> String {
             'c' => "%a %b %e %H:%M:%S %Y",
             'x' => "%m/%d/%y",
             'X' => "%H:%M:%S",
-            'P' => "%P",
-            'a' => "%a",
-            'A' => "%A",
-            'b' => "%b",
-            'B' => "%B",
-            'd' => "%d",
-            'F' => "%Y-%m-%d",
-            'H' => "%H",
-            'I' => "%I",
-            'j' => "%j",
-            'm' => "%m",
-            'M' => "%M",
-            'p' => "%p",
-            'S' => "%S",
-            'w' => "%w",
-            'y' => "%y",
-            'Y' => "%Y",
-            'z' => "%z",
-            'Z' => "%Z",
+            other if SPECIFIERS.contains(other) => {
+                text.push_str(&time.strftime(&format!("%{other}")).to_string());
+                continue;
+            }
             other => {
                 text.extend(['%', other]);
                 continue;

@@ -11,7 +11,7 @@ use super::{
     convert::{self, Marks, Reader},
     date, text,
 };
-use crate::{Clock, kube, limits::Budget, thirdparty};
+use crate::lua::{Clock, kube, limits::Budget, thirdparty};
 
 /// What Lua says when memory runs out.
 pub(super) const NO_MEMORY: &str = "not enough memory";

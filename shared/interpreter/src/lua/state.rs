@@ -18,7 +18,7 @@ use super::{
     convert::{self, Marks, Reader},
     sandbox::{self, Sandbox, is_memory, line_and_message},
 };
-use crate::{
+use crate::lua::{
     Clock,
     limits::{Budget, Limit, Limits},
     script::Script,

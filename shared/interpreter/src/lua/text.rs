@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlua::{Error as LuaError, Lua, LuaString, MultiValue, Table, Value};
 
 use super::pattern::{self, Capture, Match};
-use crate::limits::Budget;
+use crate::lua::limits::Budget;
 
 /// Longest text that a string function takes, as in Karmada.
 const MAX_TEXT: usize = 1_000_000;

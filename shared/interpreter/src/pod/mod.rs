@@ -4,16 +4,5 @@
 mod references;
 mod requirements;
 
-use serde_json::Value;
-
-pub(crate) use self::references::dependencies;
-pub use self::references::{References, references};
-pub use self::requirements::requirements;
-use crate::answer::Requirements;
-pub use crate::read::Unread;
-use crate::read::field;
-
-/// Requirements of a pod of a template; `None` if it has none.
-pub(crate) fn of_template(template: &Value) -> Result<Option<Requirements>, Unread> {
-    requirements(field(template, &["spec"]).unwrap_or(&Value::Null))
-}
+pub(crate) use self::references::references;
+pub(crate) use self::requirements::requirements;

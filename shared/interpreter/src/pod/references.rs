@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{
-    answer::Dependency,
-    read::{Read, field, list, text},
-};
+use crate::Dependency;
+use crate::read::{Read, field, list, text};
 
 /// Secrets that a volume refers to: the source, then the path to the name inside it.
 const VOLUME_SECRETS: &[(&str, &[&str])] = &[
@@ -25,7 +23,7 @@ const VOLUME_SECRETS: &[(&str, &[&str])] = &[
 
 /// Names of what a pod needs in its namespace, each list sorted and without duplicates.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct References {
+pub(crate) struct References {
     /// ConfigMaps.
     pub config_maps: BTreeSet<String>,
     /// Secrets.
@@ -36,35 +34,35 @@ pub struct References {
     pub claims: BTreeSet<String>,
 }
 
-/// References to everything that a pod of the template cannot start without: ConfigMaps, Secrets,
-/// service accounts, volume claims, each sorted by name.
-pub(crate) fn dependencies(template: &Value, namespace: &str) -> Read<Vec<Dependency>> {
-    let spec = field(template, &["spec"]).unwrap_or(&Value::Null);
-    let needs = references(spec)?;
-    let groups = [
-        ("ConfigMap", needs.config_maps),
-        ("Secret", needs.secrets),
-        ("ServiceAccount", needs.service_accounts),
-        ("PersistentVolumeClaim", needs.claims),
-    ];
-    let named = |kind: &str, name: String| Dependency {
-        api_version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        namespace: Some(namespace.to_owned()),
-        name: Some(name),
-        label_selector: None,
-    };
-    Ok(groups
-        .into_iter()
-        .flat_map(|(kind, names)| names.into_iter().map(move |name| named(kind, name)))
-        .collect())
+impl References {
+    /// Returns them as dependencies: ConfigMaps, Secrets, service accounts, volume claims, each
+    /// sorted by name.
+    pub(crate) fn dependencies(self, namespace: Option<&str>) -> Vec<Dependency> {
+        let groups = [
+            ("ConfigMap", self.config_maps),
+            ("Secret", self.secrets),
+            ("ServiceAccount", self.service_accounts),
+            ("PersistentVolumeClaim", self.claims),
+        ];
+        let named = |kind: &str, name: String| Dependency {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: Some(name),
+            label_selector: None,
+        };
+        groups
+            .into_iter()
+            .flat_map(|(kind, names)| names.into_iter().map(move |name| named(kind, name)))
+            .collect()
+    }
 }
 
 /// Returns everything in the namespace that a pod with this spec cannot start without.
 ///
 /// # Errors
 /// A field of another type than a pod has there.
-pub fn references(pod: &Value) -> Read<References> {
+pub(crate) fn references(pod: &Value) -> Read<References> {
     let mut found = References::default();
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
         for container in list(pod, &[containers])? {

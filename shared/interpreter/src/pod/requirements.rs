@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use muster_quantity::{Format, Quantity};
+use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{
-    answer::{NodeClaim, Requirements},
-    lua::convert::brief,
-    read::{Read, Unread, field, list, map, text, wrong_type},
-};
+use crate::lua::convert::brief;
+use crate::read::{Read, Unread, field, list, map, text, wrong_type};
 
 /// Restart policy of an init container that makes it a sidecar.
 const SIDECAR: &str = "Always";
@@ -23,7 +21,7 @@ type Amounts = BTreeMap<String, Quantity>;
 ///
 /// # Errors
 /// A field of another type than a pod has there, or a quantity that is none.
-pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
+pub(crate) fn requirements(pod: &Value) -> Read<Option<ReplicaRequirements>> {
     let affinity = [
         "affinity",
         "nodeAffinity",
@@ -35,7 +33,7 @@ pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
         tolerations: typed(pod, &["tolerations"])?.unwrap_or_default(),
     };
     let amounts = request(pod)?;
-    let needs = Requirements {
+    let needs = ReplicaRequirements {
         node_claim: (claim != NodeClaim::default()).then_some(claim),
         resource_request: amounts
             .into_iter()
@@ -45,9 +43,9 @@ pub fn requirements(pod: &Value) -> Read<Option<Requirements>> {
                 (name, Wire(amount.with_format(format).to_string()))
             })
             .collect(),
-        ..Requirements::default()
+        ..ReplicaRequirements::default()
     };
-    Ok((needs != Requirements::default()).then_some(needs))
+    Ok((needs != ReplicaRequirements::default()).then_some(needs))
 }
 
 fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Read<Option<T>> {

@@ -11,11 +11,15 @@ mod flux;
 mod jobs;
 mod kruise;
 mod services;
+#[path = "../typed/mod.rs"]
+mod typed;
 
 use std::sync::Arc;
 
-use muster_interpreter::{Engine, Error, Limits, thirdparty};
+use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
 use serde_json::{Value, json};
+
+use crate::typed::Typed;
 
 /// Makes the engine of all scripts here, whose present is 1970-01-01T00:00:00Z.
 fn engine() -> Engine {
@@ -79,7 +83,7 @@ fn retained(kind: (&str, &str), desired: Value, observed: Value) -> Value {
     found.unwrap().unwrap()["spec"].clone()
 }
 
-fn revised(kind: (&str, &str), spec: Value, replicas: i64) -> Value {
+fn revised(kind: (&str, &str), spec: Value, replicas: i32) -> Value {
     let object = object(kind, &spec, Value::Null);
     let found = engine().revise_replica(thirdparty::rules(), &object, replicas);
     found.unwrap().unwrap()["spec"].clone()
@@ -98,7 +102,7 @@ fn replicas(kind: (&str, &str), spec: Value) -> (i32, Value) {
 fn components(kind: (&str, &str), spec: Value) -> Vec<(String, i32, Value)> {
     let object = object(kind, &spec, Value::Null);
     let found = engine().interpret_component(thirdparty::rules(), &object);
-    let component = |one: muster_interpreter::Component| {
+    let component = |one: muster_shared::api::binding::Component| {
         let needs = one.replica_requirements.unwrap_or_default();
         (one.name, one.replicas, json!(needs.resource_request))
     };

@@ -125,7 +125,7 @@ fn a_ray_cluster_has_a_head_and_its_groups() {
 
 #[test]
 fn workers_of_a_ray_service_are_divided_as_they_were() {
-    let divided = |groups: &[i32], replicas: i64| {
+    let divided = |groups: &[i32], replicas: i32| {
         let groups: Vec<_> = groups.iter().map(|count| (json!(count), "1")).collect();
         let spec = json!({ "rayClusterConfig": cluster(&groups) });
         let spec = revised(RAY_SERVICE, spec, replicas);

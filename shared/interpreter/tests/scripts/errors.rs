@@ -1,6 +1,8 @@
 //! Scripts that fail.
 
-use muster_interpreter::{Engine, Error, Operation};
+use crate::typed::Typed;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Engine, Error};
 use serde_json::json;
 
 use super::{raised, reported, rules, widget};

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use muster_interpreter::{Customization, Engine, Error, Limit, Limits, Operation, Rules};
+use crate::typed::Typed;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Limit, Limits, Rules};
 use serde_json::{Value, json};
 
 use super::{limit, reported_with, rules, small, widget};

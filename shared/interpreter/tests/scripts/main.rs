@@ -9,12 +9,17 @@ mod kube;
 mod limits;
 mod operations;
 mod sandbox;
+#[path = "../typed/mod.rs"]
+mod typed;
 mod values;
 
 use std::time::Duration;
 
-use muster_interpreter::{Customization, Engine, Error, Limit, Limits, Operation, Rules};
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Limit, Limits, Rules};
 use serde_json::{Value, json};
+
+use crate::typed::Typed;
 
 fn rules(scripts: &[(Operation, &str)]) -> Rules {
     Rules::new(&[Customization {

@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use muster_interpreter::{Customization, Engine, Error, Operation, Rules};
+use crate::typed::Typed;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Customization, Engine, Error, Rules};
 use serde_json::{Value, json};
 
 use super::{rules, widget};

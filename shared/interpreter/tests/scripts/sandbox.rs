@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use muster_interpreter::{Engine, Error, Limits, Operation};
+use crate::typed::Typed;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Engine, Error, Limits};
 use serde_json::json;
 
 use super::{raised, reported, reported_with, rules, value, widget};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use muster_interpreter::{Engine, Limits, Operation};
+use crate::typed::Typed;
+use muster_interpreter::Operation;
+use muster_interpreter::lua::{Engine, Limits};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

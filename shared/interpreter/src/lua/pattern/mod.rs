@@ -5,7 +5,7 @@
 
 use mlua::Error as LuaError;
 
-use crate::limits::Budget;
+use crate::lua::limits::Budget;
 
 /// Most captures of a pattern, as in Lua.
 const MAX_CAPTURES: usize = 32;

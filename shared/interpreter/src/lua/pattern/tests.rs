@@ -2,7 +2,7 @@ use mlua::{Lua, MultiValue, Value};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::Limits;
+use crate::lua::limits::Limits;
 
 fn texts(text: &str, pattern: &str) -> Option<Vec<String>> {
     let budget = Budget::new(Limits::default());

@@ -1,0 +1,133 @@
+//! Failures of the users' interpreters, each told seldom.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::layers::Changed;
+use crate::webhook::Overdue;
+use crate::{Error, Operation};
+
+/// Time for which the failure of a script is not told to the listeners of failures after another.
+const NEXT_FAILURE: Duration = Duration::from_mins(5);
+/// Time for which the same failure of a script is not told again. An API server forgets events
+/// after an hour.
+const SAME_FAILURE: Duration = Duration::from_mins(55);
+
+/// Failure of an interpreter of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The interpreter, which is an object of the fleet API.
+    pub by: Source,
+    /// What failed, and why.
+    pub note: String,
+}
+
+/// Object that holds an interpreter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// `ResourceInterpreterCustomization` of this name.
+    Customization(String),
+    /// `ResourceInterpreterWebhookConfiguration` of this name.
+    Webhook(String),
+}
+
+/// What a failure is about: interpreter, API version, kind, and operation.
+type About = (Source, String, String, Operation);
+type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
+
+/// Listeners, and what they were told.
+#[derive(Default)]
+pub(crate) struct Failures {
+    listeners: RwLock<Vec<OnFailure>>,
+    /// Time and text of the last failure.
+    told: Mutex<HashMap<About, (Instant, String)>>,
+}
+
+impl fmt::Debug for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Failures")
+    }
+}
+
+impl Failures {
+    /// Adds a listener.
+    pub(crate) fn listen(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
+        let listeners = self.listeners.write();
+        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Box::new(listener));
+    }
+
+    /// Tells an error, if it is one of an interpreter of a user.
+    pub(crate) fn tell(&self, error: &Error) {
+        let about = match error {
+            Error::Script(error) => {
+                let at = error.source_of_script();
+                let by = Source::Customization(at.customization.clone());
+                (by, at.api_version.clone(), at.kind.clone(), at.operation)
+            }
+            Error::Webhook(failure) => about(&failure.at),
+            _ => return,
+        };
+        // Built-in scripts have no name.
+        if about.0 != Source::Customization(String::new()) {
+            self.tell_seldom(about, || error.to_string());
+        }
+    }
+
+    /// Tells that a webhook has not answered about objects for a long time.
+    pub(crate) fn tell_overdue(&self, overdue: &Overdue) {
+        let Overdue {
+            at,
+            objects,
+            longest,
+        } = overdue;
+        self.tell_seldom(about(at), || {
+            format!(
+                "{at}: it has given no answer that fits about {objects} objects for more than a \
+                 minute, {longest:?} is the one for longest: what was known of them before counts"
+            )
+        });
+    }
+
+    /// Has failures of interpreters that have changed be told anew.
+    pub(crate) fn forget(&self, changed: &Changed) {
+        self.told()
+            .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
+    }
+
+    /// Tells a failure, unless it was told a short time ago.
+    fn tell_seldom(&self, about: About, note: impl FnOnce() -> String) {
+        let now = Instant::now();
+        let before = self.told().get(&about).cloned();
+        let age = before
+            .as_ref()
+            .map(|(at, _)| now.saturating_duration_since(*at));
+        if age.is_some_and(|age| age < NEXT_FAILURE) {
+            return;
+        }
+        let note = note();
+        let is_same = before.is_some_and(|(_, told)| told == note);
+        if is_same && age.is_some_and(|age| age < SAME_FAILURE) {
+            return;
+        }
+        let by = about.0.clone();
+        self.told().insert(about, (now, note.clone()));
+        let failed = Failed { by, note };
+        let listeners = self.listeners.read();
+        let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener(&failed));
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<About, (Instant, String)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn about(at: &crate::webhook::At) -> About {
+    let by = Source::Webhook(at.configuration.clone());
+    (by, at.api_version.clone(), at.kind.clone(), at.operation)
+}

@@ -1,0 +1,111 @@
+//! Aggregates Pods and volumes: one phase for the whole fleet.
+
+use serde_json::{Map, Value, json};
+
+use super::{Collected, Error, MemberStatus};
+use crate::read::{field, list, text};
+
+/// Phases of a Pod, the one that matters most first.
+const POD_PHASES: &[&str] = &["Failed", "Pending", "Running", "Succeeded"];
+/// Phases of a PersistentVolume, the one that matters most first.
+const VOLUME_PHASES: &[&str] = &["Failed", "Pending", "Available", "Bound", "Released"];
+/// What of a container's status is shown on the template. Karmada keeps only readiness and state,
+/// which leaves containers without names.
+const CONTAINER: &[&str] = &["name", "image", "imageID", "ready", "restartCount", "state"];
+
+pub(super) fn pod(
+    template: &Value,
+    members: &[MemberStatus<'_>],
+    collected: &[Collected<'_>],
+) -> Result<Option<Value>, Error> {
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let mut status = kept(template, "qosClass");
+    if let Some(phase) = foremost(POD_PHASES, members, collected)? {
+        status.insert("phase".to_owned(), phase.into());
+    }
+    for key in ["containerStatuses", "initContainerStatuses"] {
+        let mut containers = Vec::new();
+        for member in collected {
+            for container in member.blame(list(member.status, &[key]))? {
+                let kept: Map<String, Value> = CONTAINER
+                    .iter()
+                    .filter_map(|key| Some(((*key).to_owned(), field(container, &[key])?.clone())))
+                    .collect();
+                containers.push(Value::Object(kept));
+            }
+        }
+        if !containers.is_empty() {
+            status.insert(key.to_owned(), Value::Array(containers));
+        }
+    }
+    Ok(Some(Value::Object(status)))
+}
+
+pub(super) fn volume(
+    template: &Value,
+    members: &[MemberStatus<'_>],
+    collected: &[Collected<'_>],
+) -> Result<Option<Value>, Error> {
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let mut status = kept(template, "lastPhaseTransitionTime");
+    if let Some(phase) = foremost(VOLUME_PHASES, members, collected)? {
+        status.insert("phase".to_owned(), phase.into());
+    }
+    Ok(Some(Value::Object(status)))
+}
+
+/// Returns the part of a stored status that the API server keeps by itself: taking it away would be
+/// tried for ever.
+fn kept(template: &Value, key: &str) -> Map<String, Value> {
+    let value = field(template, &["status", key]).cloned();
+    value
+        .map(|value| (key.to_owned(), value))
+        .into_iter()
+        .collect()
+}
+
+/// Returns the phase of a claim: Bound when all are; a lost claim outweighs all else, then the last
+/// one that is not bound.
+pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
+    let mut phase = "Bound";
+    for member in collected {
+        let one = member
+            .blame(text(member.status, &["phase"]))?
+            .unwrap_or_default();
+        if one != "Bound" {
+            phase = one;
+        }
+        if one == "Lost" {
+            break;
+        }
+    }
+    Ok(Some(if phase.is_empty() {
+        json!({})
+    } else {
+        json!({ "phase": phase })
+    }))
+}
+
+/// Returns the first phase of `ranking` that some member is in. A member without a status counts as
+/// Pending.
+fn foremost(
+    ranking: &[&'static str],
+    members: &[MemberStatus<'_>],
+    collected: &[Collected<'_>],
+) -> Result<Option<&'static str>, Error> {
+    let mut present = Vec::new();
+    if collected.len() < members.len() {
+        present.push("Pending");
+    }
+    for member in collected {
+        present.extend(member.blame(text(member.status, &["phase"]))?);
+    }
+    Ok(ranking
+        .iter()
+        .copied()
+        .find(|phase| present.contains(phase)))
+}

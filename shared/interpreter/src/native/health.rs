@@ -1,0 +1,88 @@
+//! Health of an object.
+
+use serde_json::Value;
+
+use super::{Error, kind::Kind};
+use crate::read::{count, integer, list, map, text};
+
+/// Returns whether the object in a member is healthy; `None` for kinds without a rule, which
+/// Karmada reports as healthy.
+///
+/// An error means that the object could not be judged: its health is unknown.
+pub fn health(object: &Value) -> Result<Option<bool>, Error> {
+    map(object, &["status"])?;
+    let healthy = match Kind::of(object) {
+        Some(Kind::Deployment | Kind::StatefulSet) => rolled_out(object)?,
+        Some(Kind::ReplicaSet) => observed(object)? && enough(object, "availableReplicas")?,
+        Some(Kind::DaemonSet) => daemons_rolled_out(object)?,
+        Some(Kind::Pod) => pod_ready(object)?,
+        Some(Kind::Service) => {
+            text(object, &["spec", "type"])? != Some("LoadBalancer") || has_address(object)?
+        }
+        Some(Kind::Ingress) => has_address(object)?,
+        Some(Kind::PersistentVolumeClaim) => text(object, &["status", "phase"])? == Some("Bound"),
+        Some(Kind::PodDisruptionBudget) => {
+            count(object, &["status", "currentHealthy"])?
+                >= count(object, &["status", "desiredHealthy"])?
+        }
+        Some(
+            Kind::Job
+            | Kind::CronJob
+            | Kind::ServiceAccount
+            | Kind::Secret
+            | Kind::PersistentVolume
+            | Kind::HorizontalPodAutoscaler
+            | Kind::ServiceImport,
+        )
+        | None => return Ok(None),
+    };
+    Ok(Some(healthy))
+}
+
+/// Returns whether the controller in the member has seen the present generation.
+fn observed(object: &Value) -> Result<bool, Error> {
+    Ok(count(object, &["status", "observedGeneration"])?
+        == count(object, &["metadata", "generation"])?)
+}
+
+/// Returns whether the status counts at least as many as the spec wants; anything is enough when
+/// the spec does not say.
+fn enough(object: &Value, status_field: &str) -> Result<bool, Error> {
+    let have = count(object, &["status", status_field])?;
+    Ok(integer(object, &["spec", "replicas"])?.is_none_or(|wanted| have >= wanted))
+}
+
+/// Returns whether all replicas are of the present revision and available.
+fn rolled_out(object: &Value) -> Result<bool, Error> {
+    let available = count(object, &["status", "availableReplicas"])?;
+    let updated = count(object, &["status", "updatedReplicas"])?;
+    Ok(observed(object)? && enough(object, "updatedReplicas")? && available >= updated)
+}
+
+fn daemons_rolled_out(object: &Value) -> Result<bool, Error> {
+    let updated = count(object, &["status", "updatedNumberScheduled"])?;
+    Ok(observed(object)?
+        && updated >= count(object, &["status", "desiredNumberScheduled"])?
+        && count(object, &["status", "numberAvailable"])? >= updated)
+}
+
+fn pod_ready(object: &Value) -> Result<bool, Error> {
+    Ok(match text(object, &["status", "phase"])? {
+        Some("Succeeded") => true,
+        Some("Running") => list(object, &["status", "conditions"])?
+            .iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+        _ => false,
+    })
+}
+
+fn has_address(object: &Value) -> Result<bool, Error> {
+    for ingress in list(object, &["status", "loadBalancer", "ingress"])? {
+        for key in ["ip", "hostname"] {
+            if text(ingress, &[key])?.is_some_and(|address| !address.is_empty()) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,165 @@
+//! Removes the fields that an API server fills in and that must not be sent to another cluster.
+
+use serde_json::Value;
+
+use crate::read::{field, remove};
+
+/// Metadata that only the server where the object lives may set.
+const SERVER_METADATA: &[&str] = &[
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+    "ownerReferences",
+    "finalizers",
+];
+
+/// Fields that one kind's controllers fill in. Karmada looks at the kind only, so every API group
+/// is meant.
+const BY_KIND: &[(&str, &[&[&str]])] = &[
+    (
+        "Deployment",
+        &[
+            &[
+                "metadata",
+                "annotations",
+                "deployment.kubernetes.io/revision",
+            ],
+            &[
+                "metadata",
+                "annotations",
+                "deployment.kubernetes.io/revision-history",
+            ],
+        ],
+    ),
+    // The server of each cluster counts for itself and keeps its own count, so that a copy with
+    // another one never becomes like its Work. Karmada sends it.
+    (
+        "DaemonSet",
+        &[&[
+            "metadata",
+            "annotations",
+            "deprecated.daemonset.template.generation",
+        ]],
+    ),
+    (
+        "PersistentVolumeClaim",
+        &[&[
+            "metadata",
+            "annotations",
+            "volume.kubernetes.io/selected-node",
+        ]],
+    ),
+];
+
+/// Labels that the Job controller puts on a Job's selector and pod template.
+const JOB_GENERATED: &[&[&str]] = &[
+    &["spec", "selector", "matchLabels", "controller-uid"],
+    &[
+        "spec",
+        "selector",
+        "matchLabels",
+        "batch.kubernetes.io/controller-uid",
+    ],
+    &["spec", "template", "metadata", "labels", "controller-uid"],
+    &[
+        "spec",
+        "template",
+        "metadata",
+        "labels",
+        "batch.kubernetes.io/controller-uid",
+    ],
+    &["spec", "template", "metadata", "labels", "job-name"],
+    &[
+        "spec",
+        "template",
+        "metadata",
+        "labels",
+        "batch.kubernetes.io/job-name",
+    ],
+];
+
+/// Removes metadata that the server sets, the status, and the fields that the controllers of the
+/// kind add.
+pub fn prune(object: &mut Value) {
+    for key in SERVER_METADATA {
+        remove(object, &["metadata", key]);
+    }
+    remove(object, &["status"]);
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    for (_, paths) in BY_KIND.iter().filter(|(of, _)| *of == kind) {
+        for path in *paths {
+            remove(object, path);
+        }
+    }
+    match kind.as_str() {
+        "Job" if field(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) => {
+            for path in JOB_GENERATED {
+                remove(object, path);
+            }
+        }
+        "Service" if field(object, &["spec", "clusterIP"]).is_some_and(|ip| ip != "None") => {
+            remove(object, &["spec", "clusterIP"]);
+            remove(object, &["spec", "clusterIPs"]);
+        }
+        "ServiceAccount" => remove_generated_tokens(object),
+        "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
+            remove(object, &["data"]);
+            remove(
+                object,
+                &[
+                    "metadata",
+                    "annotations",
+                    "kubernetes.io/service-account.uid",
+                ],
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Removes the token secrets, which are generated in every cluster. Karmada misses the second of
+/// two neighbours; we do not.
+fn remove_generated_tokens(account: &mut Value) {
+    let prefix = format!(
+        "{}-token-",
+        account["metadata"]["name"].as_str().unwrap_or_default()
+    );
+    if let Some(secrets) = account.get_mut("secrets").and_then(Value::as_array_mut) {
+        secrets.retain(|secret| {
+            !secret["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(&prefix))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_each_cluster_counts_for_itself_is_not_sent_to_another() {
+        for (kind, annotation) in [
+            ("DaemonSet", "deprecated.daemonset.template.generation"),
+            ("Deployment", "deployment.kubernetes.io/revision"),
+        ] {
+            let mut object = json!({
+                "kind": kind,
+                "metadata": {"annotations": {annotation: "2", "team": "a"}},
+            });
+            prune(&mut object);
+            assert_eq!(
+                object["metadata"]["annotations"],
+                json!({"team": "a"}),
+                "{kind}"
+            );
+        }
+    }
+}

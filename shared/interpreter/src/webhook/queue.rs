@@ -1,0 +1,359 @@
+//! Questions that wait or are on the way, and what is known of their answers. Pure: time comes in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::answers::{Answers, Known};
+use super::breaker::{Breaker, Circuit};
+use super::error::{At, Fault};
+use super::hook::{Hook, Hooks};
+use super::objects::{InFlight, Object, Overdue, Room, overdue};
+use super::request::Key;
+use crate::{Operation, Question};
+
+/// KiB that the questions to one webhook may take together which wait or are on the way.
+const MOST_KIB: usize = 8 << 10;
+/// KiB that a question takes at least, so that their number is limited, too.
+const LEAST_KIB: usize = 8;
+/// Requests to one webhook on the way at a time.
+const MOST_REQUESTS: usize = 32;
+/// Requests among them about one kind and operation, so that a webhook that hangs about one delays
+/// no other.
+const MOST_REQUESTS_ABOUT_A_KIND: usize = 4;
+
+/// Kind that a webhook is asked about: operation, API version and kind.
+type Topic = (Operation, String, String);
+
+/// Queue of the questions to one webhook.
+struct Queue {
+    /// KiB that are left for questions.
+    room: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+    /// Cancelled when the webhook is removed.
+    removed: CancellationToken,
+    topics: HashMap<Topic, (Breaker, Arc<Semaphore>)>,
+    /// Objects by [`Question::identity`].
+    objects: HashMap<u64, Object>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(MOST_KIB)),
+            requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            removed: CancellationToken::new(),
+            topics: HashMap::new(),
+            objects: HashMap::new(),
+        }
+    }
+}
+
+/// A question with what tells it from others.
+#[derive(Clone)]
+pub(super) struct Asking {
+    pub(super) webhook: u64,
+    pub(super) at: Arc<At>,
+    /// Digest of the question.
+    pub(super) key: Key,
+    /// Number of the object and operation.
+    pub(super) identity: u64,
+    /// KiB that it takes in the queue.
+    pub(super) kib: u32,
+}
+
+impl Asking {
+    /// Makes the identification of a question to a webhook.
+    pub(super) fn new(hook: &Hook, question: &Question<'_>) -> Self {
+        let (api_version, kind) = question.kind();
+        let (key, bytes) = question.digest(hook.id, hook.hides(api_version, kind));
+        let at = At {
+            configuration: hook.configuration.clone(),
+            webhook: hook.name.clone(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            operation: question.operation,
+        };
+        Self {
+            webhook: hook.id,
+            at: Arc::new(at),
+            key,
+            identity: question.identity(hook.id),
+            kib: u32::try_from(bytes.div_ceil(1024).clamp(LEAST_KIB, MOST_KIB)).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn topic(&self) -> Topic {
+        let At {
+            operation,
+            api_version,
+            kind,
+            ..
+        } = &*self.at;
+        (*operation, api_version.clone(), kind.clone())
+    }
+}
+
+/// A question to send.
+pub(crate) struct Request {
+    pub(super) hook: Arc<Hook>,
+    pub(super) at: Arc<At>,
+    pub(super) uid: String,
+    pub(super) body: Bytes,
+}
+
+/// A question in the queue, with what it waits for.
+pub(super) struct Queued {
+    pub(super) request: Request,
+    /// Body of the request, where the answer is a patch of what it holds.
+    pub(super) question: Option<Bytes>,
+    pub(super) asking: Asking,
+    /// Room that it takes until it ends.
+    pub(super) room: OwnedSemaphorePermit,
+    /// Semaphores from which it takes a permit each before it is sent.
+    pub(super) turns: [Arc<Semaphore>; 2],
+    pub(super) removed: CancellationToken,
+}
+
+/// What is known of a question.
+pub(super) enum Found {
+    Answered(Known),
+    /// It failed, and is not sent before this time.
+    Failed(Fault, Duration),
+    /// It waits, or is on the way; with the answer about an earlier version.
+    Waits(watch::Receiver<()>, Option<Known>, Next),
+    /// The webhook is gone.
+    Gone,
+}
+
+/// What is to be done for a question that waits.
+pub(super) enum Next {
+    Nothing,
+    /// The room of the queue is to be awaited.
+    AwaitRoom(Arc<Semaphore>),
+    Send(Box<Queued>),
+}
+
+/// State of all webhooks.
+#[derive(Default)]
+pub(super) struct State {
+    answers: Answers,
+    queues: HashMap<u64, Queue>,
+    /// Number of questions that were sent.
+    sent: u64,
+}
+
+impl State {
+    /// Returns what is known of a question. Queues it if it is to be sent.
+    pub(super) fn ask(
+        &mut self,
+        asking: &Asking,
+        hook: &Arc<Hook>,
+        question: &Question<'_>,
+        now: Instant,
+    ) -> Found {
+        let Some(queue) = self.queues.get_mut(&asking.webhook) else {
+            return Found::Gone;
+        };
+        let Asking { key, identity, .. } = asking;
+        if let Some(known) = self.answers.get(key, now) {
+            if let Some(object) = queue.objects.get_mut(identity)
+                && !object.settle(now)
+            {
+                queue.objects.remove(identity);
+            }
+            return Found::Answered(known.clone());
+        }
+        let new = || Object::new(Arc::clone(&asking.at), question.name(), now);
+        let object = queue.objects.entry(*identity).or_insert_with(new);
+        object.asked_at = now;
+        let late = object.late(now);
+        let late = late.and_then(|key| self.answers.get(&key, now).cloned());
+        if let Some(asked) = &mut object.asked {
+            asked.is_outdated |= asked.key != *key;
+            return Found::Waits(asked.ended.subscribe(), late, Next::Nothing);
+        }
+        if let Some((fault, left)) = object.failure(key, now) {
+            return Found::Failed(fault.clone(), left);
+        }
+        let (breaker, turns) = queue.topics.entry(asking.topic()).or_insert_with(|| {
+            let turns = Semaphore::new(MOST_REQUESTS_ABOUT_A_KIND);
+            (Breaker::default(), Arc::new(turns))
+        });
+        match breaker.circuit(now) {
+            Circuit::Closed => {}
+            Circuit::Open(fault, left) => {
+                object.room = Room::None;
+                return Found::Failed(Fault::Suspended(Box::new(fault)), left);
+            }
+            Circuit::Probing(ended) => return Found::Waits(ended, late, Next::Nothing),
+        }
+        let room = match std::mem::replace(&mut object.room, Room::None) {
+            Room::Kept(room) => Some(room),
+            Room::Awaited(arrives) => {
+                let receiver = arrives.subscribe();
+                object.room = Room::Awaited(arrives);
+                return Found::Waits(receiver, late, Next::Nothing);
+            }
+            Room::None => Arc::clone(&queue.room)
+                .try_acquire_many_owned(asking.kib)
+                .ok(),
+        };
+        let (sender, receiver) = watch::channel(());
+        let Some(room) = room else {
+            object.room = Room::Awaited(sender);
+            let next = Next::AwaitRoom(Arc::clone(&queue.room));
+            return Found::Waits(receiver, late, next);
+        };
+        object.asked = Some(InFlight {
+            key: *key,
+            is_outdated: false,
+            ended: sender,
+        });
+        breaker.sent(&receiver);
+        self.sent += 1;
+        let uid = key.uid(self.sent);
+        let hides = hook.hides(&asking.at.api_version, &asking.at.kind);
+        let body = Bytes::from(question.body(&uid, hides));
+        let queued = Queued {
+            question: (question.operation.changes_object() && !hides).then(|| body.clone()),
+            request: Request {
+                hook: Arc::clone(hook),
+                at: Arc::clone(&asking.at),
+                uid,
+                body,
+            },
+            asking: asking.clone(),
+            room,
+            turns: [Arc::clone(turns), Arc::clone(&queue.requests)],
+            removed: queue.removed.clone(),
+        };
+        Found::Waits(receiver, late, Next::Send(Box::new(queued)))
+    }
+
+    /// Returns whether the question is not to be sent any more, because the webhook failed for
+    /// others while it waited for its turn.
+    pub(super) fn is_suspended(&self, asking: &Asking, now: Instant) -> bool {
+        let queue = self.queues.get(&asking.webhook);
+        let topic = queue.and_then(|queue| queue.topics.get(&asking.topic()));
+        topic.is_some_and(|(breaker, _)| matches!(breaker.circuit(now), Circuit::Open(..)))
+    }
+
+    /// Records the end of a question; the outcome is `None` where it was not sent.
+    pub(super) fn end(
+        &mut self,
+        asking: &Asking,
+        outcome: Option<Result<Bytes, Fault>>,
+        question: Option<Bytes>,
+        now: Instant,
+    ) {
+        let Some(queue) = self.queues.get_mut(&asking.webhook) else {
+            return;
+        };
+        let Some(object) = queue.objects.get_mut(&asking.identity) else {
+            return;
+        };
+        // Whoever waits wakes up when this is dropped, and finds the new state.
+        let Some(asked) = object.asked.take() else {
+            return;
+        };
+        let Some(outcome) = outcome else {
+            return;
+        };
+        if let Some((breaker, _)) = queue.topics.get_mut(&asking.topic()) {
+            breaker.ended(&object.name, outcome.as_ref().err(), now);
+        }
+        match outcome {
+            Ok(answer) => {
+                object.answered(&asked);
+                let question = question.filter(|_| asked.is_outdated);
+                let known = Known { answer, question };
+                self.answers.put(asking.key, asking.webhook, known, now);
+            }
+            Err(fault) => object.fail(asking.key, fault, now),
+        }
+    }
+
+    /// Records that an answer cannot be applied. Returns the time for which it is not asked again.
+    pub(super) fn spoil(
+        &mut self,
+        asking: &Asking,
+        name: String,
+        fault: &Fault,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.answers.forget(&asking.key);
+        let queue = self.queues.get_mut(&asking.webhook)?;
+        let new = || Object::new(Arc::clone(&asking.at), name, now);
+        let object = queue.objects.entry(asking.identity).or_insert_with(new);
+        object.fail(asking.key, fault.clone(), now);
+        Some(object.failure(&asking.key, now)?.1)
+    }
+
+    /// Keeps room for an object that waits for it, and wakes up whoever asks. Returns whether
+    /// somebody waits.
+    pub(super) fn keep_room(&mut self, asking: &Asking, room: OwnedSemaphorePermit) -> bool {
+        let object = self.object(asking);
+        let waiting = object.filter(|it| matches!(it.room, Room::Awaited(_)));
+        let is_awaited = waiting.is_some();
+        if let Some(object) = waiting {
+            object.room = Room::Kept(room);
+        }
+        is_awaited
+    }
+
+    /// Gives back the room of an object that did not come for it.
+    pub(super) fn release_room(&mut self, asking: &Asking) {
+        if let Some(object) = self.object(asking)
+            && matches!(object.room, Room::Kept(_))
+        {
+            object.room = Room::None;
+        }
+    }
+
+    fn object(&mut self, asking: &Asking) -> Option<&mut Object> {
+        let queue = self.queues.get_mut(&asking.webhook)?;
+        queue.objects.get_mut(&asking.identity)
+    }
+
+    /// Permits questions to these webhooks.
+    pub(super) fn admit(&mut self, hooks: &Hooks) {
+        for id in hooks.ids() {
+            self.queues.entry(id).or_default();
+        }
+    }
+
+    /// Forgets the webhooks that are gone, and ends the questions to them.
+    pub(super) fn retain(&mut self, hooks: &Hooks) {
+        self.admit(hooks);
+        self.queues.retain(|id, queue| {
+            let is_there = hooks.knows(*id);
+            if !is_there {
+                queue.removed.cancel();
+                queue.room.close();
+            }
+            is_there
+        });
+        self.answers.retain(|id| hooks.knows(id));
+    }
+
+    /// Returns what waits for too long, and forgets what nobody asks about.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<Overdue> {
+        for queue in self.queues.values_mut() {
+            queue.objects.retain(|_, object| object.is_needed(now));
+        }
+        let objects = self.queues.values().flat_map(|it| it.objects.values());
+        overdue(objects, now)
+    }
+
+    #[cfg(test)]
+    pub(super) fn taken_kib(&self) -> usize {
+        let taken = |queue: &Queue| MOST_KIB - queue.room.available_permits();
+        self.queues.values().map(taken).sum()
+    }
+}

@@ -1,0 +1,184 @@
+use muster_shared::api::binding::Component;
+use serde_json::json;
+
+use super::*;
+use crate::webhook::error::QUOTED;
+
+#[test]
+fn a_foreign_text_is_quoted_in_one_line_and_shortened() {
+    assert_eq!(shortened("a\nb\u{202e}c\u{7}d\u{200b}"), "a bcd");
+    let long = shortened(&"x".repeat(5_000));
+    assert_eq!(long.len(), QUOTED + 3);
+    // Errors of parsers quote what they read.
+    let body = json!({ "response": { "uid": "u", "successful": "y".repeat(50_000) } });
+    let Err(Fault::Malformed(text)) = read(
+        Operation::InterpretHealth,
+        Some("u"),
+        body.to_string().as_bytes(),
+    ) else {
+        panic!("it was read");
+    };
+    assert!(text.len() <= QUOTED + 3, "{} bytes", text.len());
+}
+
+fn answered(operation: Operation, response: &Value) -> Result<Said, Fault> {
+    let mut all = json!({ "uid": "u", "successful": true });
+    all.as_object_mut()
+        .unwrap()
+        .extend(response.as_object().unwrap().clone());
+    let context = json!({ "apiVersion": API_VERSION, "kind": KIND, "response": all });
+    read(operation, Some("u"), context.to_string().as_bytes())
+}
+
+#[test]
+fn an_answer_is_read_for_each_operation() {
+    let patch = STANDARD.encode(r#"[{"op":"add","path":"/spec/a","value":1}]"#);
+    let patched = json!({ "patchType": "JSONPatch", "patch": patch });
+    for operation in [
+        Operation::Retain,
+        Operation::ReviseReplica,
+        Operation::AggregateStatus,
+    ] {
+        let Said::Patch(patch) = answered(operation, &patched).unwrap() else {
+            panic!("no patch");
+        };
+        assert_eq!(patch.0.len(), 1);
+        let Said::Patch(none) = answered(operation, &json!({})).unwrap() else {
+            panic!("no patch");
+        };
+        assert_eq!(none.0.len(), 0);
+    }
+    let replicas =
+        json!({ "replicas": 2, "replicaRequirements": { "resourceRequest": { "cpu": "1" } } });
+    let Said::Answer(Answer::Replicas(replicas)) =
+        answered(Operation::InterpretReplica, &replicas).unwrap()
+    else {
+        panic!("no replicas");
+    };
+    assert_eq!(replicas.replicas, 2);
+    let needs = replicas.requirements.unwrap();
+    assert_eq!(needs.resource_request["cpu"].0, "1");
+    for (operation, response, expected) in [
+        (
+            Operation::InterpretHealth,
+            json!({ "healthy": false }),
+            Answer::Health(false),
+        ),
+        (
+            Operation::InterpretStatus,
+            json!({ "rawStatus": { "a": 1 } }),
+            Answer::Status(Some(json!({ "a": 1 }))),
+        ),
+        (
+            Operation::InterpretDependency,
+            json!({}),
+            Answer::Dependencies(Vec::new()),
+        ),
+        (
+            Operation::InterpretComponent,
+            json!({ "components": [{ "name": "a", "replicas": 1 }] }),
+            Answer::Components(vec![Component {
+                name: "a".to_owned(),
+                replicas: 1,
+                replica_requirements: None,
+            }]),
+        ),
+    ] {
+        assert_eq!(
+            answered(operation, &response),
+            Ok(Said::Answer(expected)),
+            "{operation}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_used_says_why() {
+    use Operation::{InterpretHealth, InterpretReplica, InterpretStatus, Retain};
+    for (operation, response, told) in [
+        (InterpretHealth, json!({}), "response.healthy is absent"),
+        (InterpretHealth, json!({ "healthy": "yes" }), "invalid type"),
+        (
+            InterpretHealth,
+            json!({ "uid": "v", "healthy": true }),
+            "response.uid",
+        ),
+        (InterpretReplica, json!({}), "response.replicas is absent"),
+        (InterpretReplica, json!({ "replicas": -1 }), "from 0 to"),
+        (
+            InterpretReplica,
+            json!({ "replicas": 1, "replicaRequirements": { "nodeClaim": 3 } }),
+            "replicaRequirements.nodeClaim",
+        ),
+        (InterpretStatus, json!({}), "response.rawStatus is absent"),
+        (InterpretStatus, json!({ "rawStatus": [1] }), "no object"),
+        (Retain, json!({ "patch": "W10=" }), "patchType is absent"),
+        (
+            Retain,
+            json!({ "patchType": "JSONPatch" }),
+            "patch is empty",
+        ),
+        (
+            Retain,
+            json!({ "patchType": "Merge", "patch": "W10=" }),
+            "expected \"JSONPatch\"",
+        ),
+        (
+            Retain,
+            json!({ "patchType": "JSONPatch", "patch": "%%" }),
+            "response.patch",
+        ),
+        (
+            InterpretHealth,
+            json!({ "successful": false }),
+            "response.status is absent",
+        ),
+    ] {
+        let Err(Fault::Malformed(text)) = answered(operation, &response) else {
+            panic!("{response}");
+        };
+        assert!(text.contains(told), "{response}: {text}");
+    }
+    let refused =
+        json!({ "successful": false, "status": { "code": 400, "message": "no such kind" } });
+    let expected = Fault::Refused {
+        code: 400,
+        message: "no such kind".to_owned(),
+    };
+    assert_eq!(answered(InterpretHealth, &refused), Err(expected));
+    for body in ["", "{}", "[]", r#"{"kind":"Status"}"#, "{\"response\":"] {
+        let found = read(InterpretHealth, None, body.as_bytes());
+        assert!(
+            matches!(found, Err(Fault::Malformed(_))),
+            "{body}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_field_that_is_wrong_is_told_with_its_place() {
+    use Operation::{InterpretComponent, InterpretDependency, InterpretReplica};
+    let requirements = json!({ "resourceRequest": { "cpu": "much" } });
+    for (operation, response, place) in [
+        (
+            InterpretReplica,
+            json!({ "replicas": 1, "replicaRequirements": requirements }),
+            "replicaRequirements.resourceRequest.cpu:",
+        ),
+        (
+            InterpretComponent,
+            json!({ "components": [{ "replicas": -1 }] }),
+            "result[1].replicas:",
+        ),
+        (
+            InterpretDependency,
+            json!({ "dependencies": [{ "apiVersion": "v1", "kind": "Secret" }] }),
+            "result[1]:",
+        ),
+    ] {
+        let Err(Fault::Malformed(text)) = answered(operation, &response) else {
+            panic!("{response}");
+        };
+        assert!(text.starts_with(place), "{text}");
+    }
+}
