@@ -23,7 +23,6 @@ use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::process::last_lines;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::Clock;

@@ -74,7 +74,7 @@ impl<K: Followed> Watched for Informer<K> {
     type Change = Change<K>;
 
     fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
-        Informer::on_change(self, listener);
+        Self::on_change(self, listener);
     }
 }
 
@@ -302,18 +302,18 @@ mod tests {
         let (process, numbers) = (process(), Numbers::default());
         let mut tasks = Tasks::new(CancellationToken::new());
         let mut worked = started(&process, &numbers, &mut tasks);
-        [1, 2, 2, 6].map(|number| numbers.tell(number));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        [1, 2, 2, 6].iter().for_each(|number| numbers.tell(*number));
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err(), "it is not ready");
         process.is_ready.send_replace(true);
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(6));
         let begun = tokio::time::Instant::now();
-        [1000, 1000].map(|number| numbers.tell(number));
+        [1000, 1000].iter().for_each(|number| numbers.tell(*number));
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(4));
         assert_eq!(begun.elapsed(), Duration::from_secs(1), "gathered");
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err(), "each once");
     }
 
@@ -325,7 +325,7 @@ mod tests {
         process.is_ready.send_replace(true);
         process.may_act.store(false, Ordering::SeqCst);
         numbers.tell(2);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err());
     }
 }

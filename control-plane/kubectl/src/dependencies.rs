@@ -63,7 +63,7 @@ pub(super) async fn read(client: &Client, bindings: &[Arc<AnyBinding>]) -> Needs
         bindings.iter().partition(|it| has_rule(&rules, it));
     let alone = referrers.into_iter().filter(|it| !it.spec.propagate_deps);
     let alone: HashMap<TemplateKey, BindingKey> = alone
-        .map(|it| (TemplateKey::of(&it.spec.resource), BindingKey::of(&it)))
+        .map(|it| (TemplateKey::of(&it.spec.resource), BindingKey::of(it)))
         .collect();
     let mut needs = HashMap::new();
     if others.is_empty() {
@@ -118,13 +118,11 @@ pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After)
             };
         }
     };
-    let known: HashMap<BindingKey, &Arc<AnyBinding>> = bindings
-        .iter()
-        .map(|it| (BindingKey::of(&it), it))
-        .collect();
+    let known: HashMap<BindingKey, &Arc<AnyBinding>> =
+        bindings.iter().map(|it| (BindingKey::of(it), it)).collect();
     let before = After::new();
     let lacks = |binding: &AnyBinding, needs: &[Dependency], after: &After| {
-        let own = after.get(&BindingKey::of(&binding)).cloned();
+        let own = after.get(&BindingKey::of(binding)).cloned();
         let own = own.unwrap_or_else(|| {
             let clusters = binding.spec.clusters.iter();
             clusters.map(|it| it.name.clone()).collect()
@@ -136,7 +134,7 @@ pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After)
         })
     };
     let parted = bindings.iter().filter_map(|binding| {
-        let needs = needs.get(&BindingKey::of(&binding))?;
+        let needs = needs.get(&BindingKey::of(binding))?;
         let lacked = lacks(binding, needs, &before);
         let mut missing = lacks(binding, needs, after);
         missing.retain(|it| !lacked.contains(it));
@@ -250,7 +248,7 @@ pub(super) mod tests {
         ] {
             let plan = plan
                 .into_iter()
-                .map(|(it, to)| (BindingKey::of(&it), to))
+                .map(|(it, to)| (BindingKey::of(it), to))
                 .collect();
             let text = parted(&bindings, &needs, &plan).warning();
             let lines = text.split_once('\n').map_or("", |it| it.1);

@@ -253,7 +253,7 @@ impl Course<'_> {
             self.stays.push(stay(Stay::Completed.to_string()));
             return None;
         }
-        let placement = wish::placement(&binding);
+        let placement = wish::placement(binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return None;
@@ -278,7 +278,7 @@ impl Course<'_> {
             return None;
         };
         Some(Leaver {
-            key: BindingKey::of(&binding),
+            key: BindingKey::of(binding),
             binding,
             cluster: target.name.clone(),
             due,

@@ -31,10 +31,8 @@ pub(super) fn old_copies<'a>(
     works: impl IntoIterator<Item = &'a ObjectMeta>,
     bindings: &[Arc<AnyBinding>],
 ) -> OldCopies {
-    let known: HashMap<BindingKey, &Arc<AnyBinding>> = bindings
-        .iter()
-        .map(|it| (BindingKey::of(&it), it))
-        .collect();
+    let known: HashMap<BindingKey, &Arc<AnyBinding>> =
+        bindings.iter().map(|it| (BindingKey::of(it), it)).collect();
     let mut old = OldCopies::new();
     for (key, cluster) in works.into_iter().filter_map(place) {
         let binding = known.get(&key);

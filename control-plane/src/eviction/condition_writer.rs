@@ -26,7 +26,6 @@ use super::evictor::Key;
 use super::explain::{self, Note, Turn};
 use super::fleet_view::evicts;
 use crate::fleet::Fleet;
-use crate::fleet::binding::event_reference;
 use crate::fleet::binding::{BindingKey, patch_params};
 
 /// Writers of notes that should be read at once, and of those that can wait.
@@ -246,12 +245,7 @@ fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
         // That was logged as it happened.
         tracing::info!(binding = %key, cluster, reason, "{}", note.message());
     }
-    fleet.events.publish_about(
-        binding.reference(),
-        note.severity(),
-        note.reason(),
-        note.message(),
-    );
+    let (kind, message) = (note.severity(), note.message());
     if matches!(
         note.turn,
         Turn::Evicted { .. }
@@ -259,10 +253,10 @@ fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
     ) {
-        let resource = event_reference(&binding.spec.resource);
-        fleet
-            .events
-            .publish_about(resource, note.severity(), note.reason(), note.message());
+        fleet.publish(binding, kind, reason, message);
+    } else {
+        let events = &fleet.events;
+        events.publish_about(binding.reference(), kind, reason, message);
     }
 }
 

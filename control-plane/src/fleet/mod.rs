@@ -51,7 +51,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
 use muster_shared::controller::{Context, Watched};
-use muster_shared::events::Events;
+use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::Leadership;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
@@ -59,7 +59,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::orders::Orders;
 use crate::fleet::signs::Signs;
@@ -259,6 +259,14 @@ impl Fleet {
             changed.has(&resource.api_version, &resource.kind)
         });
         concerned.map(|it| BindingKey::of(it)).collect()
+    }
+
+    /// Publishes an event on a binding and one on its template.
+    pub fn publish(&self, binding: &AnyBinding, kind: EventType, reason: &str, note: String) {
+        let template = event_reference(&binding.spec.resource);
+        let events = &self.events;
+        events.publish_about(binding.reference(), kind, reason, note.clone());
+        events.publish_about(template, kind, reason, note);
     }
 
     /// Returns the names of all clusters.

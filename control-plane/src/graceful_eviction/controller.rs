@@ -29,7 +29,7 @@ use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
-use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::copy::Order;
 use crate::fleet::standing::Standing;
 use crate::fleet::template::TemplateKey;
@@ -263,15 +263,7 @@ fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Asse
                 format!("Eviction from cluster {cluster} is over: {why}."),
             )
         };
-        fleet
-            .events
-            .publish_about(binding.reference(), EventType::Normal, reason, note.clone());
-        fleet.events.publish_about(
-            event_reference(&binding.spec.resource),
-            EventType::Normal,
-            reason,
-            note,
-        );
+        fleet.publish(binding, EventType::Normal, reason, note);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::eviction::plan::{Departure, plan};
 use crate::eviction::reason::EvictionReason;
 use crate::eviction::record::Record;
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, event_reference};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
@@ -215,15 +215,7 @@ pub(super) async fn move_on(
         Ok(_) => {
             tracing::info!(binding = %key, cluster, to, why, "moved on");
             let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
-            let events = &fleet.events;
-            events.publish_about(
-                binding.reference(),
-                EventType::Normal,
-                "Evicted",
-                note.clone(),
-            );
-            let about = event_reference(&binding.spec.resource);
-            events.publish_about(about, EventType::Normal, "Evicted", note);
+            fleet.publish(binding, EventType::Normal, "Evicted", note);
             None
         }
         Err(error) => {

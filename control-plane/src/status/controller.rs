@@ -255,12 +255,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
                     reason, message, ..
                 }) = unfenced
                 {
-                    let (warning, about) = (EventType::Warning, event_reference(&spec.resource));
-                    let (binding, note) = (binding.as_ref(), message.clone());
-                    fleet
-                        .events
-                        .publish_about(binding.reference(), warning, &reason, note);
-                    fleet.events.publish_about(about, warning, &reason, message);
+                    fleet.publish(&binding, EventType::Warning, &reason, message);
                 }
                 let heard: Vec<_> = items
                     .iter()

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -174,12 +174,8 @@ pub(super) fn tell_failure(
     error: &Error,
 ) {
     let note = format!("the status of {template} is not shown: {error}");
-    let (warning, reason) = (EventType::Warning, "AggregateStatusFailed");
-    let about = event_reference(&binding.spec.resource);
-    fleet
-        .events
-        .publish_about(binding.reference(), warning, reason, note.clone());
-    fleet.events.publish_about(about, warning, reason, note);
+    let reason = "AggregateStatusFailed";
+    fleet.publish(binding, EventType::Warning, reason, note);
 }
 
 /// Returns whether a template tells anything in its status; `None`: that cannot be read yet.

@@ -137,7 +137,7 @@ async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_repla
     let bindings: Api<ClusterResourceBinding> = bench.all();
     let name = "reader-clusterrole";
     let placed = until(&bindings, name, "it is placed", |binding| {
-        spec.clusters.len() == 1
+        binding.spec.clusters.len() == 1
     })
     .await;
     let (here, there) = clusters(&placed.spec);

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use muster_interpreter::Interpreters;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};

@@ -232,7 +232,7 @@ impl WorkloadRow {
         let targets = Scope::of(spec).targets;
         let old = left
             .copies
-            .get(&BindingKey::of(&binding))
+            .get(&BindingKey::of(binding))
             .into_iter()
             .flatten();
         let mut leaving: Vec<String> = spec
@@ -282,7 +282,7 @@ impl WorkloadRow {
             state,
             since: since.or_else(|| created.map(|it| it.0)),
             message: told.map(|it| it.message.clone()).unwrap_or_default(),
-            binding: BindingKey::of(&binding).to_string(),
+            binding: BindingKey::of(binding).to_string(),
         }
     }
 

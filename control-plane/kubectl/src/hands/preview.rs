@@ -193,7 +193,7 @@ impl Preview {
             .get(from)
             .map(|it| it.cluster().spec.taints.clone());
         let taints = taints.unwrap_or_default();
-        let placement = wish::placement(&binding);
+        let placement = wish::placement(binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return;
@@ -231,7 +231,7 @@ impl Preview {
                 let clusters = plan.clusters.iter().map(|it| it.name.clone());
                 // Of several clusters that are drained each is planned by itself.
                 let clusters = clusters.filter(|it| !self.clusters.contains(it));
-                let after = self.after.entry(BindingKey::of(&binding)).or_default();
+                let after = self.after.entry(BindingKey::of(binding)).or_default();
                 after.extend(clusters);
                 self.leave.push(Line {
                     to: Some(plan.destination()),

@@ -160,7 +160,7 @@ pub(super) fn count(
     let mut progress = Progress::default();
     let (mut present, mut listed) = (BTreeSet::new(), HashSet::new());
     for binding in bindings {
-        let (spec, key) = (&binding.spec, BindingKey::of(&binding));
+        let (spec, key) = (&binding.spec, BindingKey::of(binding));
         listed.insert(key.clone());
         for (name, cluster) in clusters {
             let here = (key.clone(), name.clone());
@@ -180,7 +180,7 @@ pub(super) fn count(
                 continue;
             };
             let taints = &cluster.spec.taints;
-            let placement = wish::placement(&binding);
+            let placement = wish::placement(binding);
             let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
                 Judgement::Stay(_) => true,
                 Judgement::Leave { .. } => has_completed(binding, name),
@@ -282,7 +282,7 @@ mod tests {
             }))
             .unwrap();
             let now = jiff::Timestamp::UNIX_EPOCH;
-            let job = [Arc::new(job).into()];
+            let job = [Arc::new(job)];
             let progress = count(&job, &drained(), &mut BTreeSet::new(), now);
             assert_eq!((progress.stay, progress.waiting), expected, "{cluster}");
         }

@@ -130,7 +130,7 @@ pub(super) fn preview(
                         let clusters = to.iter().map(|it| it.name.clone());
                         preview
                             .after
-                            .insert(BindingKey::of(&binding), clusters.collect());
+                            .insert(BindingKey::of(binding), clusters.collect());
                         preview.moves.push(line(to, None));
                     }
                 }

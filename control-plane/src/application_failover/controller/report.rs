@@ -14,7 +14,7 @@ use crate::application_failover::decide::Since;
 use crate::application_failover::explain::{CONDITION, Turn, Unfollowed, is_not_followed};
 use crate::application_failover::history::{self, History};
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 
 impl Applications {
     /// Writes down and tells what came of a look.
@@ -173,15 +173,9 @@ impl Applications {
                 Err(error) => return Err(failed(error)),
             }
         }
-        let events = &self.fleet.events;
-        let (severity, reason, message) = (turn.severity(), turn.reason(), turn.message());
-        events.publish_about(binding.reference(), severity, reason, message.clone());
-        events.publish_about(
-            event_reference(&binding.spec.resource),
-            severity,
-            reason,
-            message,
-        );
+        let (severity, reason) = (turn.severity(), turn.reason());
+        self.fleet
+            .publish(binding, severity, reason, turn.message());
         Ok(())
     }
 }

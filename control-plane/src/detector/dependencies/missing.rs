@@ -21,7 +21,7 @@ use super::index::Index;
 use crate::binding::references::{self, missing};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -188,11 +188,7 @@ async fn tell(
                 EventType::Normal
             };
             let (reason, note) = (&condition.reason, condition.message.clone());
-            fleet
-                .events
-                .publish_about(binding.reference(), kind, reason, note.clone());
-            let about = event_reference(&binding.spec.resource);
-            fleet.events.publish_about(about, kind, reason, note);
+            fleet.publish(binding, kind, reason, note);
             Ok(Next::Done)
         }
         // The cache lags behind the write of another controller.

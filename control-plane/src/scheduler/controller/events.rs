@@ -9,7 +9,6 @@ use muster_shared::selectors::MOST_REQUIREMENTS;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::binding::event_reference;
 use crate::scheduler::core::bounds::{MOST_AFFINITIES, size_of_groups, size_of_weights};
 use crate::scheduler::core::outcome::{Outcome, Placed};
 use crate::scheduler::core::record::is_digest;
@@ -119,11 +118,7 @@ fn publish(fleet: &Fleet, binding: &AnyBinding, kind: EventType, note: String) {
         EventType::Normal => "ScheduleBindingSucceed",
         EventType::Warning => "ScheduleBindingFailed",
     };
-    let template = event_reference(&binding.spec.resource);
-    fleet
-        .events
-        .publish_about(binding.reference(), kind, reason, note.clone());
-    fleet.events.publish_about(template, kind, reason, note);
+    fleet.publish(binding, kind, reason, note);
 }
 
 /// Returns what is said of a binding that was placed.

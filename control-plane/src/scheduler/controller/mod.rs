@@ -332,12 +332,11 @@ impl Scheduler {
             if outcome.failure.is_some() {
                 tell(fleet, binding, &outcome);
             }
-            let next = match held {
-                Held::Obstructed(_) => Next::After(self.movement.obstructed.next(key).time),
-                _ => {
-                    self.movement.obstructed.over(key);
-                    wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN))
-                }
+            let next = if let Held::Obstructed(_) = held {
+                Next::After(self.movement.obstructed.next(key).time)
+            } else {
+                self.movement.obstructed.over(key);
+                wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN))
             };
             return Ok((next, wait));
         }
