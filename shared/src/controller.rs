@@ -302,14 +302,18 @@ mod tests {
         let (process, numbers) = (process(), Numbers::default());
         let mut tasks = Tasks::new(CancellationToken::new());
         let mut worked = started(&process, &numbers, &mut tasks);
-        [1, 2, 2, 6].iter().for_each(|number| numbers.tell(*number));
+        for number in [1, 2, 2, 6] {
+            numbers.tell(number);
+        }
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err(), "it is not ready");
         process.is_ready.send_replace(true);
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(6));
         let begun = tokio::time::Instant::now();
-        [1000, 1000].iter().for_each(|number| numbers.tell(*number));
+        for number in [1000, 1000] {
+            numbers.tell(number);
+        }
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(4));
         assert_eq!(begun.elapsed(), Duration::from_secs(1), "gathered");
