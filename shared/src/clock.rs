@@ -22,10 +22,11 @@ mod server;
 
 use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -161,7 +162,7 @@ impl Clock {
 
     /// Returns this moment.
     pub fn now(&self) -> Timestamp {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let tick = Instant::now();
         let of_server = self.server.as_ref().and_then(|server| server.at(tick));
         let next = match of_server {

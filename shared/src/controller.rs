@@ -224,8 +224,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::convert::Infallible;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::sync::{mpsc, watch};
@@ -242,13 +242,13 @@ mod tests {
         type Change = u32;
 
         fn on_change(&self, listener: impl Fn(&u32) + Send + Sync + 'static) {
-            self.0.lock().unwrap().push(Box::new(listener));
+            self.0.lock().push(Box::new(listener));
         }
     }
 
     impl Numbers {
         fn tell(&self, number: u32) {
-            for listener in self.0.lock().unwrap().iter() {
+            for listener in self.0.lock().iter() {
                 listener(&number);
             }
         }

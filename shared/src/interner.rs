@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// Values in use, by content. A value without users is removed.
@@ -25,7 +26,7 @@ impl<T: PartialEq + Serialize> Interner<T> {
         };
         let mut hasher = DefaultHasher::new();
         hasher.write(&text);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }
@@ -66,7 +67,7 @@ mod tests {
         for number in 1..1000 {
             pool.share(&mut Arc::new(number));
         }
-        let known = pool.0.lock().unwrap();
+        let known = pool.0.lock();
         assert!(known.len() <= 4, "{} are known", known.len());
         assert!(
             known

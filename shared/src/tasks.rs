@@ -223,11 +223,8 @@ mod tests {
         let mut tasks = Tasks::new(shutdown.clone());
         let retire = tasks.retire().clone();
         let (begun, order) = (tokio::time::Instant::now(), std::sync::Arc::default());
-        let note = move |order: &std::sync::Arc<std::sync::Mutex<Vec<_>>>, what: &'static str| {
-            order
-                .lock()
-                .unwrap()
-                .push((what, begun.elapsed().as_secs()));
+        let note = move |order: &std::sync::Arc<parking_lot::Mutex<Vec<_>>>, what: &'static str| {
+            order.lock().push((what, begun.elapsed().as_secs()));
         };
         let (work, lease) = (std::sync::Arc::clone(&order), std::sync::Arc::clone(&order));
         let asked = shutdown.clone();
@@ -243,7 +240,7 @@ mod tests {
         shutdown.cancel();
         tasks.supervise(Duration::from_secs(15)).await.unwrap();
         let expected = [("work is done", 7), ("lease is given up", 7)];
-        assert_eq!(*order.lock().unwrap(), expected);
+        assert_eq!(*order.lock(), expected);
     }
 
     #[tokio::test]

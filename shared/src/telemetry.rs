@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn lines_for_people_can_be_taken_apart_by_programs() {
-        let sink = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let sink = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
         let writer = {
             let sink = std::sync::Arc::clone(&sink);
             move || Sink(std::sync::Arc::clone(&sink))
@@ -324,18 +324,18 @@ mod tests {
             let cause = "taint a/b:NoExecute, tolerated for a time";
             tracing::info!(cluster = %"m1", cause = %cause, to = "m2", n = 3, empty = %"", "evicted a workload");
         });
-        let line = String::from_utf8(sink.lock().unwrap().clone()).unwrap();
+        let line = String::from_utf8(sink.lock().clone()).unwrap();
         assert_eq!(
             line.trim(),
             r#"INFO evicted a workload cluster=m1 cause="taint a/b:NoExecute, tolerated for a time" to="m2" n=3 empty="""#
         );
     }
 
-    struct Sink(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+    struct Sink(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
 
     impl std::io::Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 

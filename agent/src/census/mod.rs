@@ -1,7 +1,7 @@
 //! Counts nodes and pods from two watches into compact records; the objects themselves are not
 //! stored.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -11,6 +11,7 @@ use muster_shared::capacity::{self, NodeView, PodView};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::watch::{self, Event, Freshness, Selection};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,7 @@ impl Census {
     }
 
     fn is_complete(&self) -> bool {
-        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = self.sums.lock();
         sums.is_complete()
     }
 
@@ -104,7 +105,7 @@ impl Census {
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             let (changed, complete) = {
-                let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sums = self.sums.lock();
                 (fold(&mut sums, event), sums.is_complete())
             };
             // Readers wait for complete lists.
@@ -117,7 +118,7 @@ impl Census {
     /// Returns the sums, with the nodes counted by grade if there are models; `None` until
     /// everything was listed once.
     pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
-        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = self.sums.lock();
         sums.is_complete().then(|| {
             let resources = ResourceSummary {
                 allocatable_modelings: sums.modelings(models),

@@ -4,13 +4,14 @@
 pub mod catalog;
 mod wire;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use http::{Request, StatusCode, header};
 use kube::client::Body;
 use muster_shared::k8s::{Client, GroupVersionKind};
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -111,7 +112,7 @@ impl Discovery {
 
     /// Returns the present catalog, without a request.
     pub fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read())
     }
 
     /// Reads the catalog from the member. Parts that do not answer keep their earlier content.
@@ -193,7 +194,7 @@ impl Discovery {
             catalog.extend(&remembered.part);
         }
         let catalog = Arc::new(catalog.or_as_before(&before));
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&catalog);
+        *self.known.write() = Arc::clone(&catalog);
         Ok(catalog)
     }
 

@@ -152,8 +152,9 @@ async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Erro
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use http::{Method, Request, Response};
     use kube::client::Body;
@@ -173,7 +174,7 @@ mod tests {
                 let (code, answer) = if head.method != Method::GET {
                     let body: Value =
                         serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
-                    writes.lock().unwrap().push((query, body));
+                    writes.lock().push((query, body));
                     (
                         200,
                         cluster.unwrap_or_else(|| json!({"metadata": {"name": "m1"}, "spec": {}})),
@@ -209,7 +210,7 @@ mod tests {
             models: Vec::new(),
         };
         registration.register(|| {}).await.unwrap();
-        let writes = writes.lock().unwrap();
+        let writes = writes.lock();
         writes.clone()
     }
 

@@ -1,7 +1,7 @@
 //! Renews the leases of the agent's election and of the member, on a thread, a runtime and a
 //! connection of their own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +13,7 @@ use muster_shared::lease::{self, Leadership};
 use muster_shared::serve::Health;
 use muster_shared::tasks;
 use muster_shared::watch::{Doubt, Informer, Presence};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -234,7 +235,7 @@ fn last_known(
     known: &Mutex<Option<OwnerReference>>,
     owner: Presence<OwnerReference>,
 ) -> Option<OwnerReference> {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known.lock();
     match owner {
         Presence::There(owner) => *known = Some(owner),
         Presence::Unknown(Doubt::Unreadable { .. }) => {}

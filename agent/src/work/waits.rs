@@ -10,12 +10,13 @@
 //! the fleet and delay new Works.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Queue;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::cached::CachedWork;
@@ -121,7 +122,7 @@ pub struct Turn(Option<(Waits, Event)>);
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some((waits, event)) = self.0.take() {
-            if let Some(taken) = waits.lock().turns.get_mut(&event) {
+            if let Some(taken) = waits.state.lock().turns.get_mut(&event) {
                 *taken -= 1;
             }
             waits.wake(event, Duration::ZERO);
@@ -134,7 +135,7 @@ impl Default for Waits {
         let state: Arc<Mutex<State>> = Arc::default();
         let ranks = Arc::clone(&state);
         let rank = move |work: &String| {
-            let state = ranks.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = ranks.lock();
             let rank = state.works.get(work).and_then(|memory| memory.rank);
             i32::from(rank != Some(Rank::Repair))
         };
@@ -176,7 +177,7 @@ impl Waits {
     /// Adds the Works that wait for an event to their queue, after a pause.
     pub fn wake(&self, event: Event, pause: Duration) {
         let mut woken = Vec::new();
-        self.lock().works.retain(|work, memory| {
+        self.state.lock().works.retain(|work, memory| {
             if memory.events.remove(&event) {
                 woken.push(work.clone());
             }
@@ -197,7 +198,7 @@ impl Waits {
         if !cached.is_large() {
             return Some(Turn(None));
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let taken = state.turns.entry(event).or_default();
         if *taken == LARGE {
             let memory = state.works.entry(cached.name_any()).or_default();
@@ -255,7 +256,7 @@ impl Waits {
     /// and the time after which that has to be asked again.
     pub fn contended(&self, work: &str) -> (Vec<Contended>, Option<Duration>) {
         let now = Instant::now();
-        let state = self.lock();
+        let state = self.state.lock();
         let mut contended = Vec::new();
         let mut calm = None;
         let repairs = state.works.get(work).into_iter();
@@ -292,11 +293,11 @@ impl Waits {
 
     /// Forgets a Work that is gone, or whose objects are.
     pub fn forget(&self, work: &str) {
-        self.lock().works.remove(work);
+        self.state.lock().works.remove(work);
     }
 
     fn change<T>(&self, work: &str, change: impl FnOnce(&mut Memory) -> T) -> T {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.works.len() == state.works.capacity() && !state.works.contains_key(work) {
             let now = Instant::now();
             state.works.retain(|_, memory| {
@@ -310,10 +311,6 @@ impl Waits {
             state.works.remove(work);
         }
         outcome
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moves applications that stay unhealthy, one at a time, and reports why others stay.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use muster_shared::controller::Controller;
 use muster_shared::queue::{Next, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use muster_shared::queue::until;
@@ -188,7 +189,7 @@ impl Applications {
                 states.any(|it| concerns_us(it))
             }
             Change::Deleted { .. } => {
-                self.known().remove(&key);
+                self.known.lock().remove(&key);
                 self.turns.leave(&key);
                 // What is under way may still note something of it.
                 true
@@ -199,13 +200,9 @@ impl Applications {
 
     /// Applications that found no place when they were to leave last.
     fn held(&self) -> Vec<BindingKey> {
-        let known = self.known();
+        let known = self.known.lock();
         let held = known.iter().filter(|(_, known)| known.found_no_place());
         held.map(|(key, _)| key.clone()).collect()
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<BindingKey, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, ApiError> {
@@ -213,7 +210,7 @@ impl Applications {
         let paid = self.turns.take(&key);
         let Some(binding) = self.fleet.bindings.get(&key) else {
             self.turns.leave(&key);
-            self.known().remove(&key);
+            self.known.lock().remove(&key);
             return Ok(Next::Done);
         };
         let case = Case {
@@ -231,7 +228,7 @@ impl Applications {
             }
             Duty::Forget(why) => {
                 self.turns.leave(&key);
-                self.known().remove(&key);
+                self.known.lock().remove(&key);
                 self.forget(&case, why).await
             }
         }
@@ -240,7 +237,7 @@ impl Applications {
     /// Brings what is known of an application up to date with what its clusters report.
     fn learn(&self, case: &Case<'_>, behavior: &ApplicationFailoverBehavior) -> (Known, Verdict) {
         let uid = case.binding.metadata.uid.clone();
-        let mut all = self.known();
+        let mut all = self.known.lock();
         let before = all.get(case.key).filter(|known| known.uid == uid).cloned();
         let mut known = before.unwrap_or_else(|| Known {
             uid,
@@ -337,13 +334,13 @@ impl Applications {
                 tracing::info!(binding = %key, cluster, to, mode, %since, "moved an application that stayed unhealthy");
                 known.history = history;
                 known.attempts = 0;
-                self.known().insert(key.clone(), known);
+                self.known.lock().insert(key.clone(), known);
                 self.tell(key, binding.as_ref(), &moved.into(), now).await?;
                 Ok(Some(Next::Again))
             }
             Outcome::Overtaken => {
                 known.overtaken = overtaken.saturating_add(1);
-                self.known().insert(key.clone(), known);
+                self.known.lock().insert(key.clone(), known);
                 // It may have to wait for its turn before it is overtaken again.
                 Ok(Some(Next::After(again(overtaken))))
             }
@@ -351,7 +348,7 @@ impl Applications {
                 // A cluster that opened meanwhile was not waited for yet.
                 let pause = pause_after(pause, openings, self.openings.count());
                 known.attempts = known.attempts.saturating_add(1);
-                self.known().insert(key.clone(), known);
+                self.known.lock().insert(key.clone(), known);
                 progress.held.push((cluster, why, Some(pause)));
                 Ok(None)
             }

@@ -4,7 +4,7 @@
 //! its agent reports first that the cluster is ready, and then the state of its workloads.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -12,6 +12,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::names::condition::READY;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
 
 /// Whether the reports of a cluster count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Hearing {
         clusters.on_change({
             let (returned, clock) = (Arc::clone(&returned), Arc::clone(clock));
             move |change| {
-                let mut returned = returned.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut returned = returned.lock();
                 match change {
                     Change::Applied { old, new } => {
                         let now = clock.now();
@@ -73,7 +74,7 @@ impl Hearing {
 
     /// Returns whether the reports of a cluster count, and since when.
     pub fn of(&self, name: &str) -> Heard {
-        let returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        let returned = self.returned.lock();
         let returned = returned.get(name).copied();
         Heard::of(self.clusters.get(None, name).as_deref(), returned)
     }

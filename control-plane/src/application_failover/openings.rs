@@ -80,7 +80,7 @@ impl Openings {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ mod tests {
         let held = {
             let asked = Arc::clone(&asked);
             move || {
-                asked.lock().unwrap().push(Instant::now());
+                asked.lock().push(Instant::now());
                 keys.clone()
             }
         };
@@ -117,7 +117,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(openings.count(), 1_000);
         assert_eq!(queue.len(), 300);
-        let asked = asked.lock().unwrap().clone();
+        let asked = asked.lock().clone();
         assert_eq!(asked, [start + SOON]);
         shutdown.cancel();
         running.await.unwrap();

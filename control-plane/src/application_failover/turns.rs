@@ -4,10 +4,11 @@
 //! looked for. However many wait, each permission costs one plan.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use muster_shared::clock::Clock;
 use muster_shared::queue::Queue;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -83,7 +84,7 @@ impl Turns {
 
     /// Takes the turn of an application, if it has come.
     pub fn take(&self, key: &BindingKey) -> Option<Paid> {
-        self.lock().granted.remove(key).then(|| Paid {
+        self.state.lock().granted.remove(key).then(|| Paid {
             pace: self.pace.clone(),
             is_used: false,
         })
@@ -92,7 +93,7 @@ impl Turns {
     /// Puts an application in line to leave a cluster, or leaves it where it stands; says whether
     /// it stood there.
     pub fn wait(&self, key: &BindingKey, cluster: &str, rank: Rank) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.granted.contains(key) {
             return false;
         }
@@ -112,14 +113,14 @@ impl Turns {
 
     /// Removes an application from those that wait.
     pub fn leave(&self, key: &BindingKey) {
-        self.lock().forget(key);
+        self.state.lock().forget(key);
         drop(self.take(key));
     }
 
     /// Returns the application whose turn it is, or when to ask again (`None`: when something
     /// changes).
     pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let date = self.clock.now();
         let lanes = state.backlog.depths();
         // When the time of a pause is over, that is told like any other change.
@@ -163,10 +164,6 @@ impl Turns {
                 () = timer => {}
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

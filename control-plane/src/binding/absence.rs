@@ -5,13 +5,13 @@
 //! reports twice, with a pause, that it does not exist.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
 use muster_shared::client::says_absent;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::Error;
@@ -42,18 +42,14 @@ impl Missing {
     /// Returns the time that has still to pass before the Works of a binding that does not exist
     /// may be removed.
     fn wait(&self, key: &BindingKey, now: Instant) -> Option<Duration> {
-        let since = *self.lock().entry(key.clone()).or_insert(now);
+        let since = *self.0.lock().entry(key.clone()).or_insert(now);
         let rest = CONFIRMED.saturating_sub(now.duration_since(since));
         (!rest.is_zero()).then_some(rest)
     }
 
     /// Forgets that a binding was missing, because it exists or its Works are gone.
     pub fn forget(&self, key: &BindingKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(key);
     }
 }
 

@@ -8,7 +8,7 @@
 //! depend on it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
@@ -16,6 +16,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 
 use super::controller::cluster_of;
 use crate::fencing;
@@ -127,7 +128,7 @@ impl Companions {
         was: Option<&(Option<PolicyId>, bool)>,
         now: Option<(Option<PolicyId>, bool)>,
     ) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let former = state.former.remove(key);
         let before = was.and_then(|(id, _)| id.clone()).or(former);
         let Some((claim, runs_nothing)) = now else {
@@ -153,7 +154,7 @@ impl Companions {
 
     /// Adds what waits for a workload to the queue.
     fn wake(&self, workload: &BindingKey, queue: &Queue<BindingKey>) {
-        for key in self.lock().waiting.remove(workload).into_iter().flatten() {
+        for key in self.0.lock().waiting.remove(workload).into_iter().flatten() {
             queue.add(key);
         }
     }
@@ -185,7 +186,7 @@ impl Companions {
             if !may_be_in(fleet, workload, cluster) {
                 return false;
             }
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             let waiting = state.waiting.entry(workload.clone()).or_default();
             waiting.insert(key.clone());
             drop(state);
@@ -196,7 +197,7 @@ impl Companions {
 
     /// Returns a number below `count`, another one each time.
     fn any_of(&self, count: usize) -> usize {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.waits = state.waits.wrapping_add(1);
         // The numbers that follow each other are far apart.
         let mixed = u128::from(state.waits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -206,7 +207,7 @@ impl Companions {
     /// Returns the workloads that a binding serves: those of its policy, in its namespace where it
     /// has one, and those that depend on it.
     fn served(&self, key: &BindingKey, binding: &AnyBinding) -> Vec<BindingKey> {
-        let state = self.lock();
+        let state = self.0.lock();
         let id = policy_id(binding).or_else(|| state.former.get(key).cloned());
         let policy = id.and_then(|id| state.workloads.get(&id));
         let near = policy
@@ -220,10 +221,6 @@ impl Companions {
         near.flat_map(|(_, workloads)| workloads.iter().cloned())
             .chain(referrers)
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

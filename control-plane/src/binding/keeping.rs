@@ -3,7 +3,6 @@
 //! See [`super::shrink`] for the rule.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::hold_condition::tell_of_hold;
@@ -34,7 +34,7 @@ pub struct Keeping(Mutex<HashMap<BindingKey, Instant>>);
 impl Keeping {
     /// Replicas of a binding are kept; returns how long until that has to be told.
     pub fn begin(&self, key: &BindingKey, now: Instant) -> Duration {
-        let since = *self.lock().entry(key.clone()).or_insert(now);
+        let since = *self.0.lock().entry(key.clone()).or_insert(now);
         UNTOLD.saturating_sub(now.duration_since(since))
     }
 
@@ -64,16 +64,12 @@ impl Keeping {
 
     /// Notes that no replicas of a binding are kept any more.
     pub fn end(&self, key: &BindingKey) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
     /// Returns whether replicas of a binding are kept, so that a report may let them go.
     pub fn has(&self, key: &BindingKey) -> bool {
-        self.lock().contains_key(key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().contains_key(key)
     }
 }
 

@@ -6,11 +6,12 @@
 //! placements get what the two leave: a workload that has to move comes before one that may.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -92,19 +93,19 @@ impl Pace {
 
     /// Wakes somebody whenever a payment may have become possible earlier than was said.
     pub fn wakes(&self, listener: Arc<Notify>) {
-        self.lock().listeners.push(listener);
+        self.inner.lock().listeners.push(listener);
     }
 
     /// Evictions begin: what accrued before does not count.
     pub fn begin(&self, now: Instant) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.budget = Budget::new(inner.rates.per_second(inner.band), now);
     }
 
     /// Sets other rates from now on.
     #[cfg(test)]
     pub fn set_rates(&self, rates: Rates, now: Instant) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.rates = rates;
         let per_second = rates.per_second(inner.band);
         inner.budget.set_rate(per_second, now);
@@ -130,7 +131,7 @@ impl Pace {
 
     /// Puts in a cluster that counts and is new or changed.
     pub fn put(&self, cluster: &str, has_failed: bool, now: Instant) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let before = if let Some(known) = inner.clusters.get_mut(cluster) {
             std::mem::replace(known, has_failed)
         } else {
@@ -144,7 +145,7 @@ impl Pace {
 
     /// Removes a cluster that is gone.
     pub fn gone(&self, cluster: &str, now: Instant) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(before) = inner.clusters.remove(cluster) {
             inner.failed -= usize::from(before);
             inner.settle_band(now);
@@ -153,22 +154,22 @@ impl Pace {
 
     /// Returns whether a cluster counts as failed.
     pub fn has_failed(&self, cluster: &str) -> bool {
-        self.lock().clusters.get(cluster) == Some(&true)
+        self.inner.lock().clusters.get(cluster) == Some(&true)
     }
 
     /// Returns how much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
-        self.lock().health()
+        self.inner.lock().health()
     }
 
     /// Returns the band that follows from the health of the fleet.
     pub fn band(&self) -> Band {
-        self.lock().band
+        self.inner.lock().band
     }
 
     /// Evictions a second in that band.
     pub fn per_second(&self) -> f64 {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.rates.per_second(inner.band)
     }
 
@@ -177,7 +178,7 @@ impl Pace {
     /// # Errors
     /// The budget does not suffice yet, or it is the other's turn.
     pub fn pay(&self, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
-        let (mut inner, other) = (self.lock(), payer.other());
+        let (mut inner, other) = (self.inner.lock(), payer.other());
         if inner.last == Some(payer) && inner.waiting[other as usize] && inner.budget.suffices(now)
         {
             let until = *inner.kept_until.get_or_insert(now + KEPT);
@@ -205,7 +206,7 @@ impl Pace {
     /// # Errors
     /// The budget does not suffice yet, or an eviction waits for it.
     pub fn pay_after_evictions(&self, now: Instant) -> Result<Paid, Option<Instant>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.pay_after_evictions(now)?;
         Ok(Paid(self.clone()))
     }
@@ -216,7 +217,7 @@ impl Pace {
     /// # Errors
     /// The budget does not suffice yet, or an eviction waits for it.
     pub fn suffices_after_evictions(&self, now: Instant) -> Result<(), Option<Instant>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.pay_after_evictions(now)?;
         inner.budget.refund();
         Ok(())
@@ -224,7 +225,7 @@ impl Pace {
 
     /// Withdraws a payer that wants nothing any more.
     pub fn withdraw(&self, payer: Payer) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
             inner.wake();
         }
@@ -233,13 +234,9 @@ impl Pace {
     /// Takes a payment back: it is known that nothing was moved for it. Whatever may have been
     /// moved stays paid.
     pub fn refund(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.budget.refund();
         inner.wake();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,6 @@
 //! is down.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -18,6 +17,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::{Condition, Namespace};
 use muster_shared::names::condition::UNIQUE_IDENTITY;
+use parking_lot::Mutex;
 
 /// Claim of a Cluster to be a certain member. Their order is that of their rights to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +102,7 @@ impl Identities {
     /// Takes note of a Cluster's id; `known_before` for what the first list tells. Gives the others
     /// whose case that changes.
     pub fn note(&self, name: &str, id: Option<&str>, known_before: bool) -> Vec<String> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let id = id.filter(|id| !id.is_empty());
         let before = inner.claims.get(name).map(|(id, _)| id.clone());
         if before.as_deref() == id {
@@ -135,7 +135,7 @@ impl Identities {
     /// Takes note of the id that is recorded on the execution namespace of a Cluster. Gives the
     /// others whose case that changes.
     pub fn note_record(&self, name: &str, id: Option<&str>) -> Vec<String> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let before = inner.records.get(name).cloned();
         if before.as_deref() == id {
             return Vec::new();
@@ -165,7 +165,7 @@ impl Identities {
     /// changes.
     pub fn note_departure(&self, name: &str) -> Vec<String> {
         let others = self.note(name, None, false);
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let recorded = inner.records.get(name);
         let holders = recorded.and_then(|id| inner.holders.get(id));
         let others: BTreeSet<_> = holders
@@ -181,7 +181,7 @@ impl Identities {
     /// when each claim was seen; and those that claim nothing and on whose execution namespace the
     /// id is recorded.
     pub fn holders(&self, name: &str) -> Vec<(String, u64)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let Some((id, _)) = inner.claims.get(name) else {
             return Vec::new();
         };
@@ -193,10 +193,6 @@ impl Identities {
         all.into_iter()
             .map(|name| (name.clone(), since(name)))
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! lags, and if the read fails, it is the control plane that is cut off. The lease is read just
 //! before the grace period ends, so that the report is not delayed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, ListParams};
@@ -17,6 +17,7 @@ use muster_shared::k8s::Lease;
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -156,7 +157,7 @@ impl RollCall {
     /// Begins to count heartbeats; every cluster starts with a full grace.
     fn begin(&self, graces: Graces, interval: Duration) {
         let now = Instant::now();
-        *self.lock() = Some(State {
+        *self.state.lock() = Some(State {
             tracker: LivenessTracker::new(graces, now),
             contact: Contact::new(2 * interval, now),
         });
@@ -362,11 +363,10 @@ impl RollCall {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> Option<T> {
-        self.lock().as_mut().map(|state| act(state, Instant::now()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state
+            .lock()
+            .as_mut()
+            .map(|state| act(state, Instant::now()))
     }
 }
 

@@ -1,12 +1,13 @@
 //! What a cluster that leaves the fleet waits for, and when that is told.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::lifecycle::DeletionStep;
@@ -97,7 +98,7 @@ impl Told {
     /// Returns whether a step has taken so long that it is to be told now, if there is something to
     /// tell.
     pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waits = self.0.lock();
         let wait = waits.entry(cluster.to_owned()).or_insert(Wait {
             step,
             since: now,
@@ -119,7 +120,7 @@ impl Told {
 
     /// Records that the event about a cluster's wait was published.
     pub(super) fn has_told(&self, cluster: &str, now: Instant) {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waits = self.0.lock();
         if let Some(wait) = waits.get_mut(cluster) {
             wait.told = Some(now);
         }
@@ -127,7 +128,7 @@ impl Told {
 
     /// Forgets a cluster. Call it when the cluster has gone.
     pub(super) fn forget(&self, cluster: &str) {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waits = self.0.lock();
         waits.remove(cluster);
     }
 }
@@ -186,6 +187,6 @@ mod tests {
         }
         assert_eq!(tells, [100 + 120, 300 + 30, 300 + 30 + 1_800]);
         told.forget("m1");
-        assert!(told.0.lock().unwrap().is_empty());
+        assert!(told.0.lock().is_empty());
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::policy::ResourceSelector;
@@ -13,6 +13,7 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::audit::{self, Facts, Finding};
@@ -62,7 +63,7 @@ impl Audits {
     /// Has a policy looked through that is new or changed.
     pub(super) fn add(&self, key: PolicyKey) {
         let changed = Instant::now();
-        let mut states = self.lock();
+        let mut states = self.state.lock();
         let state = states.entry(key.clone()).or_insert_with(|| State {
             changed,
             looks: 0,
@@ -77,7 +78,7 @@ impl Audits {
     /// Returns the parts of a policy that had no effect when it was looked through last, and
     /// whether the fleet was looked at as well: it is not right after a change or a start.
     pub(super) fn findings(&self, key: &PolicyKey) -> (Vec<Finding>, bool) {
-        let states = self.lock();
+        let states = self.state.lock();
         let Some(state) = states.get(key) else {
             return (Vec::new(), false);
         };
@@ -86,14 +87,14 @@ impl Audits {
 
     /// Has a policy looked through once more, because something that it names may have gone.
     pub(super) fn again(&self, key: PolicyKey) {
-        if self.lock().contains_key(&key) {
+        if self.state.lock().contains_key(&key) {
             self.queue.add_after(key, GRACE);
         }
     }
 
     /// Asks for another audit of every policy.
     fn all_again(&self) {
-        let keys: Vec<PolicyKey> = self.lock().keys().cloned().collect();
+        let keys: Vec<PolicyKey> = self.state.lock().keys().cloned().collect();
         for key in keys {
             self.queue.add_after(key, GRACE);
         }
@@ -101,11 +102,7 @@ impl Audits {
 
     /// Forgets a policy that is gone.
     pub(super) fn forget(&self, key: &PolicyKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyKey, State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().remove(key);
     }
 }
 
@@ -136,7 +133,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     let (spec, scope) = (policy.spec(), &detector.scope);
     let mut found = audit::written(spec, key.namespace(), scope);
     found.extend(audit::switched_off(spec, &detector.fleet.settings));
-    let mut states = detector.audits.lock();
+    let mut states = detector.audits.state.lock();
     let Some(state) = states.get_mut(key) else {
         return Next::Done;
     };

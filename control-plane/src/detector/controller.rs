@@ -1,7 +1,7 @@
 //! Reconciles a template: finds its policy and writes its binding.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
@@ -11,6 +11,7 @@ use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Presence};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::arrivals::Arrivals;
@@ -233,7 +234,7 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
 
 impl Detector {
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     async fn reconcile(&self, key: TemplateKey) -> Result<Next, Error> {

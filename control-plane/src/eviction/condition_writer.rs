@@ -5,7 +5,7 @@
 //! once, so such notes are written slowly and do not delay others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube::api::Patch;
@@ -18,6 +18,7 @@ use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Expectations;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -93,7 +94,7 @@ impl ConditionWriter {
     /// and cluster.
     pub fn tell(&self, notes: Vec<(Key, Note)>) {
         let (now, mut news) = (Instant::now(), Vec::new());
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         for (key, note) in notes {
             let urgent = note.is_urgent();
             match books.entry(key.clone()).or_default().take(note, now) {
@@ -116,7 +117,7 @@ impl ConditionWriter {
     /// do with it.
     pub fn forget(&self, gone: &[Key]) {
         for key in gone {
-            self.lock().remove(key);
+            self.books.lock().remove(key);
             self.written.forget(key);
         }
     }
@@ -126,7 +127,7 @@ impl ConditionWriter {
         let client = fleet.status_writer.turn().await;
         let binding = fleet.bindings.get(&key);
         let Some(binding) = binding.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
-            self.lock().remove(&key);
+            self.books.lock().remove(&key);
             return Ok(Next::Done);
         };
         // A condition of before our own last write would decide what there is to tell.
@@ -182,7 +183,7 @@ impl ConditionWriter {
                 .filter(|note| note.is_eviction())
                 .for_each(|note| publish(fleet, binding.as_ref(), note));
         }
-        let (mut books, now) = (self.lock(), Instant::now());
+        let (mut books, now) = (self.books.lock(), Instant::now());
         let mut ripens = None;
         if let Some(book) = books.get_mut(&key) {
             book.told(&notes, now);
@@ -198,7 +199,7 @@ impl ConditionWriter {
     /// where no note is left.
     fn book(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<Book> {
         let known = conditions::get(&binding.status().conditions, explain::CONDITION);
-        let mut books = self.lock();
+        let mut books = self.books.lock();
         let book = books.get_mut(key)?;
         book.ripen(Instant::now());
         book.revise(|note| {
@@ -210,10 +211,6 @@ impl ConditionWriter {
             return None;
         }
         Some(book.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

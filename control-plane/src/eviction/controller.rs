@@ -1,7 +1,7 @@
 //! Passes every change of clusters and bindings to the evictor, and carries out its
 //! decisions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
@@ -10,6 +10,7 @@ use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
@@ -136,7 +137,7 @@ fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
 impl Controller {
     /// Does something with the evictor, and passes its news on.
     fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
-        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut evictor = self.evictor.lock();
         act(&mut evictor, Now::by(&self.clock));
         self.tell(evictor.take_news());
         drop(evictor);
@@ -144,7 +145,7 @@ impl Controller {
     }
 
     fn next(&self) -> Step {
-        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut evictor = self.evictor.lock();
         let step = evictor.next(Now::by(&self.clock));
         self.tell(evictor.take_news());
         step
@@ -191,10 +192,7 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
                         Arc::clone(&eviction),
                     );
                     let outcome = settle(muster_shared::clock::spawn(work)).await;
-                    let mut meter = controller
-                        .meter
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
+                    let mut meter = controller.meter.lock();
                     meter.count(&eviction, &outcome, fleet.clock.now());
                     drop(meter);
                     controller.with(|evictor, now| evictor.done(&eviction, outcome, now));
@@ -315,14 +313,8 @@ async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
             () = fleet.shutdown.cancelled() => return,
             _ = interval.tick() => {}
         }
-        let evictor = controller
-            .evictor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut meter = controller
-            .meter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let evictor = controller.evictor.lock();
+        let mut meter = controller.meter.lock();
         meter.show(&evictor, tokio::time::Instant::now());
     }
 }

@@ -1,6 +1,6 @@
 //! Follows clusters, bindings and Works, and writes the records of failovers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,7 @@ use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -91,17 +92,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 impl Recorder {
-    fn lock(&self) -> MutexGuard<'_, Option<Ledger>> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn now(&self) -> Timestamp {
         self.fleet.clock.now()
     }
 
     /// Does something with the ledger, once there is one, and has written what changed.
     fn with(&self, act: impl FnOnce(&mut Ledger, Timestamp)) {
-        let mut ledger = self.lock();
+        let mut ledger = self.ledger.lock();
         let Some(ledger) = ledger.as_mut() else {
             return;
         };
@@ -235,7 +232,7 @@ impl Recorder {
     }
 
     fn load(&self, limits: Limits) {
-        let mut guard = self.lock();
+        let mut guard = self.ledger.lock();
         let now = self.now();
         let records = self.records.list();
         let records = records.iter().map(|it| it.as_ref().clone());
@@ -314,7 +311,7 @@ impl Recorder {
     async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
         let recount = self.census();
         let (wanted, known, is_surplus) = {
-            let mut ledger = self.lock();
+            let mut ledger = self.ledger.lock();
             let Some(ledger) = ledger.as_mut() else {
                 return Ok(Next::Done);
             };
@@ -335,12 +332,12 @@ impl Recorder {
     /// Counts the workloads in failed clusters, not too often; returns when to come again if it
     /// was counted a moment ago.
     fn census(&self) -> Option<Duration> {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         let passed = counted.map(|it| it.elapsed());
         if let Some(rest) = passed.and_then(|passed| CENSUS.checked_sub(passed)) {
             return Some(rest).filter(|rest| !rest.is_zero());
         }
-        let failed = self.lock().as_ref()?.failed_clusters();
+        let failed = self.ledger.lock().as_ref()?.failed_clusters();
         if failed.is_empty() {
             return None;
         }
@@ -354,7 +351,7 @@ impl Recorder {
             (!clusters.is_empty()).then(|| (BindingKey::of(&it), clusters))
         });
         let placed: Vec<_> = placed.collect();
-        self.lock().as_mut()?.census(placed.into_iter());
+        self.ledger.lock().as_mut()?.census(placed.into_iter());
         *counted = Some(Instant::now());
         None
     }

@@ -1,11 +1,12 @@
 //! Index of bindings by the clusters that they name.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
 
 use super::binding::BindingKey;
 
@@ -30,7 +31,7 @@ impl BindingsByCluster {
 
     /// Returns the bindings that name a cluster, in the order of their names.
     pub fn of(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
-        let index = self.lock();
+        let index = self.0.lock();
         let found = index.get(cluster).into_iter().flatten();
         found.cloned().collect()
     }
@@ -50,7 +51,7 @@ impl BindingsByCluster {
         }
         let (was, is) = (names(was), names(is));
         let key = Arc::new(BindingKey::of(binding));
-        let mut index = self.lock();
+        let mut index = self.0.lock();
         for cluster in was.difference(&is) {
             if let Some(bindings) = index.get_mut(*cluster) {
                 bindings.remove(&key);
@@ -63,10 +64,6 @@ impl BindingsByCluster {
             let bindings = index.entry((*cluster).to_owned()).or_default();
             bindings.insert(Arc::clone(&key));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

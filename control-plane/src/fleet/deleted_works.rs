@@ -2,9 +2,10 @@
 //! they stayed. May be lost: a process that starts reads the present Works.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use muster_shared::watch::Informer;
+use parking_lot::Mutex;
 
 use super::works::{CachedWork, uid_gone};
 
@@ -20,14 +21,10 @@ impl DeletedWorks {
         let kept = deleted.clone();
         works.on_change(move |change| {
             if let Some(uid) = uid_gone(change) {
-                kept.lock().remove(uid);
+                kept.0.lock().remove(uid);
             }
         });
         deleted
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds Works whose deletion is about to be requested. Call it before the request, because the
@@ -35,7 +32,7 @@ impl DeletedWorks {
     /// wanted again, so that it stands for no copy elsewhere.
     pub fn add<'a>(&self, works: impl Iterator<Item = &'a Arc<CachedWork>>) {
         let uids = works.filter_map(|it| it.metadata.uid.clone());
-        self.lock().extend(uids);
+        self.0.lock().extend(uids);
     }
 
     /// Returns whether a Work is being removed: its deletion is seen, or this process has asked for
@@ -43,7 +40,7 @@ impl DeletedWorks {
     pub fn is_to_go(&self, work: &CachedWork) -> bool {
         let uid = work.metadata.uid.as_ref();
         work.metadata.deletion_timestamp.is_some()
-            || uid.is_some_and(|uid| self.lock().contains(uid))
+            || uid.is_some_and(|uid| self.0.lock().contains(uid))
     }
 
     /// Returns whether only this process knows that a Work is being removed, because its deletion
@@ -56,7 +53,7 @@ impl DeletedWorks {
     /// that is wanted again.
     pub fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
-            self.lock().remove(uid);
+            self.0.lock().remove(uid);
         }
     }
 }

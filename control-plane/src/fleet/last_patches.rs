@@ -6,9 +6,9 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -45,7 +45,7 @@ impl<K: Eq + Hash> LastPatches<K> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let all = self.lock();
+        let all = self.0.lock();
         all.get(key).is_some_and(|last| {
             version == Some(last.version.as_str())
                 && last.patch == fingerprint(patch)
@@ -66,7 +66,7 @@ impl<K: Eq + Hash> LastPatches<K> {
     fn insert(&self, key: K, version: Option<&str>, patch: &Value, ends: Option<Instant>) {
         if let Some(version) = version {
             let (version, patch) = (version.to_owned(), fingerprint(patch));
-            self.lock().insert(
+            self.0.lock().insert(
                 key,
                 Last {
                     version,
@@ -83,11 +83,7 @@ impl<K: Eq + Hash> LastPatches<K> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Last>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(key);
     }
 }
 

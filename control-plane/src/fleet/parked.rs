@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use muster_interpreter::webhook::Pending;
 use muster_shared::queue::{Next, Queue};
+use parking_lot::Mutex;
 
 use super::template::Kind;
 use super::templates::Templates;
@@ -29,7 +30,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
         let waiting: Waiting<K> = Arc::default();
         let (of, to) = (Arc::clone(&waiting), queue.clone());
         templates.on_known(move |kind| {
-            let mut waiting = of.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = of.lock();
             for key in waiting.remove(kind).into_iter().flatten() {
                 to.add(key);
             }
@@ -43,7 +44,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
 
     /// Has a key worked on again when a kind becomes known.
     pub fn wait(&self, kind: &Kind, key: K) -> Next {
-        self.lock()
+        self.waiting
+            .lock()
             .entry(kind.clone())
             .or_default()
             .insert(key.clone());
@@ -69,14 +71,10 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
 
     /// Forgets a key whose object is gone.
     pub fn leave(&self, key: &K) {
-        self.lock().retain(|_, keys| {
+        self.waiting.lock().retain(|_, keys| {
             keys.remove(key);
             !keys.is_empty()
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, HashSet<K>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

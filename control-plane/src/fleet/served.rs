@@ -1,9 +1,9 @@
 //! Whether the fleet API takes the status of policies, and when it is asked again after it did not.
 //! Karmada's definition has no such subresource.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// What the last write of a status found.
@@ -41,14 +41,14 @@ impl Served {
 
     /// Returns the time until a status may be written; `None` if it may be written now.
     pub fn wait(&self) -> Option<Duration> {
-        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = *self.refused.lock();
         let left = refused.map(|it| it.wait.saturating_sub(it.at.elapsed()));
         left.filter(|left| !left.is_zero())
     }
 
     /// Notes that no status is taken. Returns whether that is news.
     pub fn refuse(&self) -> bool {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         let wait = refused.map_or(self.first, |it| (it.wait * 2).min(self.longest));
         let at = Instant::now();
         refused.replace(Refused { at, wait }).is_none()
@@ -56,7 +56,7 @@ impl Served {
 
     /// Notes that a status was taken. Returns whether none was taken before.
     pub fn accept(&self) -> bool {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         refused.take().is_some()
     }
 }

@@ -4,12 +4,13 @@
 //! later than the last renewal and never earlier.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use muster_shared::names::annotation;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The last change of a lease.
@@ -42,12 +43,12 @@ impl Signs {
     /// Returns the last change that was seen of the lease of a cluster; `None` if there never was
     /// one.
     pub fn of(&self, cluster: &str) -> Option<Sign> {
-        self.lock().get(cluster).cloned()
+        self.0.lock().get(cluster).cloned()
     }
 
     fn see(&self, lease: &Lease, now: Instant) {
         let version = lease.resource_version();
-        let mut signs = self.lock();
+        let mut signs = self.0.lock();
         let known = signs.get(&lease.name_any());
         if known.is_some_and(|known| known.version.is_some() && known.version == version) {
             return;
@@ -61,14 +62,10 @@ impl Signs {
     }
 
     fn gone(&self, cluster: &str, now: Instant) {
-        if let Some(sign) = self.lock().get_mut(cluster) {
+        if let Some(sign) = self.0.lock().get_mut(cluster) {
             sign.at = now;
             sign.version = None;
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Sign>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

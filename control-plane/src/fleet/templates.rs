@@ -6,7 +6,7 @@
 //! never watched.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, GroupVersionKind};
@@ -14,6 +14,7 @@ use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
 use kube::{Client, Resource};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::scope::is_reserved;
@@ -93,7 +94,6 @@ impl Templates {
     /// named.
     pub fn on_change(&self, listener: impl Fn(&News) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.write();
-        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
@@ -106,7 +106,6 @@ impl Templates {
     /// can never be.
     pub fn on_known(&self, listener: impl Fn(&Kind) + Send + Sync + 'static) {
         let mut listeners = self.inner.kind_listeners.write();
-        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
@@ -422,26 +421,24 @@ impl Templates {
 
     fn tell(&self, news: &News) {
         let listeners = self.inner.listeners.read();
-        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
+        for listener in &*listeners {
             listener(news);
         }
     }
 
     fn tell_known(&self, kind: &Kind) {
         let listeners = self.inner.kind_listeners.read();
-        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
+        for listener in &*listeners {
             listener(kind);
         }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<Arc<Kind>, Entry>> {
-        let kinds = self.inner.kinds.read();
-        kinds.unwrap_or_else(PoisonError::into_inner)
+        self.inner.kinds.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Arc<Kind>, Entry>> {
-        let kinds = self.inner.kinds.write();
-        kinds.unwrap_or_else(PoisonError::into_inner)
+        self.inner.kinds.write()
     }
 }
 

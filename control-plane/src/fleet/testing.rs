@@ -4,7 +4,7 @@
 //! What is written changes them, and is written down; a test says what is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use muster_shared::lease::Leadership;
 use muster_shared::merge;
 use muster_shared::names::execution_namespace;
 use muster_shared::tasks::Tasks;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -248,7 +249,7 @@ impl FakeApi {
     /// Stores an object, or replaces it, tells the watches of it, and returns the object as it is
     /// stored.
     fn store(&self, plural: &str, mut object: Value) -> Value {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let version = *self.0.version.borrow() + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         let place = place(plural, &object);
@@ -269,12 +270,12 @@ impl FakeApi {
     /// Returns an object as it is stored.
     pub fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        self.state().objects.get(&place).cloned()
+        self.0.state.lock().objects.get(&place).cloned()
     }
 
     /// Removes an object; watches tell of it.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         let Some(mut object) = state.objects.remove(&place) else {
             return;
@@ -290,7 +291,7 @@ impl FakeApi {
 
     /// Removes an object so that no watch tells of it: the next lists lack it.
     pub fn lose(&self, plural: &str, namespace: &str, name: &str) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         state.objects.remove(&place);
         let version = *self.0.version.borrow() + 1;
@@ -302,7 +303,7 @@ impl FakeApi {
     /// Hides an object from lists from now on, as a broken cache does; single reads still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.hidden.insert(place);
         let version = *self.0.version.borrow() + 1;
         state.oldest = version;
@@ -322,7 +323,7 @@ impl FakeApi {
     }
 
     fn answer_with(&self, method: Method, path: &str, answer: Option<Answer>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state
             .answers
             .retain(|it| (&it.0, &*it.1) != (&method, path));
@@ -350,17 +351,17 @@ impl FakeApi {
 
     /// Answers every request by the objects that there are from now on.
     pub fn answer_truly(&self) {
-        self.state().answers.clear();
+        self.0.state.lock().answers.clear();
     }
 
     /// Forgets what was asked and written before.
     pub fn forget(&self) {
-        self.state().asked.clear();
+        self.0.state.lock().asked.clear();
     }
 
     /// Returns all requests except watches.
     pub fn asked(&self) -> Vec<Asked> {
-        self.state().asked.clone()
+        self.0.state.lock().asked.clone()
     }
 
     /// Returns what was written except events, each as method, path and body.
@@ -389,10 +390,6 @@ impl FakeApi {
         events.map(|(about, reason, _)| (about, reason)).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn respond(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -408,7 +405,7 @@ impl FakeApi {
             query,
             body,
         };
-        self.state().asked.push(asked.clone());
+        self.0.state.lock().asked.push(asked.clone());
         let Some((code, answer)) = self.answer_to(&asked) else {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
         };
@@ -420,7 +417,7 @@ impl FakeApi {
 
     /// Returns the answer to a request; `None` where the connection breaks.
     fn answer_to(&self, asked: &Asked) -> Option<Answer> {
-        let state = self.state();
+        let state = self.0.state.lock();
         let mut answers = state.answers.iter();
         let is_meant = |it: &&(Method, String, Option<Answer>)| {
             it.0 == asked.method && asked.path.ends_with(&it.1)
@@ -444,7 +441,7 @@ impl FakeApi {
             };
         };
         let place = (plural, namespace, name);
-        let Some(held) = self.state().objects.get(&place).cloned() else {
+        let Some(held) = self.0.state.lock().objects.get(&place).cloned() else {
             return (404, refusal(404, "NotFound", &place.2));
         };
         let conflicts = |wanted: &Value, field: &str| {
@@ -472,7 +469,7 @@ impl FakeApi {
             let value = parts.find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
             value.and_then(|it| it.parse::<usize>().ok())
         };
-        let state = self.state();
+        let state = self.0.state.lock();
         let is_in = |it: &&Place| {
             it.0 == plural
                 && (namespace.is_empty() || it.1 == namespace)
@@ -492,7 +489,7 @@ impl FakeApi {
 
     fn create(&self, plural: &str, object: &Value) -> Answer {
         let (place, mut object) = (place(plural, object), object.clone());
-        if self.state().objects.contains_key(&place) {
+        if self.0.state.lock().objects.contains_key(&place) {
             return (409, refusal(409, "AlreadyExists", &place.2));
         }
         let metadata = &mut object["metadata"];
@@ -550,7 +547,7 @@ impl FakeApi {
         let from: Option<u64> = from.and_then(|it| it.parse().ok());
         let line =
             |kind: &str, object: &Value| format!("{}\n", json!({ "type": kind, "object": object }));
-        let state = self.state();
+        let state = self.0.state.lock();
         let mut text = String::new();
         match from {
             Some(from) if from < state.oldest => {
@@ -575,7 +572,7 @@ impl FakeApi {
         let (api, mut version) = (self.clone(), self.0.version.subscribe());
         let more = async move {
             let is_news = |_: &u64| {
-                let state = api.state();
+                let state = api.0.state.lock();
                 let mut log = state.log.iter();
                 state.oldest > now || log.any(|it| it.0 > now && it.1 == plural)
             };

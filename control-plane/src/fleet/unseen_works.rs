@@ -2,13 +2,14 @@
 //! ago, and one that a list lacks although nobody saw it leave.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use super::Fleet;
@@ -128,7 +129,7 @@ impl UnseenWorks {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, BTreeSet<Place>>> {
         let all = &self.0.by_binding;
-        all.lock().unwrap_or_else(PoisonError::into_inner)
+        all.lock()
     }
 }
 

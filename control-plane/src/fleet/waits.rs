@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// First and longest wait.
@@ -63,7 +63,7 @@ impl<K: Clone + Eq + Hash> Waits<K> {
     /// Returns the next wait of a key: each is twice as long as the one before it, up to the
     /// longest.
     pub fn next(&self, key: &K) -> Wait {
-        let mut waits = self.lock();
+        let mut waits = self.waited.lock();
         let waited = waits.entry(key.clone()).or_default();
         let time = self.length(waited.count);
         waited.count = waited.count.saturating_add(1);
@@ -84,11 +84,7 @@ impl<K: Clone + Eq + Hash> Waits<K> {
 
     /// Ends the wait of a key: what it waited for has come, or is not waited for any more.
     pub fn over(&self, key: &K) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Waited>> {
-        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waited.lock().remove(key);
     }
 
     fn length(&self, count: u32) -> Duration {

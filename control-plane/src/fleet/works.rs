@@ -5,13 +5,14 @@ mod role;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::{Change, Informer};
+use parking_lot::{Mutex, MutexGuard};
 
 use muster_shared::work_status::Excess;
 use serde::{Deserialize, Deserializer};
@@ -169,9 +170,7 @@ impl WorkIndex {
     }
 
     fn lock(&self) -> MutexGuard<'_, ByBinding> {
-        self.by_binding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_binding.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 //! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +17,7 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::controller::Mover;
@@ -62,7 +63,7 @@ impl Refusals {
     /// Returns for how long a refusal has been seen.
     fn lasts(&self, key: &BindingKey, refused: &Refused) -> Duration {
         let (seen, now) = ((refused.cluster.clone(), refused.since), Instant::now());
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let known = all.get(key).filter(|known| known.0 == seen);
         let since = known.map_or(now, |known| known.1);
         all.insert(key.clone(), (seen, since));
@@ -71,11 +72,7 @@ impl Refusals {
 
     /// Forgets a workload that is not refused any more.
     pub fn forget(&self, key: &BindingKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (Seen, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(key);
     }
 }
 

@@ -14,7 +14,7 @@ pub mod state;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,6 +27,7 @@ use muster_shared::k8s::ConfigMap;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::queue::until;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -233,11 +234,7 @@ impl Pauses {
 
     /// Has a listener called whenever a pause begins, changes or ends. It must return quickly.
     pub fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
-        let mut listeners = self
-            .inner
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.inner.listeners.lock();
         listeners.push(Box::new(listener));
     }
 
@@ -285,28 +282,18 @@ impl Pauses {
 
     fn tell(&self) {
         self.inner.changed.notify_one();
-        let listeners = self
-            .inner
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.inner.listeners.lock();
         for listener in &*listeners {
             listener();
         }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
-        self.inner
-            .state
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> parking_lot::RwLockReadGuard<'_, State> {
+        self.inner.state.read()
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
-        self.inner
-            .state
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> parking_lot::RwLockWriteGuard<'_, State> {
+        self.inner.state.write()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -18,6 +18,7 @@ use muster_shared::merge;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -117,16 +118,12 @@ impl Statuses {
             tokio::task::yield_now().await;
         }
         let earliest = Instant::now() + (counting * SHARE).max(PAUSE);
-        *self.earliest.lock().unwrap_or_else(PoisonError::into_inner) = Some(earliest);
+        *self.earliest.lock() = Some(earliest);
         self.served.wait().map_or(next, Next::After)
     }
 
-    fn failing(&self) -> MutexGuard<'_, HashMap<String, Served>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget_all_but(&self, policies: &[Arc<ClusterTaintPolicy>]) {
-        let mut failing = self.failing();
+        let mut failing = self.failing.lock();
         if !failing.is_empty() {
             let names: HashSet<String> = policies.iter().map(|it| it.name_any()).collect();
             failing.retain(|name, _| names.contains(name));
@@ -141,18 +138,18 @@ impl Statuses {
         wanted: &ClusterTaintPolicyStatus,
     ) -> Next {
         let name = policy.name_any();
-        let wait = self.failing().get(&name).and_then(Served::wait);
+        let wait = self.failing.lock().get(&name).and_then(Served::wait);
         if let Some(wait) = wait {
             return Next::After(wait);
         }
         let error = match self.try_to_write(api, policy, wanted).await {
             Ok(next) => {
-                self.failing().remove(&name);
+                self.failing.lock().remove(&name);
                 return next;
             }
             Err(error) => error,
         };
-        let mut failing = self.failing();
+        let mut failing = self.failing.lock();
         let (first, longest) = FAILED;
         let failed = failing
             .entry(name)
@@ -164,7 +161,7 @@ impl Statuses {
     }
 
     fn wait(&self) -> Option<Duration> {
-        let earliest = *self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = *self.earliest.lock();
         let pause = earliest.map(|it| it.saturating_duration_since(Instant::now()));
         let pause = pause.filter(|pause| !pause.is_zero());
         self.served.wait().max(pause)

@@ -1,7 +1,7 @@
 //! Starts and ends the tasks of each member that the control plane manages.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -21,6 +21,7 @@ use muster_shared::names::condition;
 use muster_shared::queue::{Next, backoff, jittered};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -85,21 +86,15 @@ impl Drop for Host {
 }
 
 impl Hosts {
-    fn running(&self) -> MutexGuard<'_, HashMap<String, Host>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn unconnected(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.unconnected
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.unconnected.lock()
     }
 
     /// Ends the tasks of a member.
     fn stop(&self, name: &str) {
-        self.running().remove(name);
+        self.running.lock().remove(name);
         self.unconnected().remove(name);
-        let count = self.running().len();
+        let count = self.running.lock().len();
         metrics::gauge!("muster_push_clusters").set(u32::try_from(count).unwrap_or(u32::MAX));
     }
 }
@@ -120,7 +115,7 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
     }
     let secret = match secret(fleet, &cluster).await {
         Ok(secret) => secret,
-        Err(error) if hosts.running().contains_key(name) => return Err(error),
+        Err(error) if hosts.running.lock().contains_key(name) => return Err(error),
         Err(error) => {
             let words = client::brief(&error.source);
             let problem = Problem::Unreadable(error.object, words);
@@ -177,7 +172,7 @@ fn host(
     (config, version): (Config, Option<String>),
 ) -> Arc<Gateway> {
     let name = cluster.name_any();
-    let mut running = hosts.running();
+    let mut running = hosts.running.lock();
     if let Some(host) = running.get_mut(&name)
         && is_same_server(&host.config, &config)
         && !host.task.is_finished()
@@ -274,7 +269,7 @@ async fn unconnected(
     let name = cluster.name_any();
     let words = problem.to_string();
     note(fleet, cluster, Monitoring::Unconnected(&words)).await?;
-    if hosts.running().contains_key(&name) {
+    if hosts.running.lock().contains_key(&name) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
     let since = *hosts
@@ -342,7 +337,7 @@ fn renew(
     if !renewal::due(&token, fleet.clock.now()).is_zero() {
         return;
     }
-    let mut running = hosts.running();
+    let mut running = hosts.running.lock();
     let Some(host) = running.get_mut(&cluster.name_any()) else {
         return;
     };

@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -75,7 +76,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         move |change| match change {
             Change::Applied { new, .. } => controller.queue.add(new.name_any()),
             Change::Deleted { old } => {
-                controller.memory().remove(&identity(old));
+                controller.memory.lock().remove(&identity(old));
             }
         }
     });
@@ -119,7 +120,7 @@ fn follow(controller: &Arc<Rebalancers>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| {
         let key = BindingKey::of(change.object().as_ref());
-        let waiting = controller.waiting().remove(&key);
+        let waiting = controller.waiting.lock().remove(&key);
         for name in waiting.into_iter().flatten() {
             controller.queue.add_after(name, GATHER);
         }
@@ -161,10 +162,10 @@ impl Rebalancers {
             return Ok(Next::Done);
         }
         let uid = identity(rebalancer);
-        let mut memory = self.memory().remove(&uid).unwrap_or_default();
+        let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
         let look = self.look(fleet, rebalancer, &mut memory, now).await;
         let written = write(fleet, rebalancer, &look.news, &mut memory, now).await;
-        self.memory().insert(uid, memory);
+        self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
         let next = written?;
         match look.failure {
@@ -237,10 +238,14 @@ impl Rebalancers {
         let key = BindingKey::for_template(&template);
         // Before the binding is read, so that none of its changes is missed.
         let name = rebalancer.name_any();
-        self.waiting().entry(key.clone()).or_default().insert(name);
+        self.waiting
+            .lock()
+            .entry(key.clone())
+            .or_default()
+            .insert(name);
         let requested = request(fleet, &self.pace, &key, asked, times).await;
         if let Ok(Requested::Answered | Requested::NoBinding) = requested
-            && let Entry::Occupied(mut waiting) = self.waiting().entry(key)
+            && let Entry::Occupied(mut waiting) = self.waiting.lock().entry(key)
         {
             waiting.get_mut().remove(&rebalancer.name_any());
             if waiting.get().is_empty() {
@@ -248,14 +253,6 @@ impl Rebalancers {
             }
         }
         requested
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashMap<BindingKey, BTreeSet<String>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn memory(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

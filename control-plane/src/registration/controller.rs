@@ -1,7 +1,7 @@
 //! Approves the signing requests of agents.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -16,6 +16,7 @@ use muster_shared::k8s::CertificateSigningRequest;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -95,14 +96,14 @@ struct Given(Mutex<HashMap<String, (String, Instant)>>);
 
 impl Given {
     fn remember(&self, cluster: &str, request: &str) {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         given.retain(|_, (_, at)| at.elapsed() < REMEMBERED);
         given.insert(cluster.to_owned(), (request.to_owned(), Instant::now()));
     }
 
     /// Returns whether another request than this one was approved for the name.
     fn is_promised(&self, cluster: &str, request: &str) -> bool {
-        let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = self.0.lock();
         given
             .get(cluster)
             .is_some_and(|(other, at)| other != request && at.elapsed() < REMEMBERED)

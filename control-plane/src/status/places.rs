@@ -4,7 +4,8 @@
 //! must not take all workers, so that no other status is written.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::fleet::template::Kind;
 
@@ -33,7 +34,7 @@ impl Places {
 
     /// Takes a place of a kind; `None` if all are taken.
     pub(super) fn take(&self, kind: &Kind) -> Option<Place<'_>> {
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let count = taken.get(kind).copied().unwrap_or(0);
         if count >= self.each {
             return None;
@@ -44,15 +45,11 @@ impl Places {
             kind: kind.clone(),
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         match taken.get_mut(&self.kind) {
             Some(count) if *count > 1 => *count -= 1,
             _ => _ = taken.remove(&self.kind),

@@ -1,7 +1,7 @@
 //! Reconciles the taints of every cluster with the ClusterTaintPolicies.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
@@ -17,6 +17,7 @@ use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::describe;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use muster_shared::queue::until;
@@ -111,9 +112,7 @@ struct Memory {
 
 impl Memory {
     fn looked_at(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.looked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.looked_at.lock()
     }
 }
 

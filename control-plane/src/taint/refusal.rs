@@ -5,11 +5,11 @@
 //! `PreferNoExecute`, which its policies take. What was refused is left out for a while.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time after which a refused taint is tried again: the definition of Cluster may have been
@@ -26,23 +26,19 @@ pub struct Refusals(Mutex<HashMap<Identity, Instant>>);
 impl Refusals {
     /// Notes that a taint was refused.
     pub fn add(&self, taint: &Taint) {
-        let mut refused = self.lock();
+        let mut refused = self.0.lock();
         refused.retain(|_, at| at.elapsed() < AGAIN);
         refused.insert(identity(taint), Instant::now());
     }
 
     /// Returns whether a taint was refused a short time ago.
     pub fn has(&self, taint: &Taint) -> bool {
-        let refused = self.lock();
+        let refused = self.0.lock();
         // As a rule there are none.
         !refused.is_empty()
             && refused
                 .get(&identity(taint))
                 .is_some_and(|at| at.elapsed() < AGAIN)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

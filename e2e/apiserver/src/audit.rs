@@ -1,6 +1,6 @@
 //! An audit log of writes, for tests that want none.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use http::{Method, StatusCode};
 use tokio::sync::Notify;
@@ -28,12 +28,12 @@ pub struct Audit {
 impl Audit {
     /// Begins a new log.
     pub fn begin(&self) {
-        *self.lock() = Some(Vec::new());
+        *self.log.lock() = Some(Vec::new());
     }
 
     /// Ends the log and gives it.
     pub fn end(&self) -> Vec<Write> {
-        self.lock().take().unwrap_or_default()
+        self.log.lock().take().unwrap_or_default()
     }
 
     /// Waits until the log holds a number of writes whose path contains a text.
@@ -41,7 +41,7 @@ impl Audit {
         loop {
             let noted = self.noted.notified();
             let is_one = |write: &&Write| write.path.contains(path);
-            let held = self.lock().iter().flatten().filter(is_one).count();
+            let held = self.log.lock().iter().flatten().filter(is_one).count();
             if held >= count {
                 return;
             }
@@ -53,7 +53,7 @@ impl Audit {
         if method.is_safe() {
             return;
         }
-        if let Some(log) = self.lock().as_mut() {
+        if let Some(log) = self.log.lock().as_mut() {
             log.push(Write {
                 user: user.to_owned(),
                 method: method.to_string(),
@@ -62,10 +62,6 @@ impl Audit {
             });
             self.noted.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Write>>> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

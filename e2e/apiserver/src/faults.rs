@@ -1,9 +1,9 @@
 //! Failures on demand: what a server does to connections and requests while a fault is on.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -121,19 +121,13 @@ impl Faults {
 
     /// Cuts every live connection once; new ones are accepted.
     pub fn cut_connections(&self) {
-        let mut guard = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.connections.lock();
         std::mem::take(&mut *guard).cancel();
     }
 
     /// Returns a token that is cancelled when the connections of now are to be cut.
     pub fn connection(&self) -> CancellationToken {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.connections.lock().clone()
     }
 
     /// Tells of changes.

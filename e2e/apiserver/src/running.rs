@@ -1,6 +1,6 @@
 //! Starting, reaching and stopping a server.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +8,7 @@ use http::{Request, Response};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;

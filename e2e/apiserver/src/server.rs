@@ -1,11 +1,12 @@
 //! One server: its state, and the way of a request from connection to verb.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Body as HttpBody;
 use jiff::fmt::rfc2822::DateTimePrinter;
+use parking_lot::Mutex;
 
 use crate::auth::authenticate;
 use crate::auth::identity::User;
@@ -199,7 +200,7 @@ impl Server {
             _ => media::read(body).await?,
         };
         let answer = dispatch(&context, verb, body).await;
-        warnings.extend(context.warnings.into_inner().unwrap_or_default());
+        warnings.extend(context.warnings.into_inner());
         answer
     }
 

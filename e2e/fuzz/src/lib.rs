@@ -50,11 +50,12 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 use std::time::{Duration, Instant, SystemTime};
 
 pub use bounds::Memory;
 pub use mutate::sentence;
+use parking_lot::Mutex;
 pub use random::Random;
 
 /// Inputs with different outcomes that are kept in memory for mutation.
@@ -165,7 +166,7 @@ impl Fuzz {
     /// # Panics
     /// The target panics or exceeds a limit. The message has the shortest input that does so.
     pub fn run(&self, target: impl Fn(&[u8]) -> String) -> Done {
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = ALONE.lock();
         let minutes: Option<f64> = variable("MUSTER_FUZZ_MINUTES");
         let end = minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(60.0 * minutes));
         let seed = variable("MUSTER_FUZZ_SEED").unwrap_or_else(|| fresh_seed(minutes.is_some()));

@@ -1,8 +1,9 @@
 //! Watches that no workload is ever without a copy that it would otherwise have had.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::picture::Picture;
 use super::scenario::{SETTINGS, SHOP, SHOP_REPLICAS, WEB, WEB_REPLICAS};
@@ -98,7 +99,7 @@ impl Continuity {
                 seen,
             } = floor;
             let what = format!("{name} had {seen} {of} instead of at least {least}");
-            let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gaps = self.gaps.lock();
             if gaps.last().is_none_or(|last| last.what != what) {
                 gaps.push(Gap {
                     at: Timestamp::now(),
@@ -110,10 +111,7 @@ impl Continuity {
 
     /// Returns the moments at which something was missing.
     pub fn gaps(&self) -> Vec<Gap> {
-        self.gaps
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.gaps.lock().clone()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::draw::{Palette, Scene, Tone, draw};
@@ -88,7 +89,7 @@ impl Screen {
 
     /// Prints a line above the table.
     pub fn say(&self, line: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if self.manner != Manner::Silent {
             self.erase(&mut inner);
             put(&format!("{line}\n"));
@@ -98,7 +99,7 @@ impl Screen {
 
     /// Says what happens now, and why.
     pub fn headline(&self, headline: &str, because: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         headline.clone_into(&mut inner.headline);
         because.clone_into(&mut inner.because);
         self.stamp(&inner, &format!("— {headline}"));
@@ -110,7 +111,7 @@ impl Screen {
 
     /// Shows whether a cluster is cut off.
     pub fn mark_cut(&self, cluster: &str, cut: bool) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if cut {
             inner.cut.insert(cluster.to_owned());
         } else {
@@ -121,14 +122,14 @@ impl Screen {
 
     /// Notes a milestone.
     pub fn reach(&self, what: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.timeline.reach(what);
         self.stamp(&inner, &format!("✓ {what}"));
     }
 
     /// Returns the milestones so far, a line each.
     pub fn timeline(&self) -> Vec<String> {
-        self.lock().timeline.lines()
+        self.inner.lock().timeline.lines()
     }
 
     /// Follows what is observed until the guard is dropped.
@@ -159,7 +160,7 @@ impl Screen {
 
     /// Ends the live table and leaves it on the terminal.
     pub fn finish(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.drawn > 0 {
             // Lines wrap again, and the cursor is back.
             put("\x1b[?7h\x1b[?25h");
@@ -170,7 +171,7 @@ impl Screen {
 
     fn show(&self, view: &View) {
         let picture = Picture::of(view);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let lines = news(&inner.picture, &picture);
         let elapsed = inner.timeline.elapsed();
         for line in lines {
@@ -228,10 +229,6 @@ impl Screen {
         }
         inner.drawn = lines.len();
         put(&text);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

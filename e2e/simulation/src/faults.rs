@@ -7,9 +7,9 @@ mod refusal;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub use self::refusal::Refusal;
@@ -58,7 +58,7 @@ impl Faults {
             random: Random::new(seed, &format!("fault {}", fault.id)),
             writes: 0,
         };
-        self.active().insert(fault.id, active);
+        self.active.lock().insert(fault.id, active);
         if fault.kind.acts_at_once() {
             self.count(&fault.kind);
         }
@@ -66,19 +66,18 @@ impl Faults {
 
     /// Ends a fault.
     pub fn end(&self, id: u64) {
-        self.active().remove(&id);
+        self.active.lock().remove(&id);
     }
 
     /// Returns how many times each kind of fault did something.
     pub fn counts(&self) -> BTreeMap<String, u64> {
-        let counts = self.counts.lock();
-        counts.unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.lock().clone()
     }
 
     /// Returns the state of the way between a party and a server.
     pub fn way(&self, actor: &Actor, api: &Api) -> Way {
         let mut way = Way::Open;
-        for active in self.active().values() {
+        for active in self.active.lock().values() {
             match &active.kind {
                 kind if !kind.concerns(actor, api) => {}
                 FaultKind::Partition { silent: false, .. } => way = Way::Reset,
@@ -92,7 +91,7 @@ impl Faults {
     /// Returns whether a party may read other objects of a kind, by its plural, than a server has
     /// now.
     pub fn distorts(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
-        let active = self.active();
+        let active = self.active.lock();
         let mut kinds = active.values().map(|active| &active.kind);
         kinds.any(|kind| kind.distorts() && kind.concerns(actor, api) && kind.is_about(plural))
     }
@@ -100,7 +99,7 @@ impl Faults {
     /// Returns whether a list of a kind, by its plural, lacks its next object for a party.
     pub fn leaves_out(&self, actor: &Actor, api: &Api, plural: &str) -> bool {
         let mut leaves_out = false;
-        for active in self.active().values_mut() {
+        for active in self.active.lock().values_mut() {
             if let FaultKind::Short { share, .. } = active.kind
                 && active.kind.concerns(actor, api)
                 && active.kind.is_about(plural)
@@ -116,7 +115,7 @@ impl Faults {
     /// Decides what happens to a request.
     pub fn judge(&self, actor: &Actor, call: &Call) -> Verdict {
         let mut verdict = Verdict::default();
-        for active in self.active().values_mut() {
+        for active in self.active.lock().values_mut() {
             if !active.kind.concerns(actor, &call.api) {
                 continue;
             }
@@ -192,7 +191,7 @@ impl Faults {
     /// had already.
     pub fn piece(&self, actor: &Actor, api: &Api, kind: &str, seen: &mut Vec<u64>) -> Piece {
         let mut piece = Piece::default();
-        for (id, active) in self.active().iter_mut() {
+        for (id, active) in self.active.lock().iter_mut() {
             if !active.kind.concerns(actor, api) || !active.kind.is_about(kind) {
                 continue;
             }
@@ -231,7 +230,7 @@ impl Faults {
     /// Returns whether a watch that has nothing to tell is to break or to end, which it did not
     /// yet.
     pub fn ends(&self, actor: &Actor, api: &Api, kind: &str, seen: &[u64]) -> bool {
-        let active = self.active();
+        let active = self.active.lock();
         let mut active = active.iter().filter(|(id, _)| !seen.contains(id));
         active.any(|(_, active)| {
             matches!(
@@ -242,12 +241,8 @@ impl Faults {
         })
     }
 
-    fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn count(&self, kind: &FaultKind) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.entry(kind.name()).or_default() += 1;
     }
 }

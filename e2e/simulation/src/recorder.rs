@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_test_apiserver::store::{Change, Write};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::clock;
@@ -55,7 +56,7 @@ struct State {
 
 impl Debug for Recorder {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.lock().history.fmt(f)
+        self.state.lock().history.fmt(f)
     }
 }
 
@@ -67,13 +68,9 @@ impl Recorder {
         Arc::new(recorder)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records an event of the world.
     pub fn world(&self, event: World) {
-        self.lock().push(Event::World(event));
+        self.state.lock().push(Event::World(event));
     }
 
     /// Records a request that changed nothing.
@@ -81,7 +78,7 @@ impl Recorder {
         if call.kind != Kind::Write {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let request = Request {
             api: call.api.clone(),
             actor: author.actor.clone(),
@@ -127,7 +124,7 @@ impl Recorder {
             }
             None => (Actor::Server, own, String::new(), true),
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut request = Request {
             api: api.clone(),
             actor,
@@ -154,27 +151,27 @@ impl Recorder {
 
     /// Returns all objects of all APIs.
     pub fn objects(&self) -> BTreeMap<Key, Arc<Value>> {
-        self.lock().objects.clone()
+        self.state.lock().objects.clone()
     }
 
     /// Returns one object.
     pub fn object(&self, key: &Key) -> Option<Arc<Value>> {
-        self.lock().objects.get(key).cloned()
+        self.state.lock().objects.get(key).cloned()
     }
 
     /// Calls a function with the history.
     pub fn with_history<T>(&self, read: impl FnOnce(&History) -> T) -> T {
-        read(&self.lock().history)
+        read(&self.state.lock().history)
     }
 
     /// Violations so far.
     pub fn violations(&self) -> Vec<Violation> {
-        self.lock().violations.clone()
+        self.state.lock().violations.clone()
     }
 
     /// Asks the oracles about the end, and returns all violations.
     pub fn end(&self, end: &crate::oracle::End) -> Vec<Violation> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         if let Some(oracles) = &mut state.oracles {
             state.violations.extend(oracles.end(end));
@@ -184,7 +181,7 @@ impl Recorder {
 
     /// Takes the history out.
     pub fn take_history(&self) -> History {
-        std::mem::take(&mut self.lock().history)
+        std::mem::take(&mut self.state.lock().history)
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::child::Child;
 use crate::coverage::{self, Coverage};
@@ -93,9 +94,7 @@ impl Search {
                 });
             }
         });
-        let mut findings = findings
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut findings = findings.into_inner();
         findings.took = uptime() - begun;
         findings
     }
@@ -126,9 +125,7 @@ impl Search {
                 });
             }
         });
-        let mut findings = findings
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut findings = findings.into_inner();
         findings.took = uptime() - begun;
         Ok(findings)
     }
@@ -145,7 +142,7 @@ impl Search {
             Ok(report) => Some(self.describe(name, plan, report)),
             Err(error) => Some(format!("{name}: {error:#}")),
         };
-        let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut findings = findings.lock();
         findings.seeds += 1;
         if let Ok(report) = outcome {
             findings.virtual_time += Duration::from_millis(report.lasted);

@@ -15,7 +15,7 @@ pub mod oracle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -23,6 +23,7 @@ use muster_sandbox::scenario;
 use muster_test_fleet::harness::dump::dump;
 use muster_test_fleet::harness::fleet::Fleet;
 use muster_test_fleet::harness::process::{Launch, Process, Program};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -227,7 +228,7 @@ impl Run {
         let (seen, workloads) = (Arc::clone(&self.seen), self.workloads.clone());
         self.fleet.observer.on_each_change(move |view| {
             let scene = Scene::of(view, &workloads);
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = seen.lock();
             seen.look(&scene);
         });
     }
@@ -360,7 +361,7 @@ impl Run {
     }
 
     fn begin(&self, failed: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.begin(self.report.rounds + 1, failed);
     }
 
@@ -369,7 +370,7 @@ impl Run {
     }
 
     fn report(&self) -> Report {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         Report {
             looks: seen.looks,
             lost: seen.lost.clone(),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
@@ -122,7 +123,7 @@ impl Webhook {
 
     /// Returns what was asked since the last time, with the paths.
     pub fn seen(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut *self.seen.lock().unwrap())
+        std::mem::take(&mut *self.seen.lock())
     }
 
     /// Returns the paths that were asked since the last time.
@@ -139,10 +140,7 @@ async fn respond(
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
-    noted
-        .lock()
-        .unwrap()
-        .push((path.clone(), review["request"].clone()));
+    noted.lock().push((path.clone(), review["request"].clone()));
     let (code, body) = match answers(&path, &review["request"]) {
         Answer::Review(mut response) => {
             response["uid"] = review["request"]["uid"].clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Deployment;
 use muster_shared::names::{self, condition};
+use parking_lot::Mutex;
 
 /// Longest time for a step.
 pub const SOON: Duration = Duration::from_mins(1);
@@ -169,7 +170,7 @@ pub fn running(view: &View) -> BTreeSet<String> {
 }
 
 pub fn note(seen: &Seen, view: &View) {
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = seen.lock();
     let now = running(view);
     if seen.last().is_none_or(|(_, last)| *last != now) {
         seen.push((Instant::now(), now));
@@ -278,7 +279,7 @@ impl Scene {
     /// Returns the time between the moment at which the old copy was seen stopped and that at which
     /// a new one was seen; an error if two were ever seen at once.
     pub fn gap(&self) -> anyhow::Result<Duration> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         if let Some((_, both)) = seen.iter().find(|(_, members)| members.len() > 1) {
             anyhow::bail!("it ran in {both:?} at once: {seen:?}");
         }
@@ -293,7 +294,7 @@ impl Scene {
     }
 
     pub fn never_two(&self) -> anyhow::Result<()> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         let two = seen.iter().find(|(_, members)| members.len() > 1);
         anyhow::ensure!(two.is_none(), "it ran in two members at once: {seen:?}");
         Ok(())

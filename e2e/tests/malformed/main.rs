@@ -14,13 +14,13 @@
 mod make;
 mod wire;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::config::Kubeconfig;
 use muster_e2e::apiserver::ApiServer;
 use muster_e2e::harness::envtest::{Envtest, Options};
 use muster_e2e::harness::test_bed::eventually;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use make::{Dice, FREE, KEPT, definition, odd, refused, samples};
@@ -138,7 +138,7 @@ fn excused(request: &Request, status: &Value) -> bool {
 async fn malformed_requests_are_refused_and_change_nothing() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut panics = PANICS.lock();
         panics.push(info.to_string());
         before(info);
     }));
@@ -157,7 +157,7 @@ async fn malformed_requests_are_refused_and_change_nothing() {
     }
     eprintln!("{count} malformed requests in {seconds} s from seed {seed}");
     assert!(wrong.is_empty(), "seed {seed}:\n{}", wrong.join("\n"));
-    let panics = std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner));
+    let panics = std::mem::take(&mut *PANICS.lock());
     assert!(panics.is_empty(), "seed {seed}: {panics:?}");
     assert_eq!(kept(&wire).await, expected);
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use crate::layers::Changed;
@@ -56,8 +56,7 @@ impl fmt::Debug for Failures {
 impl Failures {
     /// Adds a listener.
     pub(crate) fn listen(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
-        let listeners = self.listeners.write();
-        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.write();
         listeners.push(Box::new(listener));
     }
 
@@ -95,14 +94,15 @@ impl Failures {
 
     /// Has failures of interpreters that have changed be told anew.
     pub(crate) fn forget(&self, changed: &Changed) {
-        self.told()
+        self.told
+            .lock()
             .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
     }
 
     /// Tells a failure, unless it was told a short time ago.
     fn tell_seldom(&self, about: About, note: impl FnOnce() -> String) {
         let now = Instant::now();
-        let before = self.told().get(&about).cloned();
+        let before = self.told.lock().get(&about).cloned();
         let age = before
             .as_ref()
             .map(|(at, _)| now.saturating_duration_since(*at));
@@ -115,15 +115,10 @@ impl Failures {
             return;
         }
         let by = about.0.clone();
-        self.told().insert(about, (now, note.clone()));
+        self.told.lock().insert(about, (now, note.clone()));
         let failed = Failed { by, note };
         let listeners = self.listeners.read();
-        let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| listener(&failed));
-    }
-
-    fn told(&self) -> MutexGuard<'_, HashMap<About, (Instant, String)>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

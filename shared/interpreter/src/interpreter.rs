@@ -1,6 +1,6 @@
 //! Interpreters of each sort behind one trait.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -108,7 +108,7 @@ impl Interpreter for ByWebhook<'_> {
             Asked::Answered(answer) => Ok(answer),
             Asked::Late(answer, pending) => {
                 if let Some(late) = self.late {
-                    *late.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
+                    *late.lock() = Some(pending);
                 }
                 Ok(answer)
             }

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{AggregatedStatusItem, Component};
 use muster_shared::clock::calendar;
 use muster_shared::controller::Watched;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -119,15 +120,13 @@ impl Interpreters {
     /// Returns the question to wait for, where an answer was one about an earlier version of the
     /// object: whoever used it looks again when that is answered.
     pub fn late(&self) -> Option<Pending> {
-        let late = self.late.as_ref()?.lock();
-        late.unwrap_or_else(PoisonError::into_inner).clone()
+        self.late.as_ref()?.lock().clone()
     }
 
     /// Adds a listener for changes of customizations and webhooks. It is called after the new ones
     /// count, and must return quickly. The first ones are no change.
     pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
         let mut listeners = self.shared.on_change.write();
-        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
@@ -189,7 +188,6 @@ impl Interpreters {
 
     fn announce(&self, changed: &Changed) {
         let listeners = self.shared.on_change.read();
-        let listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| listener(changed));
     }
 

@@ -2,12 +2,13 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -141,11 +142,11 @@ impl Gateway {
         } else if unverified {
             "the server's certificate is not verified (insecure-skip-tls-verify): whoever is on the way can be the server"
         } else {
-            let mut reminder = self.reminder.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reminder = self.reminder.lock();
             reminder.over(Instant::now());
             return;
         };
-        let mut reminder = self.reminder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reminder = self.reminder.lock();
         if reminder.trouble(Instant::now()).is_some() {
             tracing::warn!(api, server = %config.cluster_url, "{words}");
         }

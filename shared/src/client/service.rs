@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tower::Service;
@@ -61,7 +62,7 @@ impl Bucket {
             return Duration::ZERO;
         }
         let token = Duration::from_secs_f64(1.0 / self.limits.qps);
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = self.full_at.lock();
         *full_at = (*full_at).max(now) + token;
         full_at
             .duration_since(now)
@@ -77,7 +78,7 @@ impl Bucket {
         }
         let token = Duration::from_secs_f64(1.0 / self.limits.qps);
         let full = now + pause.min(LONGEST_REST) + token * self.limits.burst.max(1);
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = self.full_at.lock();
         *full_at = (*full_at).max(full);
     }
 }

@@ -1,10 +1,10 @@
 //! The clock of an API server, as its answers tell it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, header};
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// What `Date` leaves out: it has no fractions of a second.
@@ -53,7 +53,7 @@ impl ServerClock {
     /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known
     /// is changed by no more than the answer proves wrong, so that a slow answer changes little.
     pub fn hear(&self, date: Timestamp, asked: Instant, answered: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let took = answered.saturating_duration_since(asked);
         let took = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
         let latest = date
@@ -77,7 +77,7 @@ impl ServerClock {
 
     /// Returns what the clock says at a moment; `None` before the first answer.
     pub fn at(&self, tick: Instant) -> Option<Timestamp> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.heard.map(|heard| heard.at(tick))
     }
 }

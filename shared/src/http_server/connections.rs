@@ -5,9 +5,10 @@
 //! the least important one is closed for a new one, so that new clients are always served.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +68,7 @@ impl Connections {
     /// oldest without a request so far, otherwise the one that is idle for the longest time,
     /// otherwise the oldest.
     pub(crate) fn enter(&self) -> Connection {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         while open.entries.len() >= self.limits.connections.max(1) {
             let Some(number) = open.least() else { break };
             if let Some(entry) = open.entries.remove(&number) {
@@ -92,10 +93,6 @@ impl Connections {
             begun: now,
             cut,
         }
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,7 +125,7 @@ impl Connection {
     }
 
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.all.open().entries.get_mut(&self.number) {
+        if let Some(entry) = self.all.open.lock().entries.get_mut(&self.number) {
             change(entry);
             entry.since = Instant::now();
         }
@@ -140,7 +137,7 @@ impl Connection {
         let old = self.begun + limits.age;
         loop {
             // A connection that has given way is not in the list.
-            let deadline = self.all.open().entries.get(&self.number).map(|entry| {
+            let deadline = self.all.open.lock().entries.get(&self.number).map(|entry| {
                 match (entry.asked, entry.busy) {
                     (false, _) => entry.since + limits.first,
                     (true, 0) => entry.since + limits.idle,
@@ -167,7 +164,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.all.open().entries.remove(&self.number);
+        self.all.open.lock().entries.remove(&self.number);
     }
 }
 
@@ -225,11 +222,11 @@ mod tests {
         assert!(idle.cut.is_cancelled() && !busy.cut.is_cancelled());
         assert_eq!(ends_after(&idle).await, (End::Cut, Duration::ZERO));
         drop(request);
-        let count = all.open().entries.len();
+        let count = all.open.lock().entries.len();
         assert_eq!(count, 3);
         drop((busy, newest, another));
         assert!(
-            all.open().entries.len() <= 1,
+            all.open.lock().entries.len() <= 1,
             "those that left are forgotten"
         );
     }

@@ -2,10 +2,11 @@
 //! the caller.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -92,7 +93,7 @@ impl Certificate {
 
     /// Returns whether there is a certificate to serve with.
     pub fn is_there(&self) -> bool {
-        self.current().is_some()
+        self.current.lock().is_some()
     }
 
     /// Takes a certificate and its key as PEM texts. On an error the certificate stays what it was.
@@ -103,7 +104,8 @@ impl Certificate {
     pub fn give(&self, chain: Vec<u8>, key: Vec<u8>) -> Result<bool, Error> {
         let texts = (chain, key);
         if self
-            .current()
+            .current
+            .lock()
             .as_ref()
             .is_some_and(|current| current.texts == texts)
         {
@@ -124,7 +126,7 @@ impl Certificate {
                 path: self.chain.clone(),
                 source,
             })?;
-        *self.current() = Some(Current {
+        *self.current.lock() = Some(Current {
             end: tls::not_after(&texts.0).ok(),
             texts,
             pair: Arc::new(pair),
@@ -134,7 +136,7 @@ impl Certificate {
 
     /// Shows for how long the certificate that is served is still good.
     pub fn measure(&self, now: Timestamp) {
-        let end = self.current().as_ref().map(|current| current.end);
+        let end = self.current.lock().as_ref().map(|current| current.end);
         if let Some(end) = end {
             let left = end.map(|end| end.duration_since(now).as_secs_f64());
             metrics::gauge!("muster_serving_certificate_remaining_seconds")
@@ -163,7 +165,7 @@ impl Certificate {
                     }
                 }
                 Err(error) => {
-                    if self.current().is_none() {
+                    if self.current.lock().is_none() {
                         health.ready(part, Err(error.to_string()));
                     }
                     tracing::warn!(%error, "no new certificate to serve with");
@@ -172,15 +174,12 @@ impl Certificate {
             self.measure(calendar());
         }
     }
-
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current()
+        self.current
+            .lock()
             .as_ref()
             .map(|current| Arc::clone(&current.pair))
     }

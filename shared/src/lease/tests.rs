@@ -82,10 +82,10 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
-    let shown = std::sync::Arc::new(std::sync::Mutex::new(json!({})));
+    let shown = std::sync::Arc::new(parking_lot::Mutex::new(json!({})));
     let answer = std::sync::Arc::clone(&shown);
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let body = kube::client::Body::from(answer.lock().unwrap().to_string().into_bytes());
+        let body = kube::client::Body::from(answer.lock().to_string().into_bytes());
         async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
     });
     let api: Api<Lease> = Api::namespaced(Client::new(service, "default"), "a");
@@ -107,7 +107,7 @@ async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
         (10, 5, 9, Some(4)),
     ] {
         let renewed = format!("2026-01-01T00:00:{renewed:02}.000000Z");
-        *shown.lock().unwrap() = json!({
+        *shown.lock() = json!({
             "metadata": { "name": "b", "resourceVersion": version.to_string(), "annotations": { "v": version.to_string() } },
             "spec": { "holderIdentity": "leader", "leaseDurationSeconds": 15, "renewTime": renewed },
         });

@@ -28,15 +28,15 @@
 //! let work = queue.clone().run(1, shutdown.clone(), {
 //!     let (done, shutdown) = (Arc::clone(&done), shutdown.clone());
 //!     move |key| {
-//!         done.lock().unwrap().push(key);
-//!         if done.lock().unwrap().len() == 2 {
+//!         done.lock().push(key);
+//!         if done.lock().len() == 2 {
 //!             shutdown.cancel();
 //!         }
 //!         async { Ok::<_, Infallible>(Next::Done) }
 //!     }
 //! });
 //! work.await;
-//! assert_eq!(*done.lock().unwrap(), ["web", "db"]);
+//! assert_eq!(*done.lock(), ["web", "db"]);
 //! # }
 //! ```
 
@@ -46,9 +46,10 @@ mod pause;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -292,10 +293,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.inner
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock()
     }
 }
 
@@ -325,7 +323,7 @@ mod tests {
         let count = Arc::new(Mutex::new(HashMap::<&'static str, u32>::new()));
         tokio::spawn(queue.clone().run(2, CancellationToken::new(), move |key| {
             let nth = {
-                let mut count = count.lock().unwrap();
+                let mut count = count.lock();
                 let nth = count.entry(key).or_insert(0);
                 *nth += 1;
                 *nth
@@ -453,21 +451,21 @@ mod tests {
             let (again, running, tell) = (again.clone(), Arc::clone(&seen), tell.clone());
             async move {
                 let turn = {
-                    let mut running = running.lock().unwrap();
+                    let mut running = running.lock();
                     running.0 += 1;
                     running.1 = running.1.max(running.0);
                     running.1
                 };
                 again.add_after(key, Duration::from_millis(1));
                 tokio::time::sleep(Duration::from_secs(1)).await; // allowed: paused time, the work itself
-                running.lock().unwrap().0 -= 1;
+                running.lock().0 -= 1;
                 tell.send(turn).ok();
                 Ok::<_, Infallible>(Next::Done)
             }
         }));
         told.recv().await.unwrap();
         told.recv().await.unwrap();
-        assert_eq!(running.lock().unwrap().1, 1);
+        assert_eq!(running.lock().1, 1);
     }
 
     #[tokio::test(start_paused = true)]

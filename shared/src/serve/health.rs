@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -64,7 +65,7 @@ impl Health {
     }
 
     fn change(&self, part: &'static str, change: impl FnOnce(&mut Part)) {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         change(parts.entry(part).or_insert_with(|| Part {
             alive: Ok(()),
             ready: Err(STARTING.to_owned()),
@@ -83,7 +84,7 @@ impl Health {
     }
 
     fn report(&self, of: impl Fn(&Part) -> (&Result<(), String>, Option<&str>)) -> (bool, String) {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.parts.lock();
         let mut text = String::new();
         let mut well = true;
         for (name, part) in parts.iter() {
@@ -102,7 +103,7 @@ impl Health {
     /// Returns what is to be told: the parts that are not ready and say why, and the notes; whether
     /// something is not ready.
     fn news(&self) -> Option<(String, bool)> {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.parts.lock();
         let mut said = Vec::new();
         let (mut waits, mut starts) = (false, Vec::new());
         for (name, part) in parts.iter() {

@@ -23,10 +23,10 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The first pause before the cache is read again. Each further one is as long as all before.
@@ -82,7 +82,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
     }
 
     fn replace(&self, key: K, version: String, last: Option<(String, A)>) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if all.len() == all.capacity() {
             // Whoever never reads its objects again takes no more memory than for those of the last
             // minutes.
@@ -106,7 +106,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
         let age = expectation.since.elapsed();
         if age >= EXPIRY {
@@ -122,7 +122,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let all = self.lock();
+        let all = self.0.lock();
         let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
         expectation.last.as_ref().map(|(_, answer)| answer.clone())
     }
@@ -133,7 +133,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let all = self.lock();
+        let all = self.0.lock();
         let last = all.get(key).and_then(|it| it.last.as_ref());
         last.is_some_and(|(version, _)| seen.resource_version.as_ref() == Some(version))
     }
@@ -145,7 +145,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if all.get(key).is_some_and(|it| !it.is_ahead_of(cached)) {
             all.remove(key);
         }
@@ -157,11 +157,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Expectation<A>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(key);
     }
 }
 
@@ -216,7 +212,7 @@ mod tests {
             expectations.written(number.to_string(), &version("1"), &version("2"), "");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let held = expectations.lock().len();
+        let held = expectations.0.lock().len();
         assert!(held <= 4 * 75, "{held}");
     }
 
@@ -257,6 +253,6 @@ mod tests {
             expectations.written(key.clone(), &version("1"), &version("2"), "");
             expectations.forget(&key);
         }
-        assert_eq!(expectations.lock().len(), 0);
+        assert_eq!(expectations.0.lock().len(), 0);
     }
 }

@@ -1,9 +1,9 @@
 //! Records since when a watch has been out of contact with its server.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Whether a watch is current. Shared between the watch and the code that reports how old its data
@@ -40,7 +40,7 @@ impl Freshness {
     /// Returns when the server last responded, if the watch fails at present and that was longer
     /// ago than `grace`; `None` otherwise. An open watch without events does not fail.
     pub fn lost_since(&self, grace: Duration) -> Option<Timestamp> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let is_lost = state.lost && state.tick.elapsed() > grace;
         is_lost.then_some(state.heard)
     }
@@ -48,12 +48,12 @@ impl Freshness {
     /// Returns when the server last responded while the watch was current. On a quiet watch that is
     /// once a minute.
     pub fn heard(&self) -> Timestamp {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.heard
     }
 
     pub(super) fn hear(&self, now: Timestamp) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         *state = State {
             heard: now,
             tick: Instant::now(),
@@ -62,7 +62,7 @@ impl Freshness {
     }
 
     pub(super) fn lose(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.lost = true;
     }
 }

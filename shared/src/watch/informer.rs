@@ -1,10 +1,11 @@
 //! Cache of one collection that calls listeners on each change.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -116,11 +117,7 @@ impl<K: Followed> Informer<K> {
     /// Objects of the first list are announced as `Applied` without `old`; a later list announces
     /// real differences only.
     pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        let mut handlers = self
-            .inner
-            .handlers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut handlers = self.inner.handlers.write();
         if self.inner.started.get().is_some() {
             for new in self.list() {
                 listener(&Change::Applied { old: None, new });
@@ -135,11 +132,7 @@ impl<K: Followed> Informer<K> {
         &self,
         listener: impl Fn(Option<&str>, &str) + Send + Sync + 'static,
     ) {
-        let mut handlers = self
-            .inner
-            .departure_handlers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut handlers = self.inner.departure_handlers.write();
         handlers.push(Box::new(listener));
     }
 
@@ -181,7 +174,7 @@ impl<K: Followed> Informer<K> {
             }
             Event::Apply(object) => {
                 let (namespace, name) = address(&object);
-                self.unreadable().take(namespace, name);
+                self.inner.unreadable.lock().take(namespace, name);
                 self.apply(self.kept(object));
             }
             Event::Delete(object) => {
@@ -219,7 +212,7 @@ impl<K: Followed> Informer<K> {
                 list.objects.put(Arc::clone(known));
             }
         } else {
-            self.unreadable().put(namespace, name, *deleting);
+            self.inner.unreadable.lock().put(namespace, name, *deleting);
             self.come_back(namespace, name);
         }
     }
@@ -282,7 +275,7 @@ impl<K: Followed> Informer<K> {
             return Presence::There(object);
         }
         let namespace = namespace.unwrap_or_default();
-        if let Some(deleting) = self.unreadable().get(namespace, name) {
+        if let Some(deleting) = self.inner.unreadable.lock().get(namespace, name) {
             return Presence::Unknown(Doubt::Unreadable { deleting });
         }
         match self.departed().get(namespace, name) {
@@ -295,8 +288,7 @@ impl<K: Followed> Informer<K> {
 
     /// Returns the names of objects that were seen being deleted.
     pub fn departed(&self) -> Arc<Departed> {
-        let departed = self.inner.departed.read();
-        Arc::clone(&departed.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.inner.departed.read())
     }
 
     /// Returns all cached objects, in no particular order.
@@ -313,7 +305,7 @@ impl<K: Followed> Informer<K> {
     /// Returns the name of an object of a namespace that exists and does not decode, if there is
     /// one; cluster-scoped objects are in the empty namespace.
     pub fn unreadable_in(&self, namespace: &str) -> Option<String> {
-        let unreadable = self.unreadable();
+        let unreadable = self.inner.unreadable.lock();
         let mut all = unreadable.iter();
         all.find(|(of, _, _)| *of == namespace)
             .map(|(_, name, _)| name.to_owned())
@@ -334,16 +326,8 @@ impl<K: Followed> Informer<K> {
         &self.inner.api
     }
 
-    fn objects(&self) -> std::sync::RwLockReadGuard<'_, Store<K>> {
-        self.inner
-            .objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unreadable(&self) -> std::sync::MutexGuard<'_, Unreadable> {
-        let unreadable = self.inner.unreadable.lock();
-        unreadable.unwrap_or_else(PoisonError::into_inner)
+    fn objects(&self) -> parking_lot::RwLockReadGuard<'_, Store<K>> {
+        self.inner.objects.read()
     }
 
     fn apply(&self, new: Arc<K>) {
@@ -365,9 +349,9 @@ impl<K: Followed> Informer<K> {
     }
 
     fn depart(&self, namespace: &str, name: &str, departure: Departure) {
-        self.unreadable().take(namespace, name);
+        self.inner.unreadable.lock().take(namespace, name);
         {
-            let mut departed = self.write_departed();
+            let mut departed = self.inner.departed.write();
             Arc::make_mut(&mut departed).put(namespace, name, departure);
         }
         let old = self.write().remove(namespace, name);
@@ -375,8 +359,7 @@ impl<K: Followed> Informer<K> {
             self.tell(&Change::Deleted { old });
         } else if departure == Departure::Deleted {
             let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-            let handlers = self.inner.departure_handlers.read();
-            for handler in &*handlers.unwrap_or_else(PoisonError::into_inner) {
+            for handler in &*self.inner.departure_handlers.read() {
                 handler(namespace, name);
             }
         }
@@ -384,15 +367,10 @@ impl<K: Followed> Informer<K> {
 
     /// Notes that an object is there, whatever is remembered of its name.
     fn come_back(&self, namespace: &str, name: &str) {
-        let mut departed = self.write_departed();
+        let mut departed = self.inner.departed.write();
         if departed.get(namespace, name).is_some() {
             Arc::make_mut(&mut departed).take(namespace, name);
         }
-    }
-
-    fn write_departed(&self) -> std::sync::RwLockWriteGuard<'_, Arc<Departed>> {
-        let departed = self.inner.departed.write();
-        departed.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over a finished list and tells only what it changed.
@@ -405,7 +383,7 @@ impl<K: Followed> Informer<K> {
             objects.get(namespace, name).is_some() || unreadable.get(namespace, name).is_some()
         };
         let mut missing = Vec::new();
-        for (namespace, name, deleting) in self.unreadable().iter() {
+        for (namespace, name, deleting) in self.inner.unreadable.lock().iter() {
             if !is_listed(namespace, name) {
                 missing.push((namespace.to_owned(), name.to_owned(), deleting));
             }
@@ -413,7 +391,7 @@ impl<K: Followed> Informer<K> {
         for (namespace, name, _) in unreadable.iter() {
             self.come_back(namespace, name);
         }
-        *self.unreadable() = unreadable;
+        *self.inner.unreadable.lock() = unreadable;
         for object in self.list() {
             let (namespace, name) = address(object.as_ref());
             if objects.get(namespace, name).is_none() {
@@ -474,21 +452,12 @@ impl<K: Followed> Informer<K> {
         Arc::new(object.clone())
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Store<K>> {
-        self.inner
-            .objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> parking_lot::RwLockWriteGuard<'_, Store<K>> {
+        self.inner.objects.write()
     }
 
     fn tell(&self, change: &Change<K>) {
-        for handler in self
-            .inner
-            .handlers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-        {
+        for handler in self.inner.handlers.read().iter() {
             handler(change);
         }
     }

@@ -176,9 +176,10 @@ async fn open<K: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
     use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -218,8 +219,8 @@ mod tests {
         let answering = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            answering.asked.lock().unwrap().push(query);
-            let (code, body) = answering.answers.lock().unwrap().pop_front().unwrap();
+            answering.asked.lock().push(query);
+            let (code, body) = answering.answers.lock().pop_front().unwrap();
             let body = Body::from(body.to_string().into_bytes());
             let answer = Response::builder().status(code).body(body).unwrap();
             async move { Ok::<_, Infallible>(answer) }
@@ -251,7 +252,7 @@ mod tests {
         odd["items"][1]["metadata"]["creationTimestamp"] = json!("9999-12-31T23:59:59Z");
         let (mut pages, server) = pages(vec![page(&["a"], "t"), (code, odd)]);
         assert_eq!(read(&mut pages).await.unwrap(), ["a", "b", "odd?"]);
-        let asked = server.asked.lock().unwrap();
+        let asked = server.asked.lock();
         assert!(asked[0].contains("limit=20") && asked[0].contains("labelSelector=a"));
         assert!(asked[1].contains("continue=t"), "{asked:?}");
     }
@@ -264,7 +265,7 @@ mod tests {
         let answers = std::iter::repeat_with(|| [first(), refusal(410)]).take(4);
         let (mut never, server) = pages(answers.flatten().collect());
         assert!(read(&mut never).await.is_err());
-        assert_eq!(server.asked.lock().unwrap().len(), 8);
+        assert_eq!(server.asked.lock().len(), 8);
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,6 +273,6 @@ mod tests {
         let (mut pages, server) = pages(vec![refusal(504), page(&["a"], "")]);
         assert!(read(&mut pages).await.is_err());
         assert_eq!(read(&mut pages).await.unwrap(), ["a"]);
-        assert!(server.asked.lock().unwrap()[1].contains("limit=10"));
+        assert!(server.asked.lock()[1].contains("limit=10"));
     }
 }

@@ -1,7 +1,8 @@
 //! Describes why a collection cannot be listed or watched.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::source::WatchError;
 
@@ -27,8 +28,7 @@ pub struct Refused {
 impl Trouble {
     /// Returns what is wrong, once that has lasted for some seconds; `None` while all is well.
     pub fn words(&self) -> Option<String> {
-        let words = self.words.lock();
-        words.unwrap_or_else(PoisonError::into_inner).clone()
+        self.words.lock().clone()
     }
 
     /// Returns whether the API has said for some seconds that it does not serve the kind.
@@ -38,8 +38,7 @@ impl Trouble {
 
     /// Returns the latest error, however short ago it was; `None` while all is well.
     pub fn latest(&self) -> Option<Refused> {
-        let latest = self.latest.lock();
-        latest.unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest.lock().clone()
     }
 
     /// Returns whether the kind has been followed since the start.
@@ -53,26 +52,26 @@ impl Trouble {
             code: error.code(),
             words: error.to_string(),
         };
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
+        *self.latest.lock() = Some(refused);
     }
 
     /// Notes what is wrong with following a kind, and gives the words for it.
     pub(super) fn is(&self, kind: &str, error: &WatchError) -> String {
         let words = format!("cannot list and watch {kind}: {error}");
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.clone());
+        *self.words.lock() = Some(words.clone());
         self.unserved.store(error.is_unserved(), Ordering::Release);
         words
     }
 
     /// Notes what keeps the kind from being followed at all.
     pub(super) fn hindered(&self, words: String) {
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+        *self.words.lock() = Some(words);
     }
 
     pub(super) fn over(&self) {
         self.followed.store(true, Ordering::Release);
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.latest.lock() = None;
+        *self.words.lock() = None;
         self.unserved.store(false, Ordering::Release);
     }
 }

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
@@ -9,6 +8,7 @@ use muster_shared::fencing;
 use muster_shared::k8s::Client;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::discovery::Discovery;
@@ -90,14 +90,14 @@ impl Site {
         }
         let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
         if method == Method::GET {
-            self.reads.lock().unwrap().push(path.to_owned());
+            self.reads.lock().push(path.to_owned());
         } else {
-            self.writes.lock().unwrap().push(format!("{method} {path}"));
+            self.writes.lock().push(format!("{method} {path}"));
             if path.contains("refused") {
                 return (500, refusal(500));
             }
         }
-        let mut objects = self.objects.lock().unwrap();
+        let mut objects = self.objects.lock();
         if method == Method::DELETE
             && path.contains("slow")
             && let Some(object) = objects.get_mut(path)
@@ -180,7 +180,7 @@ async fn a_work_whose_text_is_not_kept_is_applied_repaired_and_removed_as_any_ot
         };
         step("the finalizer", reads[0]).await;
         step("the objects", reads[1]).await;
-        site.objects.lock().unwrap().clear();
+        site.objects.lock().clear();
         step("what is gone", reads[2]).await;
         let mut deleted = fleet.get("w");
         deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -189,8 +189,8 @@ async fn a_work_whose_text_is_not_kept_is_applied_repaired_and_removed_as_any_ot
         fleet.reads.store(0, Ordering::Relaxed);
         outcomes.push(format!("{:?}", applier.remove(&cached).await));
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads[3]);
-        assert!(site.objects.lock().unwrap().is_empty());
-        let (writes, patches) = (site.writes.lock().unwrap(), fleet.patches.lock().unwrap());
+        assert!(site.objects.lock().is_empty());
+        let (writes, patches) = (site.writes.lock(), fleet.patches.lock());
         assert!(
             writes.iter().any(|write| write.starts_with("DELETE")),
             "{writes:?}"
@@ -205,18 +205,12 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
     let (applier, fleet, site) = applier(false).await;
     reconcile(&applier).await.unwrap();
     reconcile(&applier).await.unwrap();
-    let before = (
-        site.writes.lock().unwrap().clone(),
-        fleet.patches.lock().unwrap().len(),
-    );
+    let before = (site.writes.lock().clone(), fleet.patches.lock().len());
     fleet.is_down.store(true, Ordering::Relaxed);
     assert!(reconcile(&applier).await.is_err());
-    let after = (
-        site.writes.lock().unwrap().clone(),
-        fleet.patches.lock().unwrap().len(),
-    );
+    let after = (site.writes.lock().clone(), fleet.patches.lock().len());
     assert_eq!(before, after);
-    assert_eq!(site.objects.lock().unwrap().len(), 1);
+    assert_eq!(site.objects.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +230,7 @@ async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() 
     let begun = Instant::now();
     tokio::spawn(queue.run(5, shutdown.clone(), reconcile));
     let is_made = |part: &str, count: usize| {
-        let objects = site.objects.lock().unwrap();
+        let objects = site.objects.lock();
         objects.keys().filter(|key| key.contains(part)).count() == count
     };
     while !is_made("small", 1) {
@@ -310,10 +304,10 @@ async fn one_object_in_trouble_keeps_no_other_one_of_a_suspended_work_stopped() 
         let mut object = desired_for(&namespaced, manifest, None);
         let stop = fencing::stop(&object, &order).unwrap();
         merge::apply(&mut object, &stop);
-        site.objects.lock().unwrap().insert(place(name), object);
+        site.objects.lock().insert(place(name), object);
     }
     assert!(reconcile(&applier).await.is_err());
-    let objects = site.objects.lock().unwrap().clone();
+    let objects = site.objects.lock().clone();
     let value = |name: &str| objects[&place(name)]["data"]["a"].clone();
     assert_eq!(
         (value("refused"), value("well")),
@@ -334,7 +328,7 @@ async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_not
     work["spec"]["suspendDispatching"] = json!(true);
     let (applier, fleet, site) = applier_of([work], true).await;
     reconcile(&applier).await.unwrap();
-    let objects = site.objects.lock().unwrap().clone();
+    let objects = site.objects.lock().clone();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("deleted")]);
     assert_eq!(told(&fleet, "Applied").1, "ObjectsMissing");
 }
@@ -344,17 +338,17 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     let names = ["a", "b", "slow"];
     let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;
     reconcile(&applier).await.unwrap();
-    assert_eq!(site.objects.lock().unwrap().len(), 3);
+    assert_eq!(site.objects.lock().len(), 3);
     let mut deleted = fleet.get("w");
     deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     fleet.put(deleted.clone());
     let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
     let wait = applier.remove(&cached).await.unwrap();
     assert!(matches!(wait, Next::After(_)), "{wait:?}");
-    site.reads.lock().unwrap().clear();
+    site.reads.lock().clear();
     applier.remove(&cached).await.unwrap();
-    assert_eq!(*site.reads.lock().unwrap(), [place("slow")]);
-    site.objects.lock().unwrap().clear();
+    assert_eq!(*site.reads.lock(), [place("slow")]);
+    site.objects.lock().clear();
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
     let after: Work = serde_json::from_value(fleet.get("w")).unwrap();
@@ -395,7 +389,7 @@ async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time
         "{:?}",
         begun.elapsed()
     );
-    let object = site.objects.lock().unwrap()["/api/v1/namespaces/shop"].clone();
+    let object = site.objects.lock()["/api/v1/namespaces/shop"].clone();
     assert_eq!(object["metadata"]["labels"], json!({}), "it is released");
 }
 
@@ -406,7 +400,7 @@ async fn a_status_that_is_refused_for_its_size_does_not_keep_the_objects_from_be
     let (applier, fleet, site) = applier_of([work], true).await;
     fleet.refuses_statuses.store(true, Ordering::Relaxed);
     assert!(reconcile(&applier).await.is_err(), "it is told again later");
-    assert!(site.objects.lock().unwrap().contains_key(&place("a")));
+    assert!(site.objects.lock().contains_key(&place("a")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,7 +425,7 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
         applier.store.statuses.see("w", &key, look);
         if let Some(object) = found {
             let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
-            site.objects.lock().unwrap().insert(path, object);
+            site.objects.lock().insert(path, object);
         }
         _ = reconcile(&applier).await;
         assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
@@ -439,7 +433,7 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
             !applier.store.statuses.seen("w", &key).unwrap().lost,
             "{what}"
         );
-        assert!(site.writes.lock().unwrap().is_empty(), "{what}");
+        assert!(site.writes.lock().is_empty(), "{what}");
     }
 }
 
@@ -451,17 +445,13 @@ async fn an_object_that_the_work_no_longer_has_leaves_the_member_and_then_the_st
     let old = desired_for(&read, &config_map("old"), None);
     work["spec"]["workload"]["manifests"] = json!([config_map("a")]);
     let (applier, fleet, site) = applier_of([work], true).await;
-    site.objects.lock().unwrap().insert(place("old"), old);
+    site.objects.lock().insert(place("old"), old);
     reconcile(&applier).await.unwrap();
-    let objects = site.objects.lock().unwrap().clone();
+    let objects = site.objects.lock().clone();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
     let statuses = &fleet.get("w")["status"]["manifestStatuses"];
     let statuses = statuses.as_array().unwrap().iter();
     let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
     assert_eq!(names, ["a"]);
-    assert_eq!(
-        fleet.patches.lock().unwrap().len(),
-        1,
-        "with the conditions"
-    );
+    assert_eq!(fleet.patches.lock().len(), 1, "with the conditions");
 }

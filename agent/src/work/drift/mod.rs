@@ -23,11 +23,12 @@ mod rival;
 mod scaled;
 mod settled;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::k8s::GroupVersionKind;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -85,7 +86,7 @@ impl Drift {
         desired: &Value,
         observed: &Value,
     ) -> Result<Option<Difference>, muster_interpreter::Error> {
-        let last = self.lock().normalized.get(key);
+        let last = self.state.lock().normalized.get(key);
         difference(
             desired,
             observed,
@@ -100,14 +101,18 @@ impl Drift {
     /// Returns whether an object has to be read before [`needs_apply`](Self::needs_apply) can be
     /// asked; `false`, at most once, if the first list of its kind showed it as desired.
     pub fn needs_read(&self, key: &ObjectKey, desired: &Value) -> bool {
-        !self.lock().lists.confirms(key, desired, Instant::now())
+        !self
+            .state
+            .lock()
+            .lists
+            .confirms(key, desired, Instant::now())
     }
 
     /// Records the server's answer to an apply.
     pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
         let normalized = !settled(desired, answer, FIELD_MANAGER);
         let pair = normalized.then(|| Pair::of(desired, answer));
-        self.lock().normalized.set(key, pair);
+        self.state.lock().normalized.set(key, pair);
     }
 
     /// Records an object that a watch showed, and returns why it has to be applied, as
@@ -127,12 +132,12 @@ impl Drift {
 
     /// Records that an object changed, and cannot be compared.
     pub fn doubt(&self, key: &ObjectKey) {
-        self.lock().lists.doubt(key);
+        self.state.lock().lists.doubt(key);
     }
 
     /// Forgets an object that is gone.
     pub fn gone(&self, key: &ObjectKey) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.normalized.set(key, None);
         state.lists.doubt(key);
     }
@@ -140,7 +145,7 @@ impl Drift {
     /// Returns the longest time for which a Work with objects of these kinds waits for the first
     /// lists; `None` if it need not.
     pub fn wait<'a>(&self, kinds: impl Iterator<Item = &'a GroupVersionKind>) -> Option<Duration> {
-        self.lock().lists.wait(kinds, Instant::now())
+        self.state.lock().lists.wait(kinds, Instant::now())
     }
 
     /// Records a complete list of a kind, or that there will be none: objects that are as desired,
@@ -150,17 +155,16 @@ impl Drift {
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
     ) {
-        self.lock().lists.complete(kind, as_desired, Instant::now());
+        self.state
+            .lock()
+            .lists
+            .complete(kind, as_desired, Instant::now());
     }
 
     /// Returns the number of objects whose normalised form is remembered.
     #[cfg(test)]
     pub fn remembered(&self) -> usize {
-        self.lock().normalized.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().normalized.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keeps the record of renewals, stops what is due, and answers the applier.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -12,6 +12,7 @@ use muster_shared::names::annotation;
 use muster_shared::queue::Queue;
 use muster_shared::remind::Reminder;
 use muster_shared::watch::Informer;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -93,19 +94,19 @@ impl Fencer {
 
     /// Returns whether a fenced Work may be applied.
     pub fn permission(&self, work: &str, fenced: &Fenced) -> Permission {
-        let verified = self.verified().get(work).copied();
+        let verified = self.verified.lock().get(work).copied();
         let silence = &self.setup.silence;
         silence.permission(fenced.after(), verified, Instant::now())
     }
 
     /// Records that a Work was read from the fleet API by a request that was sent at a time.
     pub fn verify(&self, work: &str, asked: Instant) {
-        self.verified().insert(work.to_owned(), asked);
+        self.verified.lock().insert(work.to_owned(), asked);
     }
 
     /// Forgets a Work that is gone.
     pub fn forget(&self, work: &str) {
-        self.verified().remove(work);
+        self.verified.lock().remove(work);
     }
 
     /// Makes sure that the objects of a Work would be stopped, also by the next process.
@@ -284,10 +285,6 @@ impl Fencer {
         rounds.over(&sum, silence.lasts(now), now);
         #[expect(clippy::cast_precision_loss, reason = "a count of objects")]
         metrics::gauge!("muster_fenced_objects").set(sum.stopped as f64);
-    }
-
-    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,6 @@
 //! member is cut off.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 
 use futures::stream::{self, Stream, StreamExt};
 use muster_shared::events::Events;
@@ -12,6 +11,7 @@ use muster_shared::k8s::{Api, Client, GroupVersionKind};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::Selection;
 use muster_shared::watch::pages::{self, Pages};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Duration;
@@ -167,7 +167,7 @@ impl Objects {
     fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Told> {
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         let selection = fenced().page_size(PAGE);
-        let limits = || self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = || self.limits.lock();
         let limit = limits().get(kind).copied().unwrap_or(PAGE);
         let pages = Pages::<Fenced>::of(&all, selection, DEADLINE).beginning_with(limit);
         let kind = kind.clone();

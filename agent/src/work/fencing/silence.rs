@@ -8,9 +8,10 @@
 //! The clock of [`Instant`] stands still while the machine is suspended, and that of the control
 //! plane does not. The uptime of the machine tells how long that was.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Shortest suspension of the machine that is noticed. Shorter ones are within the margin of the
@@ -146,7 +147,7 @@ impl Silence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Times> {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times.lock();
         let before = Instant::now();
         if let Some(uptime) = (self.uptime)() {
             times.look(before, uptime, Instant::now());

@@ -1,7 +1,7 @@
 use std::convert::Infallible;
-use std::sync::Mutex;
 
 use muster_shared::k8s::Client;
+use parking_lot::Mutex;
 
 use super::super::desired::desired;
 use super::*;
@@ -114,7 +114,7 @@ fn two_groups(uids: [&'static str; 2], writes: &Arc<Mutex<Vec<String>>>) -> Obje
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let path = request.uri().path().to_owned();
         if request.method() != http::Method::GET {
-            writes.lock().unwrap().push(path.clone());
+            writes.lock().push(path.clone());
         }
         let answer = match path.as_str() {
             "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": groups}),
@@ -155,7 +155,7 @@ async fn an_object_that_is_wanted_in_another_group_is_not_removed_in_the_former_
             let fleet = FleetId::Unknown(String::new());
             let removal = removal(others.as_slice(), preserve, &fleet);
             objects.remove(&former, &removal).await.unwrap();
-            let writes = writes.lock().unwrap();
+            let writes = writes.lock();
             assert_eq!(writes.len(), removed, "{what}: {writes:?}");
             assert!(writes.iter().all(|path| path.contains("/extensions/")));
         }
@@ -191,7 +191,7 @@ fn stopped_cron_job(writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Objects {
             let path = parts.uri.path().to_owned();
             if parts.method != http::Method::GET {
                 let body = serde_json::from_slice(&body).unwrap();
-                writes.lock().unwrap().push((path.clone(), body));
+                writes.lock().push((path.clone(), body));
             }
             let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
             let resources = [resource("cronjobs", "CronJob"), resource("jobs", "Job")];
@@ -231,7 +231,7 @@ async fn what_was_stopped_with_an_object_runs_again_when_that_is_released() {
         .remove(&key, &removal(&[], true, &fleet))
         .await
         .unwrap();
-    let writes = writes.lock().unwrap();
+    let writes = writes.lock();
     let places: Vec<_> = writes
         .iter()
         .map(|(path, _)| path.rsplit('/').next().unwrap())

@@ -1,12 +1,12 @@
 //! Last seen statuses of the objects of each Work, of which reports are composed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Queue;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::look::{Look, ObjectStatus, Trouble};
@@ -95,7 +95,7 @@ impl ObjectStatuses {
         if look.pending.is_some() && look.status.is_none() {
             return;
         }
-        let mut works = self.lock();
+        let mut works = self.works.lock();
         // An interpretation without content is not stored, because the Work may be gone and would
         // not be forgotten again.
         let is_empty = look.status.is_none() && look.trouble.is_none();
@@ -115,7 +115,7 @@ impl ObjectStatuses {
             let status = known.status.as_ref();
             known.trouble.is_some() || status.is_some_and(|status| !status.lost)
         };
-        let works = self.lock();
+        let works = self.works.lock();
         let known = works.get(work).and_then(|objects| objects.get(key));
         let is_seen = known.is_some_and(is_seen);
         drop(works);
@@ -126,7 +126,7 @@ impl ObjectStatuses {
 
     /// Returns the objects of a Work that cannot be interpreted and were not reported before.
     pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
-        let mut works = self.lock();
+        let mut works = self.works.lock();
         let objects = works.get_mut(work).into_iter().flat_map(|it| &mut it.0);
         let untold = objects.filter(|(_, known)| !known.is_told);
         untold
@@ -140,7 +140,7 @@ impl ObjectStatuses {
 
     /// Returns what was seen last of an object of a Work.
     pub fn seen(&self, work: &str, key: &ObjectKey) -> Option<ObjectStatus> {
-        self.lock().get(work)?.get(key)?.status.clone()
+        self.works.lock().get(work)?.get(key)?.status.clone()
     }
 
     /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it
@@ -162,14 +162,14 @@ impl ObjectStatuses {
 
     /// Forgets an object that was removed because its Work no longer wants it.
     pub fn forget_object(&self, work: &str, key: &ObjectKey) {
-        if let Some(objects) = self.lock().get_mut(work) {
+        if let Some(objects) = self.works.lock().get_mut(work) {
             objects.0.retain(|(known, _)| known != key);
         }
     }
 
     /// Forgets the objects that a Work does not want, where more are known than it wants.
     pub fn retain(&self, work: &str, most: usize, wanted: impl FnOnce() -> HashSet<ObjectKey>) {
-        if let Some(objects) = self.lock().get_mut(work)
+        if let Some(objects) = self.works.lock().get_mut(work)
             && objects.0.len() > most
         {
             let wanted = wanted();
@@ -179,20 +179,16 @@ impl ObjectStatuses {
 
     /// Forgets a Work that is gone.
     pub fn forget(&self, work: &str) {
-        self.lock().remove(work);
+        self.works.lock().remove(work);
     }
 
     /// Returns the statuses of a Work's objects.
     pub fn of(&self, work: &str) -> HashMap<ObjectKey, ObjectStatus> {
-        let works = self.lock();
+        let works = self.works.lock();
         let objects = works.get(work).into_iter().flat_map(|it| &it.0);
         objects
             .filter_map(|(key, known)| Some((key.clone(), known.status.clone()?)))
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Objects>> {
-        self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

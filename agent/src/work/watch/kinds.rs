@@ -204,7 +204,7 @@ async fn restart<F: Future<Output = ()>>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -213,7 +213,7 @@ mod tests {
         let kind = GroupVersionKind::gvk("", "v1", "Pod");
         let (stop, begun, starts) = (CancellationToken::new(), Instant::now(), Mutex::default());
         let watch = || {
-            let mut starts: std::sync::MutexGuard<'_, Vec<_>> = starts.lock().unwrap();
+            let mut starts: parking_lot::MutexGuard<'_, Vec<_>> = starts.lock();
             starts.push(begun.elapsed().as_millis());
             let (runs, ends) = (starts.len(), stop.clone());
             async move {
@@ -228,6 +228,6 @@ mod tests {
         restart(&kind, &stop, watch).await;
         let sound = SOUND.as_millis();
         let expected = [0, 100, 300, 400 + sound, 600 + sound];
-        assert_eq!(*starts.lock().unwrap(), expected);
+        assert_eq!(*starts.lock(), expected);
     }
 }

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, Request, Response};
@@ -8,6 +7,7 @@ use kube::client::Body;
 use muster_shared::k8s::Client;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -38,17 +38,17 @@ impl Fleet {
     pub(crate) fn put(&self, mut work: Value) {
         let name = work["metadata"]["name"].as_str().unwrap().to_owned();
         work["metadata"]["namespace"] = json!(NAMESPACE);
-        self.works.lock().unwrap().insert(name, work);
+        self.works.lock().insert(name, work);
     }
 
     /// Returns a Work.
     pub(crate) fn get(&self, name: &str) -> Value {
-        self.works.lock().unwrap()[name].clone()
+        self.works.lock()[name].clone()
     }
 
     /// Returns the names of all Works.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.works.lock().unwrap().keys().cloned().collect()
+        self.works.lock().keys().cloned().collect()
     }
 
     /// Starts to answer; returns the API of Works.
@@ -79,7 +79,7 @@ impl Fleet {
         body: &[u8],
     ) -> io::Result<(u16, Value)> {
         let refusal = |code: u16, reason: &str| json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
-        let mut works = self.works.lock().unwrap();
+        let mut works = self.works.lock();
         let name = path
             .split("/works/")
             .nth(1)
@@ -131,7 +131,7 @@ impl Fleet {
                     .unwrap()
                     .remove("lastTransitionTime");
             }
-            self.patches.lock().unwrap().push(change);
+            self.patches.lock().push(change);
         }
         Ok((200, work.clone()))
     }
@@ -212,7 +212,7 @@ async fn a_work_that_is_gone_or_another_one_is_not_opened() {
     other["metadata"]["uid"] = json!("other");
     fleet.put(other);
     assert!(works.open(&cached).await.unwrap().is_none());
-    fleet.works.lock().unwrap().clear();
+    fleet.works.lock().clear();
     assert!(works.open(&cached).await.unwrap().is_none());
     assert!(works.open_promptly(&cached).await.is_err());
 }

@@ -1,12 +1,13 @@
 //! Bindings that are not listed any more, and that nobody saw being deleted.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::watch::{Doubt, Presence};
+use parking_lot::Mutex;
 
 /// Bindings that the API is asked for between two looks.
 const ASKED: usize = 16;
@@ -33,7 +34,7 @@ impl Missing {
         match presence {
             Presence::Gone | Presence::Unknown(Doubt::Unseen) => true,
             Presence::Unknown(Doubt::Vanished) => {
-                let mut asked = self.lock();
+                let mut asked = self.0.lock();
                 if let Some(is_gone) = asked.is_gone.get(key) {
                     return *is_gone;
                 }
@@ -42,7 +43,7 @@ impl Missing {
                 false
             }
             Presence::There(_) => {
-                self.lock().is_gone.remove(key);
+                self.0.lock().is_gone.remove(key);
                 false
             }
             Presence::Unknown(_) => false,
@@ -55,7 +56,7 @@ impl Missing {
             let found = key.api(client).get_metadata_opt(&key.name).await;
             let is_gone = matches!(found, Ok(None));
             if is_gone {
-                self.lock().is_gone.insert(key, true);
+                self.0.lock().is_gone.insert(key, true);
             }
             is_gone
         });
@@ -65,16 +66,12 @@ impl Missing {
 
     /// Returns the next bindings to ask for. They have their next turn after all others.
     fn unknown(&self) -> Vec<BindingKey> {
-        let mut asked = self.lock();
+        let mut asked = self.0.lock();
         let Asked { is_gone, turns } = &mut *asked;
         turns.retain(|key| is_gone.get(key) == Some(&false));
         let next: Vec<_> = turns.iter().take(ASKED).cloned().collect();
         turns.rotate_left(next.len());
         next
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Returns an API that gives these answers one after the other, and what was asked of it.
-fn api(answers: Vec<(u16, Value)>) -> (Api<Cluster>, Arc<std::sync::Mutex<Vec<String>>>) {
-    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+fn api(answers: Vec<(u16, Value)>) -> (Api<Cluster>, Arc<parking_lot::Mutex<Vec<String>>>) {
+    let asked: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
     let next = AtomicUsize::new(0);
     let seen = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        seen.lock().unwrap().push(query);
+        seen.lock().push(query);
         let (code, body) = answers[next.fetch_add(1, Ordering::Relaxed)].clone();
         async move {
             let response = Response::builder().status(code);
@@ -60,7 +60,7 @@ fn names(found: &[Cluster]) -> Vec<&str> {
 async fn every_page_is_read() {
     let (api, asked) = api(vec![page(&["a", "b"], "next"), page(&["c"], "")]);
     assert_eq!(names(&all(api).await.unwrap()), ["a", "b", "c"]);
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert!(asked[1].contains("continue=next"), "{asked:?}");
 }
 
@@ -72,7 +72,7 @@ async fn a_list_that_the_server_has_forgotten_is_read_anew_and_no_object_comes_t
         page(&["a", "b", "c"], ""),
     ]);
     assert_eq!(names(&all(api).await.unwrap()), ["a", "b", "c"]);
-    assert!(!asked.lock().unwrap()[2].contains("limit="));
+    assert!(!asked.lock()[2].contains("limit="));
 }
 
 #[tokio::test]

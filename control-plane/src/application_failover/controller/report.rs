@@ -63,12 +63,16 @@ impl Applications {
         turn: &Turn,
         was_told: Option<&Condition>,
     ) -> Result<(), ApiError> {
-        let told_at = self.known().get(case.key).and_then(|known| known.told_at);
+        let told_at = self
+            .known
+            .lock()
+            .get(case.key)
+            .and_then(|known| known.told_at);
         if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
             return Ok(());
         }
         self.tell(case.key, case.binding, turn, case.now).await?;
-        if let Some(known) = self.known().get_mut(case.key) {
+        if let Some(known) = self.known.lock().get_mut(case.key) {
             known.told_at = Some(case.now);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Maintains the index of dependencies, and the bindings of templates on which others depend.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
@@ -11,6 +11,7 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
+use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::index::{Index, Touched, kinds_of};
@@ -63,7 +64,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
     let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |news| {
         match news.event {
-            TemplateEvent::Gone => _ = to.told().remove(&news.key),
+            TemplateEvent::Gone => _ = to.told.lock().remove(&news.key),
             // The binding of a template may have moved while a list had left the template out.
             TemplateEvent::Appeared => {
                 let key = BindingKey::for_template(&news.key);
@@ -74,7 +75,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
             }
             TemplateEvent::Changed | TemplateEvent::Marked => {}
         }
-        if to.index().concerns(&news.key) {
+        if to.index.lock().concerns(&news.key) {
             to.templates.add(news.key.clone());
         }
     });
@@ -97,18 +98,6 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
 }
 
 impl Distributor {
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn leaving(&self) -> MutexGuard<'_, HashMap<BindingKey, Arc<AnyBinding>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn told(&self) -> MutexGuard<'_, HashMap<TemplateKey, String>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn hear(&self, change: &Change<AnyBinding>) {
         let new = change.object();
         let (old, gone) = match change {
@@ -122,7 +111,8 @@ impl Distributor {
         }
         let did = old.is_some_and(|old| old.spec.propagate_deps);
         if (gone || leaving) && new.spec.propagate_deps {
-            self.leaving()
+            self.leaving
+                .lock()
                 .insert(BindingKey::of(new.as_ref()), Arc::clone(new));
         }
         if gone || leaving || new.spec.propagate_deps || did {
@@ -144,20 +134,20 @@ impl Distributor {
             Presence::Gone | Presence::Unknown(_) => None,
         };
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
-            let left = self.leaving().get(&key).cloned();
+            let left = self.leaving.lock().get(&key).cloned();
             if let Some(left) = left
                 && preserves_on_deletion(fleet, left.as_ref()).await?
             {
-                let needs = self.index().needs(&key);
+                let needs = self.index.lock().needs(&key);
                 for template in needs {
                     if !preserve(fleet, &template).await? {
                         return Ok(Next::Again);
                     }
                 }
             }
-            self.leaving().remove(&key);
+            self.leaving.lock().remove(&key);
             self.parked.leave(&key);
-            let Touched { templates, kinds } = self.index().forget(&key);
+            let Touched { templates, kinds } = self.index.lock().forget(&key);
             for template in templates {
                 self.templates.add(template);
             }
@@ -209,7 +199,7 @@ impl Distributor {
                 (kind, need.namespace.clone())
             })
             .collect();
-        let Touched { templates, kinds } = self.index().set(&key, needs);
+        let Touched { templates, kinds } = self.index.lock().set(&key, needs);
         for template in templates {
             self.templates.add(template);
         }
@@ -219,7 +209,7 @@ impl Distributor {
         for (kind, namespace) in chosen {
             let near = fleet.templates.list(&kind, namespace.as_deref());
             for (template, _) in near.into_iter().flatten() {
-                if self.index().concerns(&template) {
+                if self.index.lock().concerns(&template) {
                     self.templates.add(template);
                 }
             }
@@ -233,7 +223,7 @@ impl Distributor {
             Lookup::Found(template) => template,
             // It may come later, and so may its kind: either is heard of then.
             Lookup::Absent | Lookup::Unknown => {
-                self.told().remove(&key);
+                self.told.lock().remove(&key);
                 return Ok(Next::Done);
             }
         };
@@ -262,7 +252,8 @@ impl Distributor {
             return Ok(Next::After(LEAVING));
         }
         let bindings: Vec<_> = self
-            .index()
+            .index
+            .lock()
             .referrers(&key, &template)
             .into_iter()
             .filter_map(|referrer| Some((fleet.bindings.get(&referrer)?, referrer)))
@@ -321,7 +312,7 @@ impl Distributor {
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
         let found = fleet.bindings.presence(referrer);
         match found {
-            Presence::There(binding) => Ok(!self.index().knows(referrer) && refers(&binding)),
+            Presence::There(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
             Presence::Gone => Ok(false),
             Presence::Unknown(doubt) => exists(fleet, referrer, doubt).await,
         }
@@ -336,7 +327,7 @@ impl Distributor {
         reason: &str,
         note: String,
     ) {
-        let known = self.told().insert(key.clone(), note.clone());
+        let known = self.told.lock().insert(key.clone(), note.clone());
         if known.as_ref() == Some(&note) {
             return;
         }

@@ -1,7 +1,7 @@
 //! Tells of workloads that do not take along what they refer to, and are where that is not.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
@@ -15,6 +15,7 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::index::Index;
@@ -60,10 +61,6 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 impl Teller {
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a binding that changes, and those that refer to its template: all of them may lack
     /// something.
     fn concerned(&self, change: &Change<AnyBinding>) -> Vec<BindingKey> {
@@ -74,7 +71,7 @@ impl Teller {
             return Vec::new();
         }
         let template = TemplateKey::of(&binding.spec.resource);
-        let index = self.index();
+        let index = self.index.lock();
         let referrers = index.naming(&template).cloned();
         referrers.chain([BindingKey::of(binding)]).collect()
     }
@@ -112,7 +109,7 @@ impl Teller {
 
     fn forget(&self, key: &BindingKey) {
         self.parked.leave(key);
-        self.index().forget(key);
+        self.index.lock().forget(key);
     }
 
     /// Remembers what a workload refers to, and returns what of that is missing.
@@ -128,7 +125,7 @@ impl Teller {
             return Vec::new();
         }
         // A change of a placement that is not seen below finds the workload in the index.
-        self.index().set(key, needs.to_vec());
+        self.index.lock().set(key, needs.to_vec());
         let clusters = binding.spec.clusters.iter().map(|it| it.name.as_str());
         missing(needs, clusters, |template| placed(fleet, template))
     }

@@ -7,7 +7,7 @@
 mod decide;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, Patch};
@@ -19,6 +19,7 @@ use muster_shared::controller::Controller;
 use muster_shared::merge;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
@@ -93,10 +94,6 @@ impl Default for Reports {
 }
 
 impl Reports {
-    fn start(&self) -> MutexGuard<'_, Start> {
-        self.start.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has the status of a policy written soon.
     pub(super) fn add(&self, policy: PolicyKey) {
         self.queue.add_after(policy, BATCH);
@@ -172,7 +169,7 @@ impl Detector {
     /// Returns whether each template was looked at since this process began to act, as far as can
     /// be told. Before that, it is not known for which templates no binding can be made.
     fn has_looked_at_all(&self) -> bool {
-        let mut start = self.reports.start();
+        let mut start = self.reports.start.lock();
         if start.is_over {
             return true;
         }

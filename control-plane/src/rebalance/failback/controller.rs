@@ -1,7 +1,7 @@
 //! Requests new placements of workloads that return to clusters that they left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -43,12 +44,8 @@ const REQUESTED: &str = "muster_failbacks_total";
 struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
 
 impl Homes {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashSet<BindingKey>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, key: &BindingKey, old: &[String], new: &[String]) {
-        let mut homes = self.lock();
+        let mut homes = self.0.lock();
         for name in old.iter().filter(|it| !new.contains(it)) {
             if let Some(keys) = homes.get_mut(name) {
                 keys.remove(key);
@@ -63,12 +60,12 @@ impl Homes {
     }
 
     fn of(&self, cluster: &str) -> Vec<BindingKey> {
-        let homes = self.lock();
+        let homes = self.0.lock();
         homes.get(cluster).into_iter().flatten().cloned().collect()
     }
 
     fn all(&self) -> HashSet<BindingKey> {
-        self.lock().values().flatten().cloned().collect()
+        self.0.lock().values().flatten().cloned().collect()
     }
 }
 

@@ -2,9 +2,9 @@
 //! not bring home is looked at less and less often.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::fleet::binding::BindingKey;
@@ -70,7 +70,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -106,7 +106,7 @@ impl Vain {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (u32, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

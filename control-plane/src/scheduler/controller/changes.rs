@@ -4,12 +4,13 @@
 //! several clusters at once and in a part of the time, so that neither reports nor other work wait.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::watch::Change;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ impl Changes {
             Change::Deleted { old } => (Some(Arc::clone(old)), None),
         };
         let name = change.object().name_any();
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         let steps = pending.entry(name).or_default();
         let is_full = steps.len() == MOST_STEPS;
         match steps.last_mut() {
@@ -74,7 +75,7 @@ impl Changes {
     }
 
     fn take(&self) -> BTreeMap<String, Vec<Pair>> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         std::mem::take(&mut *pending)
     }
 }
@@ -134,7 +135,7 @@ mod tests {
             }
             let begun = Mutex::new(Vec::new());
             let answering = changes.answer(|_| {
-                begun.lock().unwrap().push(Instant::now());
+                begun.lock().push(Instant::now());
                 // The clock goes on at the first poll.
                 let answered = tokio::time::advance(Duration::from_millis(takes));
                 assert!(answered.now_or_never().is_none());

@@ -1,9 +1,10 @@
 //! Snapshot that follows the watch of clusters.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::watch::{Change, Informer};
+use parking_lot::RwLock;
 
 use crate::scheduler::core::snapshot::Snapshot;
 
@@ -20,7 +21,7 @@ impl LiveSnapshot {
         let live = Self::default();
         let (current, informer) = (Arc::clone(&live.current), clusters.clone());
         clusters.on_change(move |change| {
-            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            let mut snapshot = current.write();
             match change {
                 Change::Applied { new, .. } => snapshot.put(Arc::clone(new)),
                 Change::Deleted { old } => {
@@ -35,7 +36,7 @@ impl LiveSnapshot {
         });
         let current = Arc::clone(&live.current);
         clusters.on_unread_departure(move |_, name| {
-            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            let mut snapshot = current.write();
             snapshot.depart(name);
         });
         live
@@ -43,9 +44,6 @@ impl LiveSnapshot {
 
     /// Returns the clusters as they are now; later changes do not touch what is returned.
     pub fn get(&self) -> Snapshot {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 }

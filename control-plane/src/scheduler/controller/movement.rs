@@ -5,7 +5,7 @@
 //! placements, growth and shrinking take nothing from one cluster for another.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::turns::Turns;
@@ -114,18 +115,14 @@ impl Movement {
     pub fn ends(&self, key: &BindingKey) {
         self.turns.leave(key);
         self.obstructed.over(key);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.told.remove(key);
         state.paused.remove(key);
     }
 
     /// Returns what is said of a binding that waits.
     pub fn told(&self, key: &BindingKey) -> Option<Report> {
-        self.lock().told.get(key).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().told.get(key).cloned()
     }
 }
 
@@ -272,7 +269,7 @@ impl Scheduler {
             }
         };
         let is_paused = matches!(held, Held::Paused(_));
-        let mut state = self.movement.lock();
+        let mut state = self.movement.state.lock();
         let is_news = state.told.insert(key.clone(), report.clone()).as_ref() != Some(&report);
         if is_paused {
             state.paused.insert(key.clone());
@@ -318,7 +315,7 @@ impl Scheduler {
 
     /// Looks again at all bindings that waited for the end of a pause.
     pub(super) fn pauses_changed(&self) {
-        for key in self.movement.lock().paused.drain() {
+        for key in self.movement.state.lock().paused.drain() {
             self.queue.add(key);
         }
     }

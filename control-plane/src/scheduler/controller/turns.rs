@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -65,13 +66,13 @@ impl<K: Clone + Eq + Hash> Turns<K> {
 
     /// Returns whether a key may ask the budget: nobody came before it.
     pub fn is_next(&self, key: &K) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.order.is_empty() || state.called.as_ref() == Some(key)
     }
 
     /// Has a key that was refused by the budget wait until then; `None`: until the budget wakes.
     pub fn refused(&self, key: &K, priority: i32, until: Option<Instant>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.add(key, priority);
         state.due = until.map_or(Due::Woken, Due::At);
         state.end_call(key);
@@ -82,13 +83,13 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     /// Has a key wait behind those of its priority that came before it. These may have left since
     /// it was asked whether there are any.
     pub fn join(&self, key: &K, priority: i32) {
-        self.lock().add(key, priority);
+        self.state.lock().add(key, priority);
         self.changed.notify_one();
     }
 
     /// Takes a key out of the line: its move is paid for, or it does not move.
     pub fn leave(&self, key: &K) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(place) = state.places.remove(key) {
             state.order.remove(&place);
             state.end_call(key);
@@ -100,7 +101,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     /// Calls one after the other, each when the budget may suffice for it.
     pub async fn run(self, call: impl Fn(K)) {
         loop {
-            let wait = self.lock().call(Instant::now(), &call);
+            let wait = self.state.lock().call(Instant::now(), &call);
             let time = async {
                 match wait {
                     Some(when) => sleep_until(when).await,
@@ -109,14 +110,10 @@ impl<K: Clone + Eq + Hash> Turns<K> {
             };
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = self.woken.notified() => self.lock().due = Due::At(Instant::now()),
+                () = self.woken.notified() => self.state.lock().due = Due::At(Instant::now()),
                 () = time => {}
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,7 +185,7 @@ mod tests {
                 move |key| queue.add(key)
             });
             let look = |key| {
-                let (mut log, mut is_paid) = (log.lock().unwrap(), false);
+                let (mut log, mut is_paid) = (log.lock(), false);
                 log.0 += 1;
                 if turns.is_next(&key) {
                     match pace.pay_after_evictions(Instant::now()) {
@@ -212,7 +209,7 @@ mod tests {
                 () = queue.clone().run(4, over.clone(), look) => {}
                 () = calls => {}
             }
-            let (looks, order) = std::mem::take(&mut *log.lock().unwrap());
+            let (looks, order) = std::mem::take(&mut *log.lock());
             let sorted: Vec<_> = (0..MANY).collect();
             assert_eq!(order, sorted, "{per_second}");
             assert!(looks <= 3 * MANY, "{per_second}: {looks} looks");
@@ -230,13 +227,13 @@ mod tests {
         turns.join(&"a", 1);
         assert!(!turns.is_next(&"a") && !turns.is_next(&"c"));
         let called = Mutex::new(Vec::new());
-        let call = |key| called.lock().unwrap().push(key);
+        let call = |key| called.lock().push(key);
         assert_eq!(turns.lock().call(now, call), None);
         assert!(turns.is_next(&"a") && !turns.is_next(&"b"));
         assert_eq!(turns.lock().call(now, call), None, "one at a time");
         turns.leave(&"a");
         assert_eq!(turns.lock().call(now, call), None);
-        assert_eq!(*called.lock().unwrap(), ["a", "b"]);
+        assert_eq!(*called.lock(), ["a", "b"]);
         turns.refused(&"b", 0, None);
         assert_eq!(turns.lock().call(now, call), None);
         assert!(!turns.is_next(&"b"), "the budget has not woken it");
@@ -250,7 +247,7 @@ mod tests {
         turns.refused(&"a", 0, Some(Instant::now()));
         let calls = tokio::spawn(turns.clone().run({
             let called = Arc::clone(&called);
-            move |key| called.lock().unwrap().push(key)
+            move |key| called.lock().push(key)
         }));
         tokio::time::sleep(Duration::from_secs(1)).await;
         // Another worker finds that it has to wait, and before it says so, the only one that came
@@ -260,7 +257,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         turns.join(&"b", 0);
         tokio::time::sleep(Duration::from_hours(1)).await;
-        assert_eq!(*called.lock().unwrap(), ["a", "b"]);
+        assert_eq!(*called.lock(), ["a", "b"]);
         calls.abort();
     }
 
@@ -272,12 +269,12 @@ mod tests {
         }
         let called = Mutex::new(Vec::new());
         for _ in 0..3 {
-            let call = |key| called.lock().unwrap().push(key);
+            let call = |key| called.lock().push(key);
             assert_eq!(turns.lock().call(now, call), None);
-            let last = called.lock().unwrap().last().copied().unwrap();
+            let last = called.lock().last().copied().unwrap();
             turns.leave(&last);
         }
-        assert_eq!(*called.lock().unwrap(), ["urgent", "a", "b"]);
+        assert_eq!(*called.lock(), ["urgent", "a", "b"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,10 +14,10 @@ mod turns;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceBindingSpec;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::cluster_change::ClusterChange;
@@ -108,22 +108,18 @@ impl<K> Waiting<K> {
             ranked,
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<K: Clone + Ord + Hash> Waiting<K> {
     /// Records that a look at the binding begins. Call it before the clusters are read, and
     /// [`put`](Self::put) when the look has ended.
     pub fn begin(&self, key: K) {
-        self.lock().deciding.insert(key, false);
+        self.state.lock().deciding.insert(key, false);
     }
 
     /// Records that a look has ended: the binding waits for this, or, for `None`, waits no more.
     pub fn put(&self, key: &K, wait: Option<(&ResourceBindingSpec, Wait)>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let has_grown = state.deciding.remove(key).unwrap_or(false);
         let former = state.take(key);
         if former.as_ref().is_some_and(|entry| entry.woken) {
@@ -147,7 +143,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
     /// are just being looked at, and, when a cluster lets in what it did not let in, the first of
     /// those that it may help; [`wake`](Self::wake) names the others.
     pub fn helped(&self, news: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let compared = news.iter().map(|news| state.hear(news, rule)).sum();
         measure::compared(compared);
         let mut helped = Vec::new();
@@ -169,7 +165,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
     /// Returns the bindings whose turn it is to be looked at, each with the time after which it is.
     /// They are not named again before they have been looked at.
     pub fn turn(&self) -> Vec<(K, Duration)> {
-        self.lock().turn()
+        self.state.lock().turn()
     }
 
     /// Hands the bindings to `wake` that changes may have helped, turn by turn, for ever.

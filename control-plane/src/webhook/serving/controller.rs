@@ -2,7 +2,7 @@
 //! serves with it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::decide::{self, Held};
@@ -119,7 +120,7 @@ impl Keeper {
                 let made = self.make(held.as_ref(), &configurations, now)?;
                 trust(&configurations, &made.authorities).await?;
                 self.store(&secrets, found.as_ref(), &made).await?;
-                self.unstored().take();
+                self.unstored.lock().take();
                 tracing::info!(why, names = %made.names, "made a new certificate for the admission server");
                 held = Some(made);
             } else if let Some(held) = &held {
@@ -131,10 +132,6 @@ impl Keeper {
             tracing::info!("serving with a new certificate");
         }
         Ok(())
-    }
-
-    fn unstored(&self) -> MutexGuard<'_, Option<Issued>> {
-        self.unstored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make(
@@ -155,7 +152,7 @@ impl Keeper {
             key: issued.key.clone().into_bytes(),
             names: names.clone(),
         };
-        let mut unstored = self.unstored();
+        let mut unstored = self.unstored.lock();
         if let Some(made) = unstored.as_ref().map(held)
             && decide::due(Some(&made), &names, now).is_none()
         {

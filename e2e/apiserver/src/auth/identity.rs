@@ -1,12 +1,13 @@
 //! Who may be who: the server's own certificate authority, client certificates, and bearer tokens.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData, SanType, SigningKey,
@@ -266,19 +267,12 @@ impl Authority {
 
     /// Lets a bearer token stand for a user.
     pub fn allow_token(&self, token: &str, user: User) {
-        self.tokens
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(token.to_owned(), user);
+        self.tokens.write().insert(token.to_owned(), user);
     }
 
     /// Returns who a bearer token stands for.
     pub fn user_of_token(&self, token: &str) -> Option<User> {
-        self.tokens
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(token)
-            .cloned()
+        self.tokens.read().get(token).cloned()
     }
 
     /// Returns the TLS configuration for the server: its certificate for loopback names, and client

@@ -2,9 +2,10 @@
 
 mod server;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::auth::identity::User;
@@ -64,7 +65,7 @@ impl RequestContext<'_> {
     /// Adds a warning to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.warnings.lock();
         if !warnings.contains(&text) {
             warnings.push(text);
         }

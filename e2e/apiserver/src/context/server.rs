@@ -1,7 +1,8 @@
 //! What one server consists of.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::admission::config::Admission;

@@ -1,8 +1,9 @@
 //! Requests that the server makes of itself, through the same verbs as everybody's.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::auth::identity::User;

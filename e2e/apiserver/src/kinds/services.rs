@@ -1,7 +1,5 @@
 //! Services.
 
-use std::sync::PoisonError;
-
 use serde_json::{Value, json};
 
 use super::Strategy;
@@ -47,11 +45,7 @@ fn give_address(context: &RequestContext<'_>, object: &mut Value) {
         return;
     }
     if spec["clusterIP"].as_str().is_none_or(str::is_empty) {
-        let mut next = context
-            .server
-            .addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut next = context.server.addresses.lock();
         *next = next.wrapping_add(1);
         let [_, _, high, low] = next.to_be_bytes();
         spec["clusterIP"] = format!("10.96.{high}.{low}").into();

@@ -1,9 +1,10 @@
 //! Documents about all resources, kept until one comes, goes or changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use parking_lot::Mutex;
 
 use super::Resource;
 
@@ -36,7 +37,7 @@ impl Kept {
     /// Returns the documents of these resources, and makes them anew if they are other resources
     /// than before.
     pub fn of(&self, all: &All, make: impl FnOnce(&[Arc<Resource>]) -> Documents) -> Documents {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         if let Some((of, known)) = last.as_ref()
             && Arc::ptr_eq(of, all)
         {

@@ -6,8 +6,9 @@ pub mod documents;
 pub mod fields;
 pub mod kind_facts;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use crate::kinds::catalog;
@@ -199,12 +200,7 @@ impl Registry {
 
     /// Returns every resource.
     pub fn all(&self) -> Arc<Vec<Arc<Resource>>> {
-        Arc::clone(
-            &self
-                .resources
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        Arc::clone(&self.resources.read())
     }
 
     /// Returns the resource behind a path.
@@ -241,10 +237,7 @@ impl Registry {
 
     /// Puts a custom resource in the place of the one its CRD defined before.
     pub fn put(&self, resource: Resource) {
-        let mut guard = self
-            .resources
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.resources.write();
         let mut resources = (**guard).clone();
         let resource = Arc::new(resource);
         let same = |r: &Arc<Resource>| r.group == resource.group && r.plural == resource.plural;
@@ -257,10 +250,7 @@ impl Registry {
 
     /// Takes the resource of a CRD away.
     pub fn remove(&self, crd: &str) {
-        let mut guard = self
-            .resources
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.resources.write();
         let mut resources = (**guard).clone();
         resources.retain(|r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
         *guard = Arc::new(resources);

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::object::{Change, Draft, Object};
@@ -122,22 +123,14 @@ impl Collection {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the object of that key.
     pub fn get(&self, key: &str) -> Option<Arc<Object>> {
-        self.read().objects.get(key).cloned()
+        self.state.read().objects.get(key).cloned()
     }
 
     /// Returns how many objects there are.
     pub fn len(&self) -> usize {
-        self.read().objects.len()
+        self.state.read().objects.len()
     }
 
     /// Returns whether there is none.
@@ -147,7 +140,7 @@ impl Collection {
 
     /// Writes an object if what is there is what was expected.
     pub fn put(&self, draft: Draft, expect: Expect) -> Result<Arc<Object>, Lost> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let previous = state.objects.get(&draft.head().key).cloned();
         let change = match (expect, &previous) {
             (Expect::Absent, None) if !state.closed => Change::Added,
@@ -172,7 +165,7 @@ impl Collection {
 
     /// Removes the object at `version`; `last` is its state in the deletion event.
     pub fn remove(&self, last: Draft, version: u64) -> Result<Arc<Object>, Lost> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let previous = state.objects.get(&last.head().key).cloned();
         match &previous {
             Some(old) if old.version == version => {}
@@ -212,7 +205,7 @@ impl Collection {
 
     /// Reads objects that `keep` wants.
     pub fn scan(&self, scan: Scan<'_>, keep: impl Fn(&Object) -> bool) -> Result<Page, Compacted> {
-        let state = self.read();
+        let state = self.state.read();
         let now = self.version.load(Ordering::SeqCst);
         let at = scan.at.unwrap_or(now).min(now);
         let changed = self.latest.borrow().gt(&at);
@@ -235,7 +228,7 @@ impl Collection {
 
     /// Changes after `version` below `prefix`, at most `limit` of them.
     pub fn since(&self, version: u64, prefix: &str, limit: usize) -> Result<Since, Compacted> {
-        let state = self.read();
+        let state = self.state.read();
         let now = self.version.load(Ordering::SeqCst);
         let latest = match state.namespaces.get(prefix.trim_end_matches('/')) {
             Some(sender) if !prefix.is_empty() => *sender.borrow(),
@@ -275,7 +268,7 @@ impl Collection {
 
     /// Returns the oldest version from which changes can be had.
     pub fn oldest(&self) -> u64 {
-        self.read().compacted
+        self.state.read().compacted
     }
 
     /// Returns the version of the latest change.
@@ -290,7 +283,7 @@ impl Collection {
             return self.latest.subscribe();
         }
         let namespace = prefix.trim_end_matches('/');
-        let mut state = self.write();
+        let mut state = self.state.write();
         if let Some(sender) = state.namespaces.get(namespace) {
             return sender.subscribe();
         }
@@ -303,11 +296,11 @@ impl Collection {
 
     /// Returns whether the resource is gone.
     pub fn is_closed(&self) -> bool {
-        self.read().closed
+        self.state.read().closed
     }
 
     pub(super) fn close(&self) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.closed = true;
         for sender in state.namespaces.values() {
             sender.send_modify(|_| {});
@@ -316,7 +309,7 @@ impl Collection {
     }
 
     pub(super) fn forget_history(&self) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.history.clear();
         state.compacted = self.version.load(Ordering::SeqCst);
     }

@@ -7,10 +7,11 @@ mod selection;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 pub use collection::{Collection, Compacted, Event, Expect, Lost, Page, Scan, Since};
 pub use object::{Change, Draft, FRAME_END, Head, Object};
+use parking_lot::RwLock;
 pub use selection::Selection;
 
 /// How many changes a resource remembers for watches and for consistent paging.
@@ -78,18 +79,12 @@ impl Store {
 
     /// Returns the collection of a resource, named `group/plural`; made when first asked for.
     pub fn collection(&self, resource: &str) -> Arc<Collection> {
-        let read = self
-            .collections
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let read = self.collections.read();
         if let Some(found) = read.get(resource) {
             return Arc::clone(found);
         }
         drop(read);
-        let mut write = self
-            .collections
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut write = self.collections.write();
         let made = || {
             let (version, recorder) = (Arc::clone(&self.version), self.recorder.clone());
             Arc::new(Collection::new(resource, version, self.history, recorder))
@@ -99,10 +94,7 @@ impl Store {
 
     /// Drops a collection, as when its CRD goes. Watches on it end.
     pub fn forget(&self, resource: &str) {
-        let mut write = self
-            .collections
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut write = self.collections.write();
         if let Some(collection) = write.remove(resource) {
             collection.close();
         }
@@ -118,10 +110,7 @@ impl Store {
 
     /// Returns every collection with its name.
     pub fn all(&self) -> Vec<(Box<str>, Arc<Collection>)> {
-        let read = self
-            .collections
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let read = self.collections.read();
         read.iter()
             .map(|(name, collection)| (name.clone(), Arc::clone(collection)))
             .collect()

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use muster_shared::client::{self, Profile};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -211,9 +212,7 @@ pub fn name(number: usize) -> String {
 
 impl Players {
     fn answering(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.answering
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.answering.lock()
     }
 
     fn join(&self, name: &str) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
 //! Plays kube-scheduler and the kubelets: places pods, reports that they run, takes them away.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Binding, Pod};
@@ -12,6 +12,7 @@ use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
 use muster_shared::queue::Next;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::lifecycle::{self, Step, Timing};
@@ -44,7 +45,7 @@ impl Kubelets {
 
     /// Takes the pods that wait for room; they are to be looked at again.
     pub fn take_waiting(&self) -> BTreeSet<Key> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.waiting.lock())
     }
 
     /// Does what is next for a pod.
@@ -90,10 +91,7 @@ impl Kubelets {
         let node = match self.nodes.reserve(&pod.uid, &pod.asked) {
             Ok(node) => node,
             Err(message) => {
-                self.waiting
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(pod.key.clone());
+                self.waiting.lock().insert(pod.key.clone());
                 if pod.unschedulable {
                     return Ok(());
                 }

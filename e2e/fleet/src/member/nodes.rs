@@ -1,7 +1,7 @@
 //! The machines of a member: made at its start, seen through the API, broken on demand.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -9,6 +9,7 @@ use kube::{Client, ResourceExt as _};
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::lifecycle::Machine;
@@ -45,13 +46,9 @@ struct State {
 }
 
 impl Nodes {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes in a node as it is now.
     pub fn admit(&self, node: &Node) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let name = node.name_any();
         let mut seat = Seat::of(node);
         for (_, amounts) in state.taken.values().filter(|(on, _)| *on == name) {
@@ -62,12 +59,12 @@ impl Nodes {
 
     /// Forgets a node.
     pub fn remove(&self, name: &str) {
-        self.lock().seats.remove(name);
+        self.state.lock().seats.remove(name);
     }
 
     /// Returns the state of the machine under a pod.
     pub fn machine(&self, node: Option<&str>) -> Machine {
-        let state = self.lock();
+        let state = self.state.lock();
         match node {
             None => Machine::Unassigned,
             Some(name) if !state.seats.contains_key(name) => Machine::Gone,
@@ -78,7 +75,7 @@ impl Nodes {
 
     /// Chooses a node for a pod and keeps the place for it.
     pub fn reserve(&self, uid: &str, asked: &Asked) -> Result<String, String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some((node, _)) = state.taken.get(uid) {
             return Ok(node.clone());
         }
@@ -91,13 +88,13 @@ impl Nodes {
     /// Counts a pod that sits on a node.
     pub fn take(&self, pod: &Record) {
         if let Some(node) = &pod.node {
-            self.lock().take(&pod.uid, node, &pod.asked.amounts);
+            self.state.lock().take(&pod.uid, node, &pod.asked.amounts);
         }
     }
 
     /// Counts a pod no longer.
     pub fn release(&self, uid: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some((node, amounts)) = state.taken.remove(uid)
             && let Some(seat) = state.seats.get_mut(&node)
         {
@@ -109,7 +106,7 @@ impl Nodes {
     /// and selectors count, room is the scheduler's business.
     pub fn eligible(&self, asked: &Asked) -> Vec<String> {
         use place::Refusal::{Insufficient, TooManyPods};
-        let state = self.lock();
+        let state = self.state.lock();
         let fits = |seat: &Seat| {
             // DaemonSets stay on cordoned and failed nodes: their pods tolerate both.
             let seat = Seat {
@@ -129,7 +126,7 @@ impl Nodes {
 
     /// Makes a kubelet silent, or lets it speak again.
     pub fn silence(&self, name: &str, silent: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if silent {
             state.silent.insert(name.to_owned());
         } else {

@@ -2,11 +2,12 @@
 //! pods would be a gigabyte.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
 
 use super::place::Asked;
 
@@ -201,17 +202,17 @@ impl Pods {
     /// Takes in what the watch tells.
     pub fn follow(&self, event: Event<Pod>) {
         match event {
-            Event::Init => self.lock().listed = Some(BTreeMap::new()),
+            Event::Init => self.state.lock().listed = Some(BTreeMap::new()),
             Event::InitApply(pod) => {
                 let record = Arc::new(Record::of(&pod));
-                if let Some(listed) = &mut self.lock().listed {
+                if let Some(listed) = &mut self.state.lock().listed {
                     listed.insert(record.key.clone(), record);
                 }
             }
             Event::InitDone => {
-                let listed = self.lock().listed.take().unwrap_or_default();
+                let listed = self.state.lock().listed.take().unwrap_or_default();
                 let gone: Vec<Arc<Record>> = {
-                    let state = self.lock();
+                    let state = self.state.lock();
                     let gone = state
                         .records
                         .values()
@@ -228,7 +229,7 @@ impl Pods {
             Event::Apply(pod) => self.admit(Arc::new(Record::of(&pod))),
             Event::Delete(pod) => {
                 let record = Record::of(&pod);
-                if let Some(listed) = &mut self.lock().listed {
+                if let Some(listed) = &mut self.state.lock().listed {
                     listed.remove(&record.key);
                 }
                 self.remove(&record.key, &record.uid);
@@ -240,7 +241,7 @@ impl Pods {
     /// it.
     pub fn admit(&self, new: Arc<Record>) {
         let old = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Some(known) = state.records.get(&new.key)
                 && (known.version >= new.version)
             {
@@ -262,7 +263,7 @@ impl Pods {
     /// Forgets a pod of that identity.
     pub fn remove(&self, key: &Key, uid: &str) {
         let old = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             match state.records.get(key) {
                 Some(known) if known.uid == uid => {}
                 _ => return,
@@ -280,12 +281,12 @@ impl Pods {
 
     /// Returns one pod.
     pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
-        self.lock().records.get(key).cloned()
+        self.state.lock().records.get(key).cloned()
     }
 
     /// Returns the pods that a controller made, by name.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Record>> {
-        let state = self.lock();
+        let state = self.state.lock();
         let keys = state.by_owner.get(uid).into_iter().flatten();
         keys.filter_map(|key| state.records.get(key).cloned())
             .collect()
@@ -293,14 +294,10 @@ impl Pods {
 
     /// Returns the pods on a node.
     pub fn on_node(&self, node: &str) -> Vec<Arc<Record>> {
-        let state = self.lock();
+        let state = self.state.lock();
         let keys = state.by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| state.records.get(key).cloned())
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, change: &Change) {

@@ -8,8 +8,8 @@ mod stream;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -17,6 +17,7 @@ use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use muster_shared::client::ResponseBody;
 use muster_test_apiserver::{Running, User};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tower::BoxError;
 
@@ -252,5 +253,5 @@ impl Network {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -1,11 +1,12 @@
 //! The engine: a pool of Lua states, and a typed function for each operation.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use mlua::Value as LuaValue;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Map, Value};
 
 use crate::lua::{
@@ -187,7 +188,7 @@ impl Engine {
         run: impl FnOnce(&mut State) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let _running = self.enter(script);
-        let idle = self.idle().pop();
+        let idle = self.idle.lock().pop();
         let mut state = match idle {
             Some(state) => state,
             None => State::new(self.limits, Arc::clone(&self.clock.0))
@@ -195,7 +196,7 @@ impl Engine {
         };
         let result = run(&mut state);
         if state.settle() {
-            let mut idle = self.idle();
+            let mut idle = self.idle.lock();
             if idle.len() < MAX_IDLE {
                 idle.push(state);
             }
@@ -207,20 +208,13 @@ impl Engine {
     /// that were stopped a short time ago, if this is one; blocks the thread meanwhile.
     fn enter(&self, script: &Script) -> Running<'_> {
         let is_suspect = script.is_suspect();
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut running = self
-            .ended
-            .wait_while(running, |running| {
-                running.all >= MAX_RUNNING || is_suspect && running.suspects >= MAX_SUSPECTS
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
+        self.ended.wait_while(&mut running, |running| {
+            running.all >= MAX_RUNNING || is_suspect && running.suspects >= MAX_SUSPECTS
+        });
         running.all += 1;
         running.suspects += usize::from(is_suspect);
         Running(self, is_suspect)
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<State>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -230,10 +224,7 @@ struct Running<'a>(&'a Engine, bool);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let Self(engine, is_suspect) = self;
-        let mut running = engine
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = engine.running.lock();
         running.all = running.all.saturating_sub(1);
         running.suspects = running.suspects.saturating_sub(usize::from(*is_suspect));
         drop(running);

@@ -2,11 +2,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::lua::{error::Source, limits::Limit};
 
@@ -87,7 +89,7 @@ impl Script {
 
     /// Returns the suspension that the script is under.
     pub(crate) fn suspension(&self, now: Instant) -> Option<Suspension> {
-        let record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = self.0.record.lock();
         let (until, limit) = record.suspended?;
         let left = until.checked_duration_since(now)?;
         Some(Suspension {
@@ -99,13 +101,13 @@ impl Script {
 
     /// Returns whether one of the last calls was stopped.
     pub(crate) fn is_suspect(&self) -> bool {
-        let record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = self.0.record.lock();
         record.suspect > 0
     }
 
     /// Notes a call that ended by itself, or at a limit.
     pub(crate) fn note(&self, limit: Option<Limit>, now: Instant) {
-        let mut record = self.0.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.0.record.lock();
         let Some(limit) = limit else {
             *record = Record {
                 suspect: record.suspect.saturating_sub(1),

@@ -115,8 +115,9 @@ pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use http::{Request, Response};
     use kube::Client;
@@ -154,8 +155,8 @@ mod tests {
         });
         let api: Api<ResourceInterpreterCustomization> = Api::all(Client::new(server, "default"));
         let heard = Mutex::new(Heard::default());
-        let refused = |reason: &str| heard.lock().unwrap().told.push(reason.to_owned());
-        until_readable(&api, "these", refused, || heard.lock().unwrap().none += 1).await;
+        let refused = |reason: &str| heard.lock().told.push(reason.to_owned());
+        until_readable(&api, "these", refused, || heard.lock().none += 1).await;
         heard.into_inner().unwrap()
     }
 

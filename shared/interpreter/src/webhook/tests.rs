@@ -1,8 +1,8 @@
 //! Interpreters that ask a real HTTPS server with an authority of its own.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -378,7 +379,7 @@ async fn a_webhook_that_hangs_about_one_kind_delays_no_other_and_is_then_asked_s
     ]));
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
-    one.on_failure(move |failed| to.lock().unwrap().push(failed.note.clone()));
+    one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     let stuck: Vec<Value> = (0..20)
         .map(|at| object("Stuck", &format!("s{at}")))
         .collect();
@@ -408,7 +409,7 @@ async fn a_webhook_that_hangs_about_one_kind_delays_no_other_and_is_then_asked_s
     // Four at a time, until three have failed.
     assert!(server.asked() <= 20 + 6, "{}", server.asked());
     assert_eq!(one.health(&object("Widget", "w0")), Ok(Some(true)));
-    let told = told.lock().unwrap();
+    let told = told.lock();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("asked seldom"), "{told:?}");
 }

@@ -110,7 +110,7 @@ fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> 
 }
 
 /// Returns a server whose history is always over: it answers lists, and every watch with 410.
-fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
+fn forgetful(requests: Arc<parking_lot::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
     answering(move |query| {
         let kind = |text: &str| query.contains(text);
         let (code, body) = if kind("sendInitialEvents") {
@@ -123,7 +123,7 @@ fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<Con
                 json!({"metadata": {"resourceVersion": "1"}, "items": []}),
             )
         };
-        let mut requests = requests.lock().unwrap();
+        let mut requests = requests.lock();
         requests.push((query.to_owned(), Instant::now()));
         (code, body.to_string())
     })
@@ -141,7 +141,7 @@ async fn a_history_that_is_over_after_every_list_is_no_reason_to_hurry() {
     };
     let minute = Duration::from_mins(1);
     assert!(tokio::time::timeout(minute, follow).await.is_err());
-    let requests = requests.lock().unwrap();
+    let requests = requests.lock();
     let lists = requests.iter().filter(|(query, _)| query.contains("limit"));
     assert!(
         lists.count() < 10,
@@ -161,7 +161,7 @@ async fn what_may_be_a_moment_old_is_listed_in_one_answer_and_nothing_else_is() 
         let mut follower = Follower::new(&api, selection);
         assert_eq!(short(follower.next().await), "init");
         assert_eq!(short(follower.next().await), "done");
-        let requests = requests.lock().unwrap();
+        let requests = requests.lock();
         let (query, _) = &requests[1];
         assert_eq!(query.contains("resourceVersion=0"), whole, "{query}");
         assert_eq!(query.contains("limit="), !whole, "{query}");
@@ -176,25 +176,25 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
         (403, "{}", false),
         (200, r#"{"items":[{"metadata":{"name":"a"}},"#, true),
     ] {
-        let requests: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let requests: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&requests);
         let api = answering(move |query| {
             if query.contains("sendInitialEvents") {
                 return (422, "{}".to_owned());
             }
-            seen.lock().unwrap().push(query.to_owned());
+            seen.lock().push(query.to_owned());
             (code, body.to_owned())
         });
         let mut follower = Follower::new(&api, Selection::everything().recent());
         let follow = async {
-            while requests.lock().unwrap().len() < 3 {
+            while requests.lock().len() < 3 {
                 follower.next().await;
             }
         };
         // A server that refuses gives no news: time passes until it has been asked often
         // enough.
         let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
-        let requests = requests.lock().unwrap();
+        let requests = requests.lock();
         assert!(
             requests[..2].iter().all(|query| !query.contains("limit")),
             "{code}"
@@ -205,9 +205,9 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
 
 /// Returns a server behind a proxy that ends every watch at once, a streaming list after its first
 /// object; it counts its requests.
-fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
+fn impatient(requests: Arc<parking_lot::Mutex<u32>>) -> Api<ConfigMap> {
     answering(move |query| {
-        *requests.lock().unwrap() += 1;
+        *requests.lock() += 1;
         let body = if query.contains("sendInitialEvents") {
             line("ADDED", "a", "1")
         } else if query.contains("watch=") {
@@ -228,24 +228,24 @@ async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_with
     let follow = async {
         loop {
             heard.push(short(follower.next().await));
-            assert!(*requests.lock().unwrap() < 100, "{heard:?}");
+            assert!(*requests.lock() < 100, "{heard:?}");
         }
     };
     let minute = Duration::from_mins(1);
     assert!(tokio::time::timeout(minute, follow).await.is_err());
     assert_eq!(heard.last().map(String::as_str), Some("done"), "{heard:?}");
-    let requests = *requests.lock().unwrap();
+    let requests = *requests.lock();
     assert!(requests < 15, "{requests} requests in a minute");
 }
 
 /// Returns a server behind a proxy that ends every watch before it has said anything. Each list has
 /// one object, named by how many lists were asked for.
-fn cutting(lists: Arc<std::sync::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
+fn cutting(lists: Arc<parking_lot::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
     answering(move |query| {
         let body = if query.contains("watch=") {
             String::new()
         } else {
-            let mut lists = lists.lock().unwrap();
+            let mut lists = lists.lock();
             lists.push(Instant::now());
             let name = lists.len().to_string();
             let metadata = json!({"name": name, "namespace": "default", "resourceVersion": name});
@@ -268,7 +268,7 @@ async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
     };
     let minutes = Duration::from_mins(10);
     assert!(tokio::time::timeout(minutes, follow).await.is_err());
-    let lists = lists.lock().unwrap();
+    let lists = lists.lock();
     assert!((10..=30).contains(&lists.len()), "{} lists", lists.len());
     let longest = lists.windows(2).map(|two| two[1] - two[0]).max().unwrap();
     assert!(longest < Duration::from_mins(1), "{longest:?}");
@@ -295,12 +295,12 @@ async fn asked(
     minutes: u64,
     answer: impl Fn(&str) -> (u16, Stream) + Send + Sync + 'static,
 ) -> (usize, usize) {
-    let queries: Arc<std::sync::Mutex<Vec<bool>>> = Arc::default();
+    let queries: Arc<parking_lot::Mutex<Vec<bool>>> = Arc::default();
     let seen = Arc::clone(&queries);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let query = request.uri().query().unwrap_or_default();
         let is_list = !query.contains("watch=") || query.contains("sendInitialEvents");
-        seen.lock().unwrap().push(is_list);
+        seen.lock().push(is_list);
         let (code, body) = answer(query);
         let answer = http::Response::builder().status(code).body(body).unwrap();
         async move { Ok::<_, std::convert::Infallible>(answer) }
@@ -314,7 +314,7 @@ async fn asked(
     };
     let time = Duration::from_mins(minutes);
     assert!(tokio::time::timeout(time, follow).await.is_err());
-    let queries = queries.lock().unwrap();
+    let queries = queries.lock();
     let lists = queries.iter().filter(|it| **it).count();
     (lists, queries.len() - lists)
 }

@@ -1,8 +1,9 @@
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Method, Request as HttpRequest, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
@@ -61,17 +62,14 @@ impl Server {
             _ => return refusal(404),
         };
         if let Some(name) = name {
-            self.writes
-                .lock()
-                .unwrap()
-                .push(format!("{method} {plural}/{name}"));
+            self.writes.lock().push(format!("{method} {plural}/{name}"));
             return if self.refuses.contains(&name) {
                 refusal(403)
             } else {
                 (200, json!({ "metadata": { "name": name } }))
             };
         }
-        let mut lists = self.lists.lock().unwrap();
+        let mut lists = self.lists.lock();
         lists.push(format!("{plural}?{query}"));
         let field = |name: &str| {
             let fields = query.split('&').filter_map(|it| it.split_once('='));
@@ -123,7 +121,7 @@ impl Server {
     }
 
     fn wrote(&self) -> Vec<String> {
-        let mut wrote = self.writes.lock().unwrap().clone();
+        let mut wrote = self.writes.lock().clone();
         wrote.sort();
         wrote
     }
@@ -193,7 +191,7 @@ async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
         };
         stop_for(&objects, "Deployment", &fleet).await;
         assert_eq!(server.wrote().len(), stopped, "{mark:?} {known}");
-        let lists = server.lists.lock().unwrap();
+        let lists = server.lists.lock();
         assert!(
             lists
                 .iter()
@@ -221,7 +219,6 @@ async fn objects_are_read_in_pages_and_all_of_them_stopped() {
         server
             .lists
             .lock()
-            .unwrap()
             .iter()
             .all(|list| list.contains("labelSelector"))
     );

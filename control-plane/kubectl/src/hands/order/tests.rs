@@ -1,9 +1,10 @@
-use muster_shared::clock::calendar;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::client::Body;
+use muster_shared::clock::calendar;
 use muster_shared::taints::is_drain;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -71,7 +72,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
             }
             let is_write = request.method() == http::Method::PATCH;
             let body = request.into_body().collect_bytes().await.unwrap();
-            let mut clusters = clusters.lock().unwrap();
+            let mut clusters = clusters.lock();
             let at = |it: &&mut Value| it["metadata"]["name"] == name.as_str();
             let cluster = clusters.iter_mut().find(at).unwrap();
             if is_write {
@@ -81,7 +82,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
             if is_write {
                 let all = clusters.iter().cloned();
                 let all = all.map(|it| serde_json::from_value(it).unwrap());
-                seen.lock().unwrap().push(all.collect());
+                seen.lock().push(all.collect());
             }
             let answer = Response::new(Body::from(answer.into_bytes()));
             Ok(answer)
@@ -123,7 +124,7 @@ async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained
     let (client, states) = api(&fleet(&drain));
     let undrain = crate::hands::drain::undrain();
     give(&client, &names(), &undrain).await.unwrap();
-    let states = states.lock().unwrap();
+    let states = states.lock();
     for state in states.iter() {
         let mut drained = state.iter().filter(|it| is_drained(it));
         let is_begun = !state.iter().all(is_drained);
@@ -151,7 +152,7 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
     let (client, states) = api(&clusters);
     let undrain = crate::hands::drain::undrain();
     give(&client, &names(), &undrain).await.unwrap();
-    let states = states.lock().unwrap();
+    let states = states.lock();
     let held = |it: &&Cluster| pause(it).is_some_and(|it| it.holds(calendar()));
     let is_begun = |it: &&Vec<Cluster>| !it.iter().all(is_drained);
     let first = states.iter().find(is_begun).unwrap();
@@ -166,7 +167,7 @@ async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
     let drain = crate::hands::drain::order(None);
     let told = give(&client, &names(), &drain).await.unwrap();
     assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
-    let states = states.lock().unwrap();
+    let states = states.lock();
     for state in states.iter().filter(|it| it.iter().any(is_drained)) {
         let keeps_out = |it: &Cluster| it.spec.taints.iter().any(|it| it.effect == NO_SCHEDULE);
         assert!(state.iter().all(keeps_out), "{state:?}");

@@ -1,10 +1,11 @@
 //! What is written and told of applications, and what waits in line.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use muster_shared::api::any_binding::AnyBinding;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::super::{Exit, Hearing, Known, Move, Obstacle, Openings, Pace, Turns, WORTH_TELLING};

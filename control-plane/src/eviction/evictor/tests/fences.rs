@@ -1,7 +1,8 @@
 //! What keeps a workload whose time has come: fences, pauses, and an eviction that is under way.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::pause::Pause;
@@ -99,7 +100,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         let says = Arc::new(Mutex::new(known));
         let jobs = Jobs::new({
             let says = Arc::clone(&says);
-            move |_| *says.lock().unwrap()
+            move |_| *says.lock()
         });
         let mut world = failed(&more).with(|evictor| evictor.with_jobs(jobs));
         let first = world.evict(10.0).len();
@@ -109,7 +110,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
             .iter()
             .any(|(_, reason)| *reason == "WaitingForTemplate");
         assert_eq!(waits, known.is_none(), "{known:?}: {told:?}");
-        *says.lock().unwrap() = after;
+        *says.lock() = after;
         let then = first + world.evict(10.0).len();
         assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");
     }

@@ -6,7 +6,9 @@ pub mod matching;
 pub mod policies;
 pub mod review;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use crate::store::{Collection, Store};
 use hooks::Hook;
@@ -45,12 +47,12 @@ impl Configurations {
         if latest == 0 {
             return None;
         }
-        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
+        let parsed = self.parsed.read();
         let (version, mut hooks) = (parsed.0, Arc::clone(&parsed.1));
         drop(parsed);
         if version != latest {
             hooks = hooks::read(&self.collection);
-            let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
+            let mut parsed = self.parsed.write();
             *parsed = (latest, Arc::clone(&hooks));
         }
         (!hooks.is_empty()).then_some(hooks)

@@ -6,8 +6,9 @@
 //! it is written.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::matching::{self, Condition, Constraints};
@@ -86,12 +87,12 @@ impl Policies {
         if latest.0 == 0 || latest.1 == 0 {
             return None;
         }
-        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
+        let parsed = self.parsed.read();
         let (version, mut bound) = (parsed.0, Arc::clone(&parsed.1));
         drop(parsed);
         if version != latest {
             bound = self.read();
-            let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
+            let mut parsed = self.parsed.write();
             *parsed = (latest, Arc::clone(&bound));
         }
         (!bound.is_empty()).then_some(bound)

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::GROUP;
@@ -175,12 +176,12 @@ impl Rbac {
     /// Returns the index as of now.
     pub fn index(&self) -> Arc<Index> {
         let versions = [0, 1, 2, 3].map(|i: usize| self.collections[i].latest_version());
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         if state.versions == versions {
             return Arc::clone(&state.index);
         }
         drop(state);
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         if state.versions != versions {
             self.renew(&mut state);
             state.versions = versions;

@@ -5,7 +5,7 @@
 //! and that passes through. So it works in front of any server.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -21,6 +21,7 @@ use jiff::SignedDuration;
 use kube::Client;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use muster_shared::client::{self, Profile};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -187,10 +188,6 @@ async fn serve(stream: TcpStream, tls: &TlsAcceptor, passage: &Arc<Passage>) {
 }
 
 impl Passage {
-    fn lock(&self) -> std::sync::MutexGuard<'_, SignedDuration> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn pass(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Cut> {
         let path = request.uri().path().to_owned();
         let query = request.uri().query().unwrap_or_default();
@@ -212,7 +209,7 @@ impl Passage {
                 Effect::Hold | Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
             }
         }
-        let wrong_by = *self.lock();
+        let wrong_by = *self.clock.lock();
         let (mut parts, body) = request.into_parts();
         for hop in [header::HOST, header::CONNECTION, header::ACCEPT_ENCODING] {
             parts.headers.remove(hop);

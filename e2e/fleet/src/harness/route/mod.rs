@@ -19,11 +19,11 @@ pub mod clock;
 pub mod http_fault_proxy;
 pub mod tcp_path;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use kube::config::Kubeconfig;
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use muster_test_apiserver::faults::{Effect, Scope};
@@ -81,7 +81,7 @@ impl Route {
                 }
             }
         }));
-        *self.lock() = Some(ended.drop_guard());
+        *self.flapping.lock() = Some(ended.drop_guard());
     }
 
     /// Adds a fault to every request.
@@ -133,10 +133,6 @@ impl Route {
     }
 
     fn steady(&self) {
-        *self.lock() = None;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<DropGuard>> {
-        self.flapping.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.flapping.lock() = None;
     }
 }

@@ -1,12 +1,13 @@
 //! Many questions, objects that change all the time, and what comes of a question that is lost: by
 //! a sender without a network, at paused time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -240,7 +241,7 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
     let to = Arc::clone(&order);
     let (webhooks, hook, _running) = running(move |request| {
         let version = object(&request)["spec"]["version"].as_u64().unwrap();
-        to.lock().unwrap().push(usize::try_from(version).unwrap());
+        to.lock().push(usize::try_from(version).unwrap());
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(10)).await;
             Ok(healthy())
@@ -255,7 +256,7 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
     // Those without room are called once, and look once more for the answer.
     let looks: usize = times.iter().sum();
     assert!(looks <= 3 * OBJECTS, "{looks} looks at {OBJECTS} objects");
-    let order = order.lock().unwrap();
+    let order = order.lock();
     assert_eq!(order.len(), OBJECTS, "each was asked once");
     let is_in_turn = |(at, version): (usize, &usize)| at.abs_diff(*version) <= 16;
     assert!(order.iter().enumerate().all(is_in_turn));
@@ -432,27 +433,27 @@ async fn a_webhook_that_does_not_answer_for_a_minute_is_told_and_answers_are_ask
     one.set_hooks(hooks());
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
-    one.on_failure(move |failed| to.lock().unwrap().push(failed.note.clone()));
+    one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     let heard: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (to, begun) = (Arc::clone(&heard), Instant::now());
     one.on_change(move |changed| {
         assert!(changed.has("v1", "Widget"));
-        to.lock().unwrap().push(begun.elapsed());
+        to.lock().push(begun.elapsed());
     });
     let (runs, shutdown) = (Arc::clone(&one), CancellationToken::new());
     let ends = shutdown.clone();
     tokio::spawn(async move { runs.run(ends).await });
     assert!(one.health(&widget("w", 0)).unwrap_err().pending().is_some());
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert!(told.lock().unwrap().is_empty());
+    assert!(told.lock().is_empty());
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let notes = told.lock().unwrap().clone();
+    let notes = told.lock().clone();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
         notes[0].contains("about 1 objects") && notes[0].contains("\"w\""),
         "{notes:?}"
     );
     tokio::time::sleep(VALID).await;
-    assert_eq!(*heard.lock().unwrap(), [VALID]);
+    assert_eq!(*heard.lock(), [VALID]);
     shutdown.cancel();
 }
