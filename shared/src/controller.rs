@@ -175,8 +175,6 @@ where
             if !context.ready().await {
                 return;
             }
-            // What came before is seen by the first look at each key.
-            _ = everything.notified().now_or_never();
             let resyncs = async {
                 loop {
                     everything.notified().await;
@@ -319,6 +317,17 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::from_secs(1), "gathered");
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err(), "each once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_concerns_all_keys_is_not_lost_while_the_process_becomes_ready() {
+        let (process, numbers) = (process(), Numbers::default());
+        let mut tasks = Tasks::new(CancellationToken::new());
+        let mut worked = started(&process, &numbers, &mut tasks);
+        numbers.tell(1000);
+        process.is_ready.send_replace(true);
+        assert_eq!(worked.recv().await, Some(2));
+        assert_eq!(worked.recv().await, Some(4));
     }
 
     #[tokio::test(start_paused = true)]

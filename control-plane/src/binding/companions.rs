@@ -38,6 +38,9 @@ pub struct Companions(Arc<Mutex<State>>);
 /// Permanent id of a policy.
 type PolicyId = String;
 
+/// Stands for the policies of bindings that none claims, as far as this process has not seen them.
+const UNCLAIMED: &str = "";
+
 #[derive(Default)]
 struct State {
     /// The bindings of workloads by policy, and by namespace within it.
@@ -138,12 +141,10 @@ impl Companions {
             return;
         };
         let policy = claim.clone().or_else(|| before.clone());
-        if let Some(id) = before.filter(|id| Some(id) != policy.as_ref() || runs_nothing) {
+        let policy = policy.unwrap_or_else(|| UNCLAIMED.to_owned());
+        if let Some(id) = before.filter(|id| *id != policy || runs_nothing) {
             state.take(&id, key);
         }
-        let Some(policy) = policy else {
-            return;
-        };
         if !runs_nothing {
             state.put(&policy, key);
         }
@@ -208,7 +209,10 @@ impl Companions {
     /// has one, and those that depend on it.
     fn served(&self, key: &BindingKey, binding: &AnyBinding) -> Vec<BindingKey> {
         let state = self.0.lock();
-        let id = policy_id(binding).or_else(|| state.former.get(key).cloned());
+        let is_placed = binding.spec.placement.is_some();
+        let former = state.former.get(key).cloned();
+        let former = former.filter(|id| is_placed || id != UNCLAIMED);
+        let id = policy_id(binding).or(former);
         let policy = id.and_then(|id| state.workloads.get(&id));
         let near = policy
             .into_iter()

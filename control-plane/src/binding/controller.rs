@@ -21,6 +21,7 @@ use super::deliver::{Wanted, deliver};
 use super::error::Error;
 use super::hold;
 use super::keeping::{self, Keeping};
+use super::namespaces;
 use super::overriding;
 use super::prepare::{Prepared, prepare, replaced};
 use super::removal::{self, Reason};
@@ -214,6 +215,11 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
             let reason = cluster_of(work).map_or(Reason::Moved, |it| Reason::of(spec, it));
             removal::stays(work.role, reason, preserves)
         };
+        if preserves {
+            let staying = works.iter().filter(goes).filter(|work| stays(work));
+            let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
+            namespaces::keep(fleet, key, members).await?;
+        }
         match remove(fleet, &client, works.iter().filter(goes), stays).await {
             Ok(()) => memory.unremoved.over(key),
             Err(Error::Deposed) => return Err(Error::Deposed),
@@ -325,6 +331,10 @@ async fn finish(
         let works = listed(fleet, key).await?;
         let preserves = preserves_on_deletion(fleet, binding).await?;
         let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
+        if preserves {
+            let members = works.iter().map(|work| work.namespace.as_str());
+            namespaces::keep(fleet, key, members).await?;
+        }
         let works = works.into_iter().map(|work| (work, stays)).collect();
         if let Err(error) = remove_named(fleet, client, works).await {
             tell_of_removal(fleet, memory, key, binding, &error);

@@ -201,14 +201,39 @@ async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_s
     binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     let mut work = work_of(&binding, "m1");
     work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
+    let namespace = muster_shared::names::work("Namespace", "shop", "");
+    let around = json!({
+        "metadata": {"namespace": "karmada-es-m1", "name": namespace},
+        "spec": {"workload": {"manifests": []}, "preserveResourcesOnDeletion": false},
+    });
     let objects = [
         ("propagationpolicies", policy),
         ("resourcebindings", binding),
         ("works", work),
+        ("works", around),
     ];
     let stand = stand(objects).await;
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     assert_eq!(written(&stand, "web"), expected);
+    let held = stand.api.object("works", "karmada-es-m1", &namespace);
+    let says = &held.unwrap()["spec"]["preserveResourcesOnDeletion"];
+    assert_eq!(*says, json!(true), "what stays lies in it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_deleted_policy_placed_stays_together_for_a_process_that_started_since() {
+    let mut service = moved("service", "v1", "Service");
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    for binding in [&mut service, &mut workload] {
+        let labels = binding["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(PROPAGATION_POLICY_ID);
+    }
+    workload["spec"]["clusters"] = json!([{"name": "m1"}]);
+    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
+    let bindings = [service, workload].map(|it| ("resourcebindings", it));
+    let stand = stand(works.into_iter().chain(bindings)).await;
+    pass(60).await;
+    assert_eq!(written(&stand, "service"), []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ use super::compare;
 use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::patch_params;
+use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::scope::Scope;
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
@@ -125,6 +125,40 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         .run(tasks, workers, shared, |fleet, shared, place| async move {
             reconcile(&fleet, &shared, place).await
         });
+}
+
+/// Has the namespace of a binding stay in the members of these execution namespaces. Call it before
+/// the binding, or one of its Works, is let go of: what is preserved lies in that namespace.
+pub(super) async fn keep(
+    fleet: &Fleet,
+    key: &BindingKey,
+    members: impl Iterator<Item = &str>,
+) -> Result<(), ApiError> {
+    let Some(namespace) = &key.namespace else {
+        return Ok(());
+    };
+    let name = names::work("Namespace", namespace, "");
+    for lies_in in members {
+        let held = fleet.works.get(Some(lies_in), &name);
+        let says = |it: &Arc<CachedWork>| it.preserve_resources_on_deletion == Some(true);
+        let Some(held) = held.filter(|it| !is_bound(it) && !says(it)) else {
+            continue;
+        };
+        let patch = json!({
+            "metadata": { "resourceVersion": held.metadata.resource_version },
+            "spec": { "preserveResourcesOnDeletion": true },
+        });
+        let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
+        match api
+            .patch(&name, &patch_params(), &Patch::Merge(&patch))
+            .await
+        {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(ApiError::of("keep the namespace of", key)(error)),
+        }
+    }
+    Ok(())
 }
 
 /// Returns the namespaces in which a change of a binding preserves something that it did not

@@ -339,9 +339,9 @@ mod tests {
             (key("b"), nowhere("m1", "full")),
         ]);
         writer.forget(&[]);
-        assert_eq!(writer.lock().len(), 2);
+        assert_eq!(writer.books.lock().len(), 2);
         writer.forget(&[key("a"), key("unknown")]);
-        let books = writer.lock();
+        let books = writer.books.lock();
         assert_eq!(books.keys().collect::<Vec<_>>(), [&key("b")]);
     }
 }

@@ -120,7 +120,7 @@ mod tests {
         change(&index, shop, Some(&moved), Some(&moved));
         assert_eq!(found(), [0, 1, 0]);
         change(&index, shop, Some(&moved), None);
-        assert!(index.lock().is_empty(), "nothing is kept of it");
+        assert!(index.0.lock().is_empty(), "nothing is kept of it");
     }
 
     #[test]

@@ -81,6 +81,6 @@ mod tests {
         assert!(deleted.is_to_go(&going), "another one has gone");
         deleted.forget(&going);
         assert!(!deleted.is_to_go(&going));
-        assert!(deleted.lock().is_empty(), "nothing is kept of it");
+        assert!(deleted.0.lock().is_empty(), "nothing is kept of it");
     }
 }

@@ -131,7 +131,7 @@ mod tests {
             last.record(key.clone(), Some("1"), &patch);
             last.forget(&key);
         }
-        assert_eq!(last.lock().len(), 1, "objects that went leave nothing");
+        assert_eq!(last.0.lock().len(), 1, "objects that went leave nothing");
         last.forget("web");
         assert!(!last.is_repeated("web", Some("7"), &patch));
     }

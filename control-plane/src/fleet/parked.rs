@@ -113,7 +113,7 @@ mod tests {
         let known = Kind::new("v1", "Event");
         parked.wait(&known, "known".to_owned());
         assert_eq!(queue.len(), 1);
-        let waiting = parked.lock();
+        let waiting = parked.waiting.lock();
         let keys: Vec<_> = waiting.values().flatten().collect();
         assert_eq!(keys, ["stays"]);
         assert_eq!(waiting.len(), 1);

@@ -136,6 +136,7 @@ pub(super) async fn move_on(
     now: Timestamp,
 ) -> Option<Duration> {
     if !may_move_on(binding.as_ref()) {
+        mover.refusals.forget(key);
         return None;
     }
     let spec = &*protected(fleet, binding.as_ref());

@@ -74,7 +74,10 @@ mod tests {
         let again = places.take(&slow);
         assert!(again.is_some() && places.take(&slow).is_none());
         drop((second, again));
-        assert!(places.lock().is_empty(), "nothing is kept of kinds at rest");
+        assert!(
+            places.taken.lock().is_empty(),
+            "nothing is kept of kinds at rest"
+        );
         assert!(Places::of(1).take(&slow).is_some());
     }
 }

@@ -162,6 +162,10 @@ mod tests {
         assert!(!refusals.has(&first), "it is tried again");
         assert!(refusals.has(&second));
         refusals.add(&second);
-        assert_eq!(refusals.lock().len(), 1, "what is tried again is forgotten");
+        assert_eq!(
+            refusals.0.lock().len(),
+            1,
+            "what is tried again is forgotten"
+        );
     }
 }

@@ -234,7 +234,6 @@ impl Distributor {
             namespace: key.namespace.clone(),
             name: muster_shared::names::binding(&key.kind.kind, &key.name),
         };
-        let _namespace = binding_key.namespace.as_deref();
         let held = match fleet.bindings.presence(&binding_key) {
             Presence::There(held) => Some(held),
             Presence::Unknown(Doubt::Unreadable { .. }) => {
@@ -345,6 +344,7 @@ impl Distributor {
 fn refers(binding: &AnyBinding) -> bool {
     binding.spec.propagate_deps
         && binding.metadata.deletion_timestamp.is_none()
+        && binding.metadata.namespace.is_some()
         && binding.spec.resource.namespace == binding.metadata.namespace
 }
 
@@ -366,6 +366,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_binding_without_a_namespace_takes_nothing_along() {
+        let binding = json!({
+            "metadata": {"name": "ca-clusterissuer"},
+            "spec": {
+                "resource": {"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "name": "ca"},
+                "propagateDeps": true,
+            },
+        });
+        assert!(!refers(&serde_json::from_value(binding).unwrap()));
+    }
 
     #[test]
     fn a_binding_for_an_object_of_another_namespace_takes_nothing_along() {

@@ -147,6 +147,7 @@ fn goes_alone(fleet: &Fleet, binding: &AnyBinding) -> bool {
     !goes_along
         && !spec.clusters.is_empty()
         && binding.metadata.deletion_timestamp.is_none()
+        && binding.metadata.namespace.is_some()
         && resource.namespace == binding.metadata.namespace
         && fleet
             .interpreters

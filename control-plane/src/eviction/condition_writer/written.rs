@@ -83,7 +83,7 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
         (&said["reason"], &said["status"]),
         (&json!("NowhereToGo"), &json!("True"))
     );
-    assert_eq!(writer.lock().len(), 1, "it is pending still");
+    assert_eq!(writer.books.lock().len(), 1, "it is pending still");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_nev
     writer.tell(vec![(key(), note(Turn::Recovered))]);
     assert_eq!(stand.api.told().await, []);
     assert_eq!(stand.api.writes(), []);
-    assert!(writer.lock().is_empty());
+    assert!(writer.books.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
         let refused = refusal(code, reason, "web-deployment");
         stand.api.answer(method, path, code, refused);
         let book = |book: &mut Book| _ = book.take(nowhere("m1", "full"), Instant::now());
-        book(writer.lock().entry(key()).or_default());
+        book(writer.books.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         let expected = match code {
             409 => Some(Next::Again),
@@ -134,7 +134,7 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         writer.begin();
         tokio::time::advance(Duration::from_secs(seconds)).await;
         let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
-        book(writer.lock().entry(key()).or_default());
+        book(writer.books.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
         pass(1).await;
@@ -156,8 +156,8 @@ async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
     );
     pass(1).await;
     let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
-    book(writer.lock().entry(key()).or_default());
+    book(writer.books.lock().entry(key()).or_default());
     let next = writer.write(&stand.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");
-    assert_eq!(writer.lock().len(), 1, "the note is there still");
+    assert_eq!(writer.books.lock().len(), 1, "the note is there still");
 }

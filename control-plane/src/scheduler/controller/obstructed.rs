@@ -1,10 +1,13 @@
 //! Keeps a move away from clusters in which the order for the workload could not be carried out.
 
+use std::cell::Cell;
+
 use super::movement::losers_of;
 use crate::fleet::copy::Obstacle;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::around::place_around;
-use crate::scheduler::core::need::Need;
+use crate::scheduler::core::divide::Strategy;
+use crate::scheduler::core::need::{Need, is_divided};
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
 
@@ -13,6 +16,10 @@ use crate::scheduler::core::replacement::can_keep;
 /// growth do not wait, nor does what a cluster that is being removed takes with it. An edit does
 /// not wait for an override policy: the old copy stays until the new one can be rendered, and an
 /// event says which policy keeps it from that.
+///
+/// A result that leaves out a copy which the first one has is no other one: the old copy would go
+/// for nothing. Nor is it an answer to a request to stay where the workload is, while what is in
+/// the way ends by itself.
 pub(super) fn pass_around(
     subject: &Subject<'_>,
     snapshot: &Snapshot,
@@ -21,14 +28,36 @@ pub(super) fn pass_around(
 ) -> (Outcome, Option<String>) {
     let is_new = |name: &str| subject.spec.target(name).is_none();
     let new = |outcome: &Outcome| new_targets(subject, outcome, snapshot);
-    let obstacle = |name: &str| obstacle(name).filter(|_| is_new(name));
+    // Whether something is in the way that ends by itself.
+    let passes = Cell::new(false);
+    let obstacle = |name: &str| {
+        let found = obstacle(name).filter(|_| is_new(name));
+        let ends = matches!(
+            found,
+            Some(Obstacle::CopyLeaves | Obstacle::NamespaceLeaves(_))
+        );
+        passes.set(passes.get() || ends);
+        found
+    };
+    let (spec, held) = (subject.spec, subject.spec.clusters.len());
+    let is_free = |it: &_| is_divided(it) && !Strategy::ignores_spread(it);
+    let shares = spec.is_workload() && spec.placement.as_deref().is_some_and(is_free);
+    // The number of clusters that another result has to have, where their number counts: as many
+    // as the first, as far as there are as many now.
+    let fewest = Cell::new(0);
     let place = |snapshot: &Snapshot| {
         let outcome = pass(snapshot);
-        if outcome.failure.is_none() {
-            Ok(outcome)
-        } else {
-            Err(Box::new(outcome))
+        let placed = outcome.placed.as_ref();
+        let count = placed.map_or(held, |it| it.clusters.len());
+        // To leave a copy out is no way around, and to stay is no answer to a request.
+        let drops = !shares && count < fewest.get();
+        let is_asked = outcome.need == Some(Need::RescheduleRequested) && passes.get();
+        let stays = is_asked && placed.is_none_or(|it| it.clusters == spec.clusters);
+        if outcome.failure.is_some() || drops || stays {
+            return Err(Box::new(outcome));
         }
+        fewest.set(fewest.get().max(count.min(held)));
+        Ok(outcome)
     };
     let obstructed = match place_around(snapshot, place, new, obstacle) {
         Ok(outcome) => return (outcome, None),
@@ -129,5 +158,74 @@ mod tests {
             assert_eq!(names.join(" "), expected, "{what}");
             assert_eq!(waits.unwrap_or_default(), reasons, "{what}");
         }
+    }
+
+    #[test]
+    fn to_leave_a_copy_out_is_no_way_around() {
+        let names = |all: [&str; 2]| json!({"clusterAffinity": {"clusterNames": all}});
+        let (before, after) = (names(["m1", "m2"]), names(["m2", "m3"]));
+        let targets = &[("m1", 2), ("m2", 2)][..];
+        for (by, waits) in [
+            (Obstacle::CopyLeaves, true),
+            (Obstacle::Suspended, true),
+            (Obstacle::Override("broken".to_owned()), false),
+        ] {
+            let spec = placed(deployment(2, &after), targets);
+            let applied = record(&placed(deployment(2, &before), targets));
+            let status = ResourceBindingStatus::default();
+            let subject = Subject {
+                generation: 2,
+                applied_placement: Some(&applied),
+                spec: &spec,
+                status: &status,
+            };
+            let snapshot = snapshot(&["m1", "m2", "m3"].map(|it| cluster(it, 10)));
+            let obstacle = |name: &str| (name == "m3").then(|| by.clone());
+            let (chosen, held) = around(&subject, &snapshot, obstacle);
+            assert_eq!(chosen, ["m2", "m3"], "{by}");
+            assert_eq!(held.is_some(), waits, "{by}");
+        }
+    }
+
+    #[test]
+    fn a_request_waits_for_what_is_still_being_removed_where_it_would_go() {
+        let group =
+            |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
+        let groups = [group("primary", "m1"), group("backup", "m2")];
+        let placement = json!({"clusterAffinities": groups});
+        let mut spec = placed(deployment(2, &placement), &[("m2", 2)]);
+        spec.reschedule_triggered_at =
+            serde_json::from_value(json!("2024-01-01T00:00:10Z")).unwrap();
+        let applied = record(&spec);
+        let status: ResourceBindingStatus = serde_json::from_value(json!({
+            "schedulerObservingAffinityName": "backup",
+            "lastScheduledTime": "2024-01-01T00:00:00Z",
+        }))
+        .unwrap();
+        let subject = Subject {
+            generation: 1,
+            applied_placement: Some(&applied),
+            spec: &spec,
+            status: &status,
+        };
+        let snapshot = snapshot(&["m1", "m2"].map(|it| cluster(it, 10)));
+        for (by, waits) in [(Obstacle::CopyLeaves, true), (Obstacle::Suspended, false)] {
+            let obstacle = |name: &str| (name == "m1").then(|| by.clone());
+            let (_, held) = around(&subject, &snapshot, obstacle);
+            assert_eq!(held.is_some(), waits, "{by}");
+        }
+    }
+
+    /// Returns the clusters of what a subject comes to, and why that waits.
+    fn around(
+        subject: &Subject<'_>,
+        snapshot: &Snapshot,
+        obstacle: impl Fn(&str) -> Option<Obstacle>,
+    ) -> (Vec<String>, Option<String>) {
+        let options = Options::default();
+        let place = |it: &Snapshot| pass(subject, it, &options, Timestamp::UNIX_EPOCH);
+        let (outcome, held) = pass_around(subject, snapshot, place, obstacle);
+        let chosen = outcome.placed.map(|it| it.clusters).unwrap_or_default();
+        (chosen.into_iter().map(|it| it.name).collect(), held)
     }
 }

@@ -228,14 +228,14 @@ mod tests {
         assert!(!turns.is_next(&"a") && !turns.is_next(&"c"));
         let called = Mutex::new(Vec::new());
         let call = |key| called.lock().push(key);
-        assert_eq!(turns.lock().call(now, call), None);
+        assert_eq!(turns.state.lock().call(now, call), None);
         assert!(turns.is_next(&"a") && !turns.is_next(&"b"));
-        assert_eq!(turns.lock().call(now, call), None, "one at a time");
+        assert_eq!(turns.state.lock().call(now, call), None, "one at a time");
         turns.leave(&"a");
-        assert_eq!(turns.lock().call(now, call), None);
+        assert_eq!(turns.state.lock().call(now, call), None);
         assert_eq!(*called.lock(), ["a", "b"]);
         turns.refused(&"b", 0, None);
-        assert_eq!(turns.lock().call(now, call), None);
+        assert_eq!(turns.state.lock().call(now, call), None);
         assert!(!turns.is_next(&"b"), "the budget has not woken it");
         turns.leave(&"b");
         assert!(turns.is_next(&"c"), "the line is empty");
@@ -270,7 +270,7 @@ mod tests {
         let called = Mutex::new(Vec::new());
         for _ in 0..3 {
             let call = |key| called.lock().push(key);
-            assert_eq!(turns.lock().call(now, call), None);
+            assert_eq!(turns.state.lock().call(now, call), None);
             let last = called.lock().last().copied().unwrap();
             turns.leave(&last);
         }

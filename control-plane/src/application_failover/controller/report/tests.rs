@@ -131,7 +131,8 @@ async fn who_found_no_place_is_tried_again_when_a_cluster_opens() {
         name: "other".to_owned(),
     };
     controller
-        .known()
+        .known
+        .lock()
         .extend([(key(), known(1)), (other, known(0))]);
     assert_eq!(controller.held(), [key()]);
     let before = controller.openings.count();

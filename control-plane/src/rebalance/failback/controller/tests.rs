@@ -32,7 +32,10 @@ fn workloads_are_found_by_each_cluster_that_they_left_until_they_leave_it_no_mor
     assert_eq!((of("m1"), of("m3")), (names(&[]), names(&[])));
     assert_eq!(homes.all(), HashSet::from([key("b")]));
     homes.change(&key("b"), &names(&["m2"]), &[]);
-    assert!(homes.lock().is_empty(), "nothing is kept of what came home");
+    assert!(
+        homes.0.lock().is_empty(),
+        "nothing is kept of what came home"
+    );
 }
 
 #[test]

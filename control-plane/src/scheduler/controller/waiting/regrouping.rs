@@ -18,7 +18,7 @@ fn asking_for(most_ranges: usize, amounts: impl Iterator<Item = usize>) -> Waiti
 fn as_many_demands_as_there_may_be_ranges_are_told_apart() {
     for (demands, is_exact) in [(8, true), (9, false)] {
         let waiting = asking_for(8, 1_000..1_000 + demands);
-        let coarseness = waiting.lock().ranges.coarseness();
+        let coarseness = waiting.state.lock().ranges.coarseness();
         assert_eq!(coarseness == Coarseness::EXACT, is_exact, "{demands}");
     }
 }
@@ -27,7 +27,7 @@ fn as_many_demands_as_there_may_be_ranges_are_told_apart() {
 fn ranges_that_are_made_wider_leave_room_for_as_many_again() {
     // Nine steps of an eighth of an octave.
     let waiting = asking_for(16, (0..17).map(|step| 1_024 + 64 * step));
-    let ranges = waiting.lock().ranges.len();
+    let ranges = waiting.state.lock().ranges.len();
     assert!(ranges > 1 && ranges * 2 <= 16, "{ranges}");
 }
 
@@ -36,7 +36,7 @@ fn who_are_told_apart_are_not_put_together_anew_when_others_leave() {
     let waiting = asking_for(8, 1_000..1_009);
     let leave = |amounts: std::ops::Range<usize>| {
         amounts.for_each(|amount| waiting.put(&amount, None));
-        let state = waiting.lock();
+        let state = waiting.state.lock();
         (state.ranges.coarseness(), state.regrouped_at)
     };
     assert_eq!(leave(1_000..1_005), (Coarseness::EXACT, 4));
@@ -65,7 +65,7 @@ fn only_who_is_to_be_woken_is_woken_after_it_and_as_soon_as_before() {
             let other = asking(&format!("{number}"));
             waiting.put(&number, Some((&other, room(1_000))));
         }
-        assert!(waiting.lock().ranges.coarseness() > Coarseness::EXACT);
+        assert!(waiting.state.lock().ranges.coarseness() > Coarseness::EXACT);
         assert_eq!(waiting.turn(), expected, "touched: {is_touched}");
     }
 }

@@ -67,7 +67,7 @@ fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
     waiting.put(&"lacks 1", None);
     waiting.put(&"lacks 5", None);
     assert!(helped(&waiting, &at(10), &at(99)).is_empty());
-    let mut state = waiting.lock();
+    let mut state = waiting.state.lock();
     assert_eq!(state.choices.iter_mut().count() + state.ranges.len(), 0);
 }
 
@@ -126,11 +126,11 @@ async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
         let spec = deployment(30, &aggregated());
         waiting.put(&"looking", Some((&spec, room(100))));
         let woken = Mutex::new(Vec::new());
-        let wake = waiting.wake(|key, _| woken.lock().unwrap().push(key));
+        let wake = waiting.wake(|key, _| woken.lock().push(key));
         tokio::time::timeout(LONGEST_GATHER, wake)
             .await
             .unwrap_err();
-        assert_eq!(!woken.into_inner().unwrap().is_empty(), is_helped);
+        assert_eq!(!woken.into_inner().is_empty(), is_helped);
     }
 }
 
@@ -140,11 +140,17 @@ fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
     let spec = deployment(30, &aggregated());
     for (key, lacking) in [("one", 1), ("other", 9), ("one", 5)] {
         waiting.put(&key, Some((&spec, room(lacking))));
-        assert!(waiting.lock().turns.is_empty(), "nobody is to be woken");
+        assert!(
+            waiting.state.lock().turns.is_empty(),
+            "nobody is to be woken"
+        );
     }
     let at = |cores| cluster("m", cores);
     hear(&waiting, &at(10), &at(14));
-    assert!(waiting.lock().turns.is_empty(), "nobody is to be woken");
+    assert!(
+        waiting.state.lock().turns.is_empty(),
+        "nobody is to be woken"
+    );
     assert_eq!(helped(&waiting, &at(14), &at(15)), ["one"]);
 }
 
@@ -245,12 +251,12 @@ async fn who_is_woken_by_room_is_woken_in_turns_that_grow_while_it_helps() {
         let begun = tokio::time::Instant::now();
         let wake = waiting.wake(|key, _| {
             waiting.put(&key, (!is_helped).then_some((&spec, room(1))));
-            woken.lock().unwrap().push(begun.elapsed().as_millis());
+            woken.lock().push(begun.elapsed().as_millis());
         });
         tokio::time::timeout(Duration::from_mins(1), wake)
             .await
             .unwrap_err();
-        let woken = woken.into_inner().unwrap();
+        let woken = woken.into_inner();
         assert_eq!(woken.len(), 1_000, "each of them once");
         for (turn, expected) in (1..).zip(expected) {
             let at = turn * GATHER_ROOM.as_millis();
@@ -292,7 +298,7 @@ fn a_report_is_compared_with_few_demands_however_many_different_ones_wait() {
                 decoded(&cluster("m", cores + 1)),
             );
             let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-            let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+            let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
             assert!(
                 compared > 0 && compared <= most,
                 "{shapes} shapes: {compared}"
@@ -312,7 +318,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
     let at = |cores| decoded(&cluster("m7", cores));
     let (old, new) = (at(1), at(2));
     let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-    let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+    let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "one choice of clusters, one demand, one group of it"
@@ -320,7 +326,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
     assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
     let ill = decoded(&tainted("m7", 2, "x", "NoSchedule"));
     let news = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
-    let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+    let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "its choice before and now, and one group of it"
@@ -333,7 +339,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
         placement["clusterAffinity"] = json!({ "clusterNames": names });
         waiting.put(&0, Some((&deployment(30, &placement), room(1))));
         let elsewhere = decoded(&cluster("elsewhere", 1));
-        let found = waiting.lock().choices.of(&elsewhere);
+        let found = waiting.state.lock().choices.of(&elsewhere);
         assert_eq!(found, (Vec::new(), tried), "{} names", names.len());
     }
 }
@@ -366,13 +372,13 @@ fn demands_are_told_apart_again_when_fewer_wait() {
         .collect();
     for (number, spec) in specs.iter().enumerate() {
         waiting.put(&number, Some((spec, room(1))));
-        assert!(waiting.lock().ranges.len() <= 8);
+        assert!(waiting.state.lock().ranges.len() <= 8);
     }
-    assert!(waiting.lock().ranges.coarseness() > Coarseness::EXACT);
+    assert!(waiting.state.lock().ranges.coarseness() > Coarseness::EXACT);
     for number in 4..100 {
         waiting.put(&number, None);
     }
-    assert_eq!(waiting.lock().ranges.coarseness(), Coarseness::EXACT);
+    assert_eq!(waiting.state.lock().ranges.coarseness(), Coarseness::EXACT);
     // Of 1010 thousandths of a core two fit now, of the others as many as before.
     let mut roomier = cluster("m", 2);
     roomier["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("2020m");
