@@ -9,8 +9,9 @@
 //! * About an object and operation one question waits or is on the way at a time ([`objects`]).
 //!   Where the object changes faster than that, the answer about an earlier version counts.
 //! * Each webhook has a queue of its own ([`mod@queue`]), limited in memory and in requests at a
-//!   time. A question for which the queue has no room is not kept: whoever asks is woken up when
-//!   its turn comes, and nothing is lost.
+//!   time; among them those about one kind and operation, so that none leaves nothing for others. A
+//!   question for which the queue has no room is not kept: whoever asks is woken up when its turn
+//!   comes, and nothing is lost.
 //! * A webhook that fails for several objects in a row is not asked about that kind and operation
 //!   for a while ([`breaker`]).
 //! * Each request has the deadline of its webhook, and an answer has a largest size ([`client`]).
@@ -54,7 +55,7 @@ use self::error::malformed;
 pub use self::error::{At, Failure, Fault, Pending};
 pub use self::hook::{CONTEXT_VERSION, Hook, Hooks, TIMEOUTS, url_address};
 pub(crate) use self::objects::Overdue;
-use self::queue::{Asking, Found, Next, Queued, Request, State};
+use self::queue::{Asking, Found, Next, Queued, Request, Rooms, State};
 use self::request::{Objects, differs_in_status_alone};
 use self::response::Said;
 use crate::{Answer, Operation, Question};
@@ -171,7 +172,7 @@ impl Webhooks {
         let state = Arc::clone(&self.state);
         let task: BoxFuture<'static, ()> = match next {
             Next::Nothing => return,
-            Next::AwaitRoom(room) => Box::pin(await_room(state, room, asking.clone())),
+            Next::AwaitRoom(rooms) => Box::pin(await_room(state, rooms, asking.clone())),
             Next::Send(queued) => Box::pin(exchange(state, *queued, Arc::clone(&self.send))),
         };
         // After shutdown nothing is sent, and whoever waits has been woken up.
@@ -225,7 +226,7 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         request,
         question,
         asking,
-        room,
+        place,
         turns: [about_the_kind, of_the_webhook],
         removed,
     } = queued;
@@ -245,15 +246,14 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         () = removed.cancelled() => return,
         outcome = exchange => outcome,
     };
-    drop(room);
+    drop(place);
     lock(&state).end(&asking, outcome, question, Instant::now());
 }
 
 /// Waits for room in the queue, and keeps it for a while for whoever asks.
-async fn await_room(state: Arc<Mutex<State>>, room: Arc<Semaphore>, asking: Asking) {
-    // It is closed when the webhook is removed.
-    if let Ok(room) = room.acquire_many_owned(asking.kib).await
-        && lock(&state).keep_room(&asking, room)
+async fn await_room(state: Arc<Mutex<State>>, rooms: Rooms, asking: Asking) {
+    if let Some(place) = asking.place(rooms).await
+        && lock(&state).keep_room(&asking, place)
     {
         tokio::time::sleep(KEPT).await;
         lock(&state).release_room(&asking);

@@ -60,8 +60,11 @@ pub(super) enum Room {
     /// There is none yet. Whoever asks is woken up when this is dropped.
     Awaited(watch::Sender<()>),
     /// It is kept for whoever asks.
-    Kept(OwnedSemaphorePermit),
+    Kept(Place),
 }
+
+/// Room of a question: that of its kind and operation, and that of the webhook.
+pub(super) type Place = [OwnedSemaphorePermit; 2];
 
 struct Failed {
     key: Key,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -13,12 +13,15 @@ use super::answers::{Answers, Known};
 use super::breaker::{Breaker, Circuit};
 use super::error::{At, Fault};
 use super::hook::{Hook, Hooks};
-use super::objects::{InFlight, Object, Overdue, Room, overdue};
+use super::objects::{InFlight, Object, Overdue, Place, Room, overdue};
 use super::request::Key;
 use crate::{Operation, Question};
 
 /// KiB that the questions to one webhook may take together which wait or are on the way.
 const MOST_KIB: usize = 8 << 10;
+/// KiB among them about one kind and operation, so that one with many objects leaves room for all
+/// others.
+const MOST_KIB_ABOUT_A_KIND: usize = MOST_KIB / 4;
 /// KiB that a question takes at least, so that their number is limited, too.
 const LEAST_KIB: usize = 8;
 /// Requests to one webhook on the way at a time.
@@ -30,6 +33,28 @@ const MOST_REQUESTS_ABOUT_A_KIND: usize = 4;
 /// Kind that a webhook is asked about: operation, API version and kind.
 type Topic = (Operation, String, String);
 
+/// What the questions about one kind and operation have together.
+struct About {
+    breaker: Breaker,
+    /// KiB that are left for them.
+    room: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self {
+            breaker: Breaker::default(),
+            room: Arc::new(Semaphore::new(MOST_KIB_ABOUT_A_KIND)),
+            requests: Arc::new(Semaphore::new(MOST_REQUESTS_ABOUT_A_KIND)),
+        }
+    }
+}
+
+/// Where a question takes its place: the room of its kind and operation, and that of the webhook.
+/// They are taken in this order, so that nobody waits for the first who has the second.
+pub(super) type Rooms = [Arc<Semaphore>; 2];
+
 /// Queue of the questions to one webhook.
 struct Queue {
     /// KiB that are left for questions.
@@ -37,7 +62,7 @@ struct Queue {
     requests: Arc<Semaphore>,
     /// Cancelled when the webhook is removed.
     removed: CancellationToken,
-    topics: HashMap<Topic, (Breaker, Arc<Semaphore>)>,
+    topics: HashMap<Topic, About>,
     /// Objects by [`Question::identity`].
     objects: HashMap<u64, Object>,
 }
@@ -72,6 +97,7 @@ impl Asking {
     pub(super) fn new(hook: &Hook, question: &Question<'_>) -> Self {
         let (api_version, kind) = question.kind();
         let (key, bytes) = question.digest(hook.id, hook.hides(api_version, kind));
+        let kib = bytes.div_ceil(1024).clamp(LEAST_KIB, MOST_KIB_ABOUT_A_KIND);
         let at = At {
             configuration: hook.configuration.clone(),
             webhook: hook.name.clone(),
@@ -84,8 +110,22 @@ impl Asking {
             at: Arc::new(at),
             key,
             identity: question.identity(hook.id),
-            kib: u32::try_from(bytes.div_ceil(1024).clamp(LEAST_KIB, MOST_KIB)).unwrap_or(u32::MAX),
+            kib: u32::try_from(kib).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Takes a place at once, if there is room and nobody waits for it.
+    fn try_place(&self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
+        let try_part =
+            |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.kib).ok();
+        Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
+    }
+
+    /// Waits for a place. Returns `None` if the webhook is removed meanwhile.
+    pub(super) async fn place(&self, [about_the_kind, of_the_webhook]: Rooms) -> Option<Place> {
+        let about_the_kind = about_the_kind.acquire_many_owned(self.kib).await.ok()?;
+        let of_the_webhook = of_the_webhook.acquire_many_owned(self.kib).await.ok()?;
+        Some([about_the_kind, of_the_webhook])
     }
 
     fn topic(&self) -> Topic {
@@ -114,7 +154,7 @@ pub(super) struct Queued {
     pub(super) question: Option<Bytes>,
     pub(super) asking: Asking,
     /// Room that it takes until it ends.
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) place: Place,
     /// Semaphores from which it takes a permit each before it is sent.
     pub(super) turns: [Arc<Semaphore>; 2],
     pub(super) removed: CancellationToken,
@@ -135,7 +175,7 @@ pub(super) enum Found {
 pub(super) enum Next {
     Nothing,
     /// The room of the queue is to be awaited.
-    AwaitRoom(Arc<Semaphore>),
+    AwaitRoom(Rooms),
     Send(Box<Queued>),
 }
 
@@ -181,11 +221,8 @@ impl State {
         if let Some((fault, left)) = object.failure(key, now) {
             return Found::Failed(fault.clone(), left);
         }
-        let (breaker, turns) = queue.topics.entry(asking.topic()).or_insert_with(|| {
-            let turns = Semaphore::new(MOST_REQUESTS_ABOUT_A_KIND);
-            (Breaker::default(), Arc::new(turns))
-        });
-        match breaker.circuit(now) {
+        let about = queue.topics.entry(asking.topic()).or_default();
+        match about.breaker.circuit(now) {
             Circuit::Closed => {}
             Circuit::Open(fault, left) => {
                 object.room = Room::None;
@@ -193,29 +230,27 @@ impl State {
             }
             Circuit::Probing(ended) => return Found::Waits(ended, late, Next::Nothing),
         }
-        let room = match std::mem::replace(&mut object.room, Room::None) {
-            Room::Kept(room) => Some(room),
+        let rooms = [Arc::clone(&about.room), Arc::clone(&queue.room)];
+        let place = match std::mem::replace(&mut object.room, Room::None) {
+            Room::Kept(place) => Some(place),
             Room::Awaited(arrives) => {
                 let receiver = arrives.subscribe();
                 object.room = Room::Awaited(arrives);
                 return Found::Waits(receiver, late, Next::Nothing);
             }
-            Room::None => Arc::clone(&queue.room)
-                .try_acquire_many_owned(asking.kib)
-                .ok(),
+            Room::None => asking.try_place(&rooms),
         };
         let (sender, receiver) = watch::channel(());
-        let Some(room) = room else {
+        let Some(place) = place else {
             object.room = Room::Awaited(sender);
-            let next = Next::AwaitRoom(Arc::clone(&queue.room));
-            return Found::Waits(receiver, late, next);
+            return Found::Waits(receiver, late, Next::AwaitRoom(rooms));
         };
         object.asked = Some(InFlight {
             key: *key,
             is_outdated: false,
             ended: sender,
         });
-        breaker.sent(&receiver);
+        about.breaker.sent(&receiver);
         self.sent += 1;
         let uid = key.uid(self.sent);
         let hides = hook.hides(&asking.at.api_version, &asking.at.kind);
@@ -229,8 +264,8 @@ impl State {
                 body,
             },
             asking: asking.clone(),
-            room,
-            turns: [Arc::clone(turns), Arc::clone(&queue.requests)],
+            place,
+            turns: [Arc::clone(&about.requests), Arc::clone(&queue.requests)],
             removed: queue.removed.clone(),
         };
         Found::Waits(receiver, late, Next::Send(Box::new(queued)))
@@ -241,7 +276,7 @@ impl State {
     pub(super) fn is_suspended(&self, asking: &Asking, now: Instant) -> bool {
         let queue = self.queues.get(&asking.webhook);
         let topic = queue.and_then(|queue| queue.topics.get(&asking.topic()));
-        topic.is_some_and(|(breaker, _)| matches!(breaker.circuit(now), Circuit::Open(..)))
+        topic.is_some_and(|about| matches!(about.breaker.circuit(now), Circuit::Open(..)))
     }
 
     /// Records the end of a question; the outcome is `None` where it was not sent.
@@ -265,8 +300,9 @@ impl State {
         let Some(outcome) = outcome else {
             return;
         };
-        if let Some((breaker, _)) = queue.topics.get_mut(&asking.topic()) {
-            breaker.ended(&object.name, outcome.as_ref().err(), now);
+        if let Some(about) = queue.topics.get_mut(&asking.topic()) {
+            let fault = outcome.as_ref().err();
+            about.breaker.ended(&object.name, fault, now);
         }
         match outcome {
             Ok(answer) => {
@@ -297,12 +333,12 @@ impl State {
 
     /// Keeps room for an object that waits for it, and wakes up whoever asks. Returns whether
     /// somebody waits.
-    pub(super) fn keep_room(&mut self, asking: &Asking, room: OwnedSemaphorePermit) -> bool {
+    pub(super) fn keep_room(&mut self, asking: &Asking, place: Place) -> bool {
         let object = self.object(asking);
         let waiting = object.filter(|it| matches!(it.room, Room::Awaited(_)));
         let is_awaited = waiting.is_some();
         if let Some(object) = waiting {
-            object.room = Room::Kept(room);
+            object.room = Room::Kept(place);
         }
         is_awaited
     }
@@ -336,6 +372,7 @@ impl State {
             if !is_there {
                 queue.removed.cancel();
                 queue.room.close();
+                queue.topics.values().for_each(|it| it.room.close());
             }
             is_there
         });

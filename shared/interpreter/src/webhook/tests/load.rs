@@ -311,11 +311,40 @@ async fn a_webhook_that_hangs_with_a_full_queue_delays_no_other() {
         let asked = health(&webhooks, stuck.unwrap(), &object);
         assert!(matches!(asked, Asked::Pending(_)), "{asked:?}");
     }
-    assert_eq!(taken_kib(&webhooks), 8 << 10, "the queue is full");
+    assert_eq!(
+        taken_kib(&webhooks),
+        2 << 10,
+        "no room for more of the kind"
+    );
     let widget = widget("w", 0);
     let answered = answered(&webhooks, &hook, &widget);
     let times = timeout(Duration::from_millis(1), answered).await;
     assert_eq!(times, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_with_many_objects_delays_no_other_of_the_same_webhook() {
+    let (webhooks, hook, _running) = running(|request| {
+        Box::pin(async move {
+            if request.at.kind == "Slow" {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+            }
+            Ok(healthy())
+        })
+    });
+    for at in 0..3_000 {
+        let mut slow = widget(&format!("s{at}"), at);
+        slow["kind"] = json!("Slow");
+        let asked = health(&webhooks, &hook, &slow);
+        assert!(matches!(asked, Asked::Pending(_)), "{asked:?}");
+    }
+    for after in [0, 60] {
+        tokio::time::sleep(Duration::from_secs(after)).await;
+        let widget = widget(&format!("w{after}"), 0);
+        let answered = answered(&webhooks, &hook, &widget);
+        let times = timeout(Duration::from_secs(1), answered).await;
+        assert_eq!(times, Ok(2), "after {after} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]
