@@ -157,7 +157,7 @@ impl Webhooks {
             Found::Failed(fault, left) => return failed(fault, Some(left)),
             Found::Gone => (None, None),
             Found::Waits(answered, late, next) => {
-                self.begin(next, &asking);
+                self.begin(next, &asking, question);
                 (Some(answered), late.filter(|_| accepts_late))
             }
         };
@@ -168,12 +168,15 @@ impl Webhooks {
         }
     }
 
-    fn begin(&self, next: Next, asking: &Asking) {
+    fn begin(&self, next: Next, asking: &Asking, question: &Question<'_>) {
         let state = Arc::clone(&self.state);
         let task: BoxFuture<'static, ()> = match next {
             Next::Nothing => return,
             Next::AwaitRoom(rooms) => Box::pin(await_room(state, rooms, asking.clone())),
-            Next::Send(queued) => Box::pin(exchange(state, *queued, Arc::clone(&self.send))),
+            Next::Send(mut queued) => {
+                queued.write(question);
+                Box::pin(exchange(state, *queued, Arc::clone(&self.send)))
+            }
         };
         // After shutdown nothing is sent, and whoever waits has been woken up.
         _ = self.tasks.send(task);
@@ -229,6 +232,7 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         place,
         turns: [about_the_kind, of_the_webhook],
         removed,
+        ..
     } = queued;
     let exchange = async {
         let _one_about_the_kind = about_the_kind.acquire().await;

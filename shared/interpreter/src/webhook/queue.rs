@@ -152,12 +152,23 @@ pub(super) struct Queued {
     pub(super) request: Request,
     /// Body of the request, where the answer is a patch of what it holds.
     pub(super) question: Option<Bytes>,
+    /// Leaves out the content of a Secret.
+    hides: bool,
     pub(super) asking: Asking,
     /// Room that it takes until it ends.
     pub(super) place: Place,
     /// Semaphores from which it takes a permit each before it is sent.
     pub(super) turns: [Arc<Semaphore>; 2],
     pub(super) removed: CancellationToken,
+}
+
+impl Queued {
+    /// Writes the body. It may be long, so that this is not done with the state locked.
+    pub(super) fn write(&mut self, question: &Question<'_>) {
+        self.request.body = question.body(&self.request.uid, self.hides).into();
+        let keeps = question.operation.changes_object() && !self.hides;
+        self.question = keeps.then(|| self.request.body.clone());
+    }
 }
 
 /// What is known of a question.
@@ -189,7 +200,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns what is known of a question. Queues it if it is to be sent.
+    /// Returns what is known of a question. Queues it if it is to be sent; its body is to be
+    /// [written](Queued::write) then.
     pub(super) fn ask(
         &mut self,
         asking: &Asking,
@@ -253,15 +265,14 @@ impl State {
         about.breaker.sent(&receiver);
         self.sent += 1;
         let uid = key.uid(self.sent);
-        let hides = hook.hides(&asking.at.api_version, &asking.at.kind);
-        let body = Bytes::from(question.body(&uid, hides));
         let queued = Queued {
-            question: (question.operation.changes_object() && !hides).then(|| body.clone()),
+            question: None,
+            hides: hook.hides(&asking.at.api_version, &asking.at.kind),
             request: Request {
                 hook: Arc::clone(hook),
                 at: Arc::clone(&asking.at),
                 uid,
-                body,
+                body: Bytes::new(),
             },
             asking: asking.clone(),
             place,

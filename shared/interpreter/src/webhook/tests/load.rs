@@ -387,6 +387,29 @@ async fn a_suspended_webhook_that_answers_again_is_asked_about_all_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_is_written_once_the_state_is_not_locked_any_more() {
+    let (webhooks, hook, _running) = running(|_| Box::pin(std::future::pending()));
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" } });
+    for (operation, object, is_kept) in [
+        (Operation::InterpretHealth, widget("w", 0), false),
+        (Operation::ReviseReplica, widget("w", 0), true),
+        (Operation::ReviseReplica, secret, false),
+    ] {
+        let question = Question::new(operation, &object);
+        let asking = Asking::new(&hook, &question);
+        let found = lock(&webhooks.state).ask(&asking, &hook, &question, Instant::now());
+        let Found::Waits(_, _, Next::Send(mut queued)) = found else {
+            panic!("it is to be sent");
+        };
+        assert!(queued.request.body.is_empty() && queued.question.is_none());
+        queued.write(&question);
+        assert_eq!(Objects::of(&queued.request.body).unwrap().object, object);
+        let kept = queued.question.map(|it| Objects::of(&it).unwrap().object);
+        assert_eq!(kept, is_kept.then_some(object));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_webhook_that_is_gone_is_not_asked_any_more() {
     let asked = Arc::new(AtomicUsize::new(0));
     let is_dropped = Arc::new(AtomicBool::new(false));
