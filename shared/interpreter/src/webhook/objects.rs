@@ -103,12 +103,14 @@ impl Object {
     /// Records that an answer fits the object as it is. Returns whether its state is to be kept.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
         (self.late, self.since) = (None, now);
-        self.asked.is_some()
+        self.asked.is_some() || self.failed.is_some()
     }
 
-    /// Records the answer to a question.
+    /// Records the answer to a question. It may be one that cannot be applied, and which has failed
+    /// before: then it is not known yet whether it does again.
     pub(super) fn answered(&mut self, asked: &InFlight) {
-        self.failed = None;
+        self.failed
+            .take_if(|it| it.key != asked.key || !it.fault.is_of_the_object());
         self.late = asked.is_outdated.then_some(asked.key);
     }
 

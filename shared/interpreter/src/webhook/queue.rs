@@ -334,11 +334,14 @@ impl State {
         fault: &Fault,
         now: Instant,
     ) -> Option<Duration> {
-        self.answers.forget(&asking.key);
+        let is_first = self.answers.forget(&asking.key);
         let queue = self.queues.get_mut(&asking.webhook)?;
         let new = || Object::new(Arc::clone(&asking.at), name, now);
         let object = queue.objects.entry(asking.identity).or_insert_with(new);
-        object.fail(asking.key, fault.clone(), now);
+        // Others that got the same answer at the same time do not make it fail once more.
+        if is_first || object.failure(&asking.key, now).is_none() {
+            object.fail(asking.key, fault.clone(), now);
+        }
         Some(object.failure(&asking.key, now)?.1)
     }
 

@@ -410,6 +410,50 @@ async fn a_question_is_written_once_the_state_is_not_locked_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_applied_is_asked_for_more_and_more_seldom() {
+    let is_wrong = Arc::new(AtomicBool::new(true));
+    let wrong = Arc::clone(&is_wrong);
+    let (webhooks, hook, _running) = running(move |_| {
+        let is_wrong = wrong.load(Ordering::Relaxed);
+        let field = if is_wrong { "missing" } else { "version" };
+        let removal = json!([{ "op": "remove", "path": format!("/spec/{field}") }]);
+        let mut response = super::patch(&removal);
+        response["successful"] = json!(true);
+        let response = json!({ "response": response });
+        Box::pin(async move { Ok(response.to_string().into()) })
+    });
+    let (desired, observed) = (widget("w", 0), widget("w", 0));
+    let question = Question {
+        observed: Some(&observed),
+        ..Question::new(Operation::Retain, &desired)
+    };
+    let outcome = async || loop {
+        match webhooks.ask(&hook, &question, true) {
+            Asked::Pending(pending) => pending.answered().await,
+            other => return other,
+        }
+    };
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let Asked::Failed(failure) = outcome().await else {
+            panic!("there is nothing to be removed");
+        };
+        assert!(matches!(failure.fault, Fault::Malformed(_)), "{failure}");
+        let pause = failure.retry_after.unwrap();
+        // Another that got the same answer at the same time adds nothing.
+        let asking = Asking::new(&hook, &question);
+        let (name, now) = ("w".to_owned(), Instant::now());
+        let again = lock(&webhooks.state).spoil(&asking, name, &failure.fault, now);
+        assert_eq!(again, Some(pause));
+        pauses.push(pause.as_secs());
+        tokio::time::sleep(pause).await;
+    }
+    assert_eq!(pauses, [5, 10, 20, 40]);
+    is_wrong.store(false, Ordering::Relaxed);
+    assert!(matches!(outcome().await, Asked::Answered(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_webhook_that_is_gone_is_not_asked_any_more() {
     let asked = Arc::new(AtomicUsize::new(0));
     let is_dropped = Arc::new(AtomicBool::new(false));
