@@ -82,11 +82,14 @@ pub(crate) enum Asked {
 /// Sends a question. Returns an answer that can be read.
 type Sending = dyn Fn(Request) -> BoxFuture<'static, Result<Bytes, Fault>> + Send + Sync;
 
+/// Where tasks go that are to be run.
+type Tasks = UnboundedSender<BoxFuture<'static, ()>>;
+
 /// Questions to the webhooks of one process.
 pub(crate) struct Webhooks {
     state: Arc<Mutex<State>>,
     send: Arc<Sending>,
-    tasks: UnboundedSender<BoxFuture<'static, ()>>,
+    tasks: Tasks,
     /// The tasks that were not begun yet; `None` once [`run`](Self::run) has them.
     waiting: Mutex<Option<UnboundedReceiver<BoxFuture<'static, ()>>>>,
 }
@@ -172,7 +175,10 @@ impl Webhooks {
         let state = Arc::clone(&self.state);
         let task: BoxFuture<'static, ()> = match next {
             Next::Nothing => return,
-            Next::AwaitRoom(rooms) => Box::pin(await_room(state, rooms, asking.clone())),
+            Next::AwaitRoom(rooms) => {
+                let tasks = self.tasks.clone();
+                Box::pin(await_room(state, tasks, rooms, asking.clone()))
+            }
             Next::Send(mut queued) => {
                 queued.write(question);
                 Box::pin(exchange(state, *queued, Arc::clone(&self.send)))
@@ -254,14 +260,33 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
     lock(&state).end(&asking, outcome, question, Instant::now());
 }
 
-/// Waits for room in the queue, and keeps it for a while for whoever asks.
-async fn await_room(state: Arc<Mutex<State>>, rooms: Rooms, asking: Asking) {
-    if let Some(place) = asking.place(rooms).await
-        && lock(&state).keep_room(&asking, place)
-    {
-        tokio::time::sleep(KEPT).await;
-        lock(&state).release_room(&asking);
+/// Waits for room for a question, and then for those behind it, one after the other: a task for each
+/// would take much memory. Keeps the room for a while for whoever asks.
+async fn await_room(state: Arc<Mutex<State>>, tasks: Tasks, rooms: Rooms, first: Asking) {
+    let webhook = first.webhook;
+    let mut next = Some(first.waiting());
+    while let Some(waiting) = next {
+        // There is none any more where the webhook is removed, and with it whoever waits.
+        let Some(place) = waiting.place(&rooms).await else {
+            return;
+        };
+        let is_kept = {
+            let mut state = lock(&state);
+            let is_kept = state.keep_room(webhook, waiting.identity, place);
+            next = state.next_in_row(&first);
+            is_kept
+        };
+        if is_kept {
+            let releasing = release_room(Arc::clone(&state), webhook, waiting.identity);
+            _ = tasks.send(Box::pin(releasing));
+        }
     }
+}
+
+/// Gives back the room for a question that nobody fetches.
+async fn release_room(state: Arc<Mutex<State>>, webhook: u64, identity: u64) {
+    tokio::time::sleep(KEPT).await;
+    lock(&state).release_room(webhook, identity);
 }
 
 /// Sends one question. Returns the answer, which can be read.

@@ -41,7 +41,7 @@ pub(super) struct Object {
     pub(super) room: Room,
     /// Question about an earlier version, which has an answer.
     late: Option<Key>,
-    failed: Option<Failed>,
+    failed: Option<Box<Failed>>,
 }
 
 /// A question that waits for its turn or is on the way.
@@ -117,12 +117,12 @@ impl Object {
     /// Records the failure of a question.
     pub(super) fn fail(&mut self, key: Key, fault: Fault, now: Instant) {
         let before = self.failed.take().filter(|before| before.key == key);
-        self.failed = Some(Failed {
+        self.failed = Some(Box::new(Failed {
             key,
             fault,
             at: now,
             earlier: before.map_or(0, |before| before.earlier.saturating_add(1)),
-        });
+        }));
         self.since = now;
     }
 

@@ -1,6 +1,6 @@
 //! Questions that wait or are on the way, and what is known of their answers. Pure: time comes in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,19 +35,51 @@ type Topic = (Operation, String, String);
 
 /// What the questions about one kind and operation have together.
 struct About {
+    /// The same for all objects, of which there may be many.
+    at: Arc<At>,
     breaker: Breaker,
     /// KiB that are left for them.
     room: Arc<Semaphore>,
     requests: Arc<Semaphore>,
+    /// Those that wait for room behind the one for which a task waits; `None` if there is none.
+    row: Option<VecDeque<Waiting>>,
 }
 
-impl Default for About {
-    fn default() -> Self {
+impl About {
+    fn new(at: Arc<At>) -> Self {
         Self {
+            at,
             breaker: Breaker::default(),
             room: Arc::new(Semaphore::new(MOST_KIB_ABOUT_A_KIND)),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS_ABOUT_A_KIND)),
+            row: None,
         }
+    }
+}
+
+/// A question that waits for room.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    /// Number of the object and operation.
+    pub(super) identity: u64,
+    /// KiB that it takes in the queue.
+    kib: u32,
+}
+
+impl Waiting {
+    /// Takes a place at once, if there is room and nobody waits for it.
+    fn try_place(self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
+        let try_part =
+            |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.kib).ok();
+        Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
+    }
+
+    /// Waits for a place. Returns `None` if the webhook is removed meanwhile.
+    pub(super) async fn place(self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
+        let part = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(self.kib);
+        let about_the_kind = part(about_the_kind).await.ok()?;
+        let of_the_webhook = part(of_the_webhook).await.ok()?;
+        Some([about_the_kind, of_the_webhook])
     }
 }
 
@@ -114,18 +146,12 @@ impl Asking {
         }
     }
 
-    /// Takes a place at once, if there is room and nobody waits for it.
-    fn try_place(&self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
-        let try_part =
-            |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.kib).ok();
-        Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
-    }
-
-    /// Waits for a place. Returns `None` if the webhook is removed meanwhile.
-    pub(super) async fn place(&self, [about_the_kind, of_the_webhook]: Rooms) -> Option<Place> {
-        let about_the_kind = about_the_kind.acquire_many_owned(self.kib).await.ok()?;
-        let of_the_webhook = of_the_webhook.acquire_many_owned(self.kib).await.ok()?;
-        Some([about_the_kind, of_the_webhook])
+    /// Returns what is to be known of it while it waits for room.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            identity: self.identity,
+            kib: self.kib,
+        }
     }
 
     fn topic(&self) -> Topic {
@@ -185,7 +211,7 @@ pub(super) enum Found {
 /// What is to be done for a question that waits.
 pub(super) enum Next {
     Nothing,
-    /// The room of the queue is to be awaited.
+    /// The room of the queue is to be awaited, for this question and then for those behind it.
     AwaitRoom(Rooms),
     Send(Box<Queued>),
 }
@@ -221,7 +247,9 @@ impl State {
             }
             return Found::Answered(known.clone());
         }
-        let new = || Object::new(Arc::clone(&asking.at), question.name(), now);
+        let new = || About::new(Arc::clone(&asking.at));
+        let about = queue.topics.entry(asking.topic()).or_insert_with(new);
+        let new = || Object::new(Arc::clone(&about.at), question.name(), now);
         let object = queue.objects.entry(*identity).or_insert_with(new);
         object.asked_at = now;
         let late = object.late(now);
@@ -233,7 +261,6 @@ impl State {
         if let Some((fault, left)) = object.failure(key, now) {
             return Found::Failed(fault.clone(), left);
         }
-        let about = queue.topics.entry(asking.topic()).or_default();
         match about.breaker.circuit(now) {
             Circuit::Closed => {}
             Circuit::Open(fault, left) => {
@@ -250,12 +277,21 @@ impl State {
                 object.room = Room::Awaited(arrives);
                 return Found::Waits(receiver, late, Next::Nothing);
             }
-            Room::None => asking.try_place(&rooms),
+            // Nobody goes before those who wait.
+            Room::None if about.row.is_some() => None,
+            Room::None => asking.waiting().try_place(&rooms),
         };
         let (sender, receiver) = watch::channel(());
         let Some(place) = place else {
             object.room = Room::Awaited(sender);
-            return Found::Waits(receiver, late, Next::AwaitRoom(rooms));
+            let next = if let Some(row) = &mut about.row {
+                row.push_back(asking.waiting());
+                Next::Nothing
+            } else {
+                about.row = Some(VecDeque::new());
+                Next::AwaitRoom(rooms)
+            };
+            return Found::Waits(receiver, late, next);
         };
         object.asked = Some(InFlight {
             key: *key,
@@ -347,8 +383,8 @@ impl State {
 
     /// Keeps room for an object that waits for it, and wakes up whoever asks. Returns whether
     /// somebody waits.
-    pub(super) fn keep_room(&mut self, asking: &Asking, place: Place) -> bool {
-        let object = self.object(asking);
+    pub(super) fn keep_room(&mut self, webhook: u64, identity: u64, place: Place) -> bool {
+        let object = self.object(webhook, identity);
         let waiting = object.filter(|it| matches!(it.room, Room::Awaited(_)));
         let is_awaited = waiting.is_some();
         if let Some(object) = waiting {
@@ -357,18 +393,33 @@ impl State {
         is_awaited
     }
 
+    /// Returns the next question about the same kind and operation for which room is to be awaited.
+    pub(super) fn next_in_row(&mut self, first: &Asking) -> Option<Waiting> {
+        let queue = self.queues.get_mut(&first.webhook)?;
+        let about = queue.topics.get_mut(&first.topic())?;
+        let row = about.row.as_mut()?;
+        while let Some(next) = row.pop_front() {
+            let object = queue.objects.get(&next.identity);
+            if object.is_some_and(|it| matches!(it.room, Room::Awaited(_))) {
+                return Some(next);
+            }
+        }
+        about.row = None;
+        None
+    }
+
     /// Gives back the room of an object that did not come for it.
-    pub(super) fn release_room(&mut self, asking: &Asking) {
-        if let Some(object) = self.object(asking)
+    pub(super) fn release_room(&mut self, webhook: u64, identity: u64) {
+        if let Some(object) = self.object(webhook, identity)
             && matches!(object.room, Room::Kept(_))
         {
             object.room = Room::None;
         }
     }
 
-    fn object(&mut self, asking: &Asking) -> Option<&mut Object> {
-        let queue = self.queues.get_mut(&asking.webhook)?;
-        queue.objects.get_mut(&asking.identity)
+    fn object(&mut self, webhook: u64, identity: u64) -> Option<&mut Object> {
+        let queue = self.queues.get_mut(&webhook)?;
+        queue.objects.get_mut(&identity)
     }
 
     /// Permits questions to these webhooks.

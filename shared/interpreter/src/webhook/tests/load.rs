@@ -264,6 +264,39 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_who_wait_for_room_get_it_though_others_give_up_and_the_webhook_goes_and_comes() {
+    let (webhooks, hook, _running) = running(|_| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            Ok(healthy())
+        })
+    });
+    let widgets: Vec<Value> = (0..1_500).map(|at| widget(&format!("w{at}"), at)).collect();
+    // Nobody comes for the room of these.
+    for widget in &widgets {
+        assert!(matches!(
+            health(&webhooks, &hook, widget),
+            Asked::Pending(_)
+        ));
+    }
+    let last = widget("last", 0);
+    let times = timeout(Duration::from_secs(20), answered(&webhooks, &hook, &last));
+    assert_eq!(times.await, Ok(3));
+    for widget in &widgets {
+        health(&webhooks, &hook, widget);
+    }
+    tokio::task::yield_now().await;
+    webhooks.retain(&Hooks::default());
+    webhooks.retain(&hooks());
+    let all = widgets.iter().map(|it| answered(&webhooks, &hook, it));
+    let all = all.collect::<FuturesUnordered<_>>().collect::<Vec<_>>();
+    let times = timeout(Duration::from_secs(20), all).await.unwrap();
+    assert_eq!(times.len(), widgets.len());
+    tokio::time::sleep(2 * KEPT).await;
+    assert_eq!(taken_kib(&webhooks), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_questions_to_a_webhook_are_bounded_together_and_nothing_is_lost() {
     const LARGE: usize = 600_000;
     let most = Arc::new(AtomicUsize::new(0));
