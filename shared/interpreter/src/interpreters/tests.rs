@@ -132,20 +132,20 @@ async fn customizations_are_known_from_the_first_on_and_each_change_names_its_ki
     assert!(!one.is_known());
     let heard: Arc<Mutex<Vec<Changed>>> = Arc::default();
     let to = Arc::clone(&heard);
-    one.on_change(move |changed| to.lock().unwrap().push(changed.clone()));
+    one.on_change(move |changed| to.lock().push(changed.clone()));
     let script = [(Operation::InterpretHealth, "x")];
     let widgets = customization("w", WIDGET, &script);
     one.set(Rules::new([&widgets]));
     assert!(!one.is_known(), "the webhooks are not known");
     one.set_hooks(Hooks::default());
     one.known().await;
-    assert!(heard.lock().unwrap().is_empty());
+    assert!(heard.lock().is_empty());
 
     let others = customization("d", DEPLOYMENT, &script);
     one.set(one.customized().renewed([&widgets, &others]));
     one.set(one.customized().renewed([&widgets, &others]));
     one.set(one.customized().renewed([&others]));
-    let heard = heard.lock().unwrap();
+    let heard = heard.lock();
     let of = |changed: &Changed| [WIDGET, DEPLOYMENT].map(|(of, kind)| changed.has(of, kind));
     let heard: Vec<_> = heard.iter().map(of).collect();
     assert_eq!(heard, [[false, true], [true, false]]);
@@ -175,12 +175,12 @@ async fn another_failure_of_a_script_is_told_after_five_minutes() {
     let one = Interpreters::of(&[customization("w", WIDGET, &fails)]);
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
-    one.on_failure(move |failed| to.lock().unwrap().push(failed.note.clone()));
+    one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     for (pause, why, expected) in [(0, "a", 1), (10, "b", 1), (400, "b", 2), (400, "b", 2)] {
         tokio::time::advance(Duration::from_secs(pause)).await;
         let widget = json!({"apiVersion": WIDGET.0, "kind": WIDGET.1, "spec": {"why": why}});
         one.health(&widget).unwrap_err();
-        assert_eq!(told.lock().unwrap().len(), expected, "{pause} {why}");
+        assert_eq!(told.lock().len(), expected, "{pause} {why}");
     }
 }
 

@@ -82,11 +82,13 @@ impl Answers {
         }
     }
 
-    /// Forgets an answer.
-    pub(super) fn forget(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.remove(key) {
+    /// Forgets an answer. Returns whether it was known.
+    pub(super) fn forget(&mut self, key: &Key) -> bool {
+        let forgotten = self.entries.remove(key);
+        if let Some(entry) = &forgotten {
             self.bytes -= entry.known.bytes();
         }
+        forgotten.is_some()
     }
 
     /// Forgets the answers of webhooks that are gone.

@@ -9,8 +9,9 @@
 //! * About an object and operation one question waits or is on the way at a time ([`objects`]).
 //!   Where the object changes faster than that, the answer about an earlier version counts.
 //! * Each webhook has a queue of its own ([`mod@queue`]), limited in memory and in requests at a
-//!   time. A question for which the queue has no room is not kept: whoever asks is woken up when
-//!   its turn comes, and nothing is lost.
+//!   time; among them those about one kind and operation, so that none leaves nothing for others. A
+//!   question for which the queue has no room is not kept: whoever asks is woken up when its turn
+//!   comes, and nothing is lost.
 //! * A webhook that fails for several objects in a row is not asked about that kind and operation
 //!   for a while ([`breaker`]).
 //! * Each request has the deadline of its webhook, and an answer has a largest size ([`client`]).
@@ -54,7 +55,7 @@ use self::error::malformed;
 pub use self::error::{At, Failure, Fault, Pending};
 pub use self::hook::{CONTEXT_VERSION, Hook, Hooks, TIMEOUTS, url_address};
 pub(crate) use self::objects::Overdue;
-use self::queue::{Asking, Found, Next, Queued, Request, State};
+use self::queue::{Asking, Found, Next, Queued, Request, Rooms, State};
 use self::request::{Objects, differs_in_status_alone};
 use self::response::Said;
 use crate::{Answer, Operation, Question};
@@ -81,11 +82,14 @@ pub(crate) enum Asked {
 /// Sends a question. Returns an answer that can be read.
 type Sending = dyn Fn(Request) -> BoxFuture<'static, Result<Bytes, Fault>> + Send + Sync;
 
+/// Where tasks go that are to be run.
+type Tasks = UnboundedSender<BoxFuture<'static, ()>>;
+
 /// Questions to the webhooks of one process.
 pub(crate) struct Webhooks {
     state: Arc<Mutex<State>>,
     send: Arc<Sending>,
-    tasks: UnboundedSender<BoxFuture<'static, ()>>,
+    tasks: Tasks,
     /// The tasks that were not begun yet; `None` once [`run`](Self::run) has them.
     waiting: Mutex<Option<UnboundedReceiver<BoxFuture<'static, ()>>>>,
 }
@@ -156,7 +160,7 @@ impl Webhooks {
             Found::Failed(fault, left) => return failed(fault, Some(left)),
             Found::Gone => (None, None),
             Found::Waits(answered, late, next) => {
-                self.begin(next, &asking);
+                self.begin(next, &asking, question);
                 (Some(answered), late.filter(|_| accepts_late))
             }
         };
@@ -167,12 +171,18 @@ impl Webhooks {
         }
     }
 
-    fn begin(&self, next: Next, asking: &Asking) {
+    fn begin(&self, next: Next, asking: &Asking, question: &Question<'_>) {
         let state = Arc::clone(&self.state);
         let task: BoxFuture<'static, ()> = match next {
             Next::Nothing => return,
-            Next::AwaitRoom(room) => Box::pin(await_room(state, room, asking.clone())),
-            Next::Send(queued) => Box::pin(exchange(state, *queued, Arc::clone(&self.send))),
+            Next::AwaitRoom(rooms) => {
+                let tasks = self.tasks.clone();
+                Box::pin(await_room(state, tasks, rooms, asking.clone()))
+            }
+            Next::Send(mut queued) => {
+                queued.write(question);
+                Box::pin(exchange(state, *queued, Arc::clone(&self.send)))
+            }
         };
         // After shutdown nothing is sent, and whoever waits has been woken up.
         _ = self.tasks.send(task);
@@ -225,9 +235,10 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         request,
         question,
         asking,
-        room,
+        place,
         turns: [about_the_kind, of_the_webhook],
         removed,
+        ..
     } = queued;
     let exchange = async {
         let _one_about_the_kind = about_the_kind.acquire().await;
@@ -245,19 +256,37 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         () = removed.cancelled() => return,
         outcome = exchange => outcome,
     };
-    drop(room);
+    drop(place);
     lock(&state).end(&asking, outcome, question, Instant::now());
 }
 
-/// Waits for room in the queue, and keeps it for a while for whoever asks.
-async fn await_room(state: Arc<Mutex<State>>, room: Arc<Semaphore>, asking: Asking) {
-    // It is closed when the webhook is removed.
-    if let Ok(room) = room.acquire_many_owned(asking.kib).await
-        && lock(&state).keep_room(&asking, room)
-    {
-        tokio::time::sleep(KEPT).await;
-        lock(&state).release_room(&asking);
+/// Waits for room for a question, and then for those behind it, one after the other: a task for each
+/// would take much memory. Keeps the room for a while for whoever asks.
+async fn await_room(state: Arc<Mutex<State>>, tasks: Tasks, rooms: Rooms, first: Asking) {
+    let webhook = first.webhook;
+    let mut next = Some(first.waiting());
+    while let Some(waiting) = next {
+        // There is none any more where the webhook is removed, and with it whoever waits.
+        let Some(place) = waiting.place(&rooms).await else {
+            return;
+        };
+        let is_kept = {
+            let mut state = lock(&state);
+            let is_kept = state.keep_room(webhook, waiting.identity, place);
+            next = state.next_in_row(&first);
+            is_kept
+        };
+        if is_kept {
+            let releasing = release_room(Arc::clone(&state), webhook, waiting.identity);
+            _ = tasks.send(Box::pin(releasing));
+        }
     }
+}
+
+/// Gives back the room for a question that nobody fetches.
+async fn release_room(state: Arc<Mutex<State>>, webhook: u64, identity: u64) {
+    tokio::time::sleep(KEPT).await;
+    lock(&state).release_room(webhook, identity);
 }
 
 /// Sends one question. Returns the answer, which can be read.

@@ -41,7 +41,7 @@ pub(super) struct Object {
     pub(super) room: Room,
     /// Question about an earlier version, which has an answer.
     late: Option<Key>,
-    failed: Option<Failed>,
+    failed: Option<Box<Failed>>,
 }
 
 /// A question that waits for its turn or is on the way.
@@ -60,8 +60,11 @@ pub(super) enum Room {
     /// There is none yet. Whoever asks is woken up when this is dropped.
     Awaited(watch::Sender<()>),
     /// It is kept for whoever asks.
-    Kept(OwnedSemaphorePermit),
+    Kept(Place),
 }
+
+/// Room of a question: that of its kind and operation, and that of the webhook.
+pub(super) type Place = [OwnedSemaphorePermit; 2];
 
 struct Failed {
     key: Key,
@@ -100,24 +103,26 @@ impl Object {
     /// Records that an answer fits the object as it is. Returns whether its state is to be kept.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
         (self.late, self.since) = (None, now);
-        self.asked.is_some()
+        self.asked.is_some() || self.failed.is_some()
     }
 
-    /// Records the answer to a question.
+    /// Records the answer to a question. It may be one that cannot be applied, and which has failed
+    /// before: then it is not known yet whether it does again.
     pub(super) fn answered(&mut self, asked: &InFlight) {
-        self.failed = None;
+        self.failed
+            .take_if(|it| it.key != asked.key || !it.fault.is_of_the_object());
         self.late = asked.is_outdated.then_some(asked.key);
     }
 
     /// Records the failure of a question.
     pub(super) fn fail(&mut self, key: Key, fault: Fault, now: Instant) {
         let before = self.failed.take().filter(|before| before.key == key);
-        self.failed = Some(Failed {
+        self.failed = Some(Box::new(Failed {
             key,
             fault,
             at: now,
             earlier: before.map_or(0, |before| before.earlier.saturating_add(1)),
-        });
+        }));
         self.since = now;
     }
 

@@ -264,6 +264,39 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_who_wait_for_room_get_it_though_others_give_up_and_the_webhook_goes_and_comes() {
+    let (webhooks, hook, _running) = running(|_| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            Ok(healthy())
+        })
+    });
+    let widgets: Vec<Value> = (0..1_500).map(|at| widget(&format!("w{at}"), at)).collect();
+    // Nobody comes for the room of these.
+    for widget in &widgets {
+        assert!(matches!(
+            health(&webhooks, &hook, widget),
+            Asked::Pending(_)
+        ));
+    }
+    let last = widget("last", 0);
+    let times = timeout(Duration::from_secs(20), answered(&webhooks, &hook, &last));
+    assert_eq!(times.await, Ok(3));
+    for widget in &widgets {
+        health(&webhooks, &hook, widget);
+    }
+    tokio::task::yield_now().await;
+    webhooks.retain(&Hooks::default());
+    webhooks.retain(&hooks());
+    let all = widgets.iter().map(|it| answered(&webhooks, &hook, it));
+    let all = all.collect::<FuturesUnordered<_>>().collect::<Vec<_>>();
+    let times = timeout(Duration::from_secs(20), all).await.unwrap();
+    assert_eq!(times.len(), widgets.len());
+    tokio::time::sleep(2 * KEPT).await;
+    assert_eq!(taken_kib(&webhooks), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_questions_to_a_webhook_are_bounded_together_and_nothing_is_lost() {
     const LARGE: usize = 600_000;
     let most = Arc::new(AtomicUsize::new(0));
@@ -311,11 +344,40 @@ async fn a_webhook_that_hangs_with_a_full_queue_delays_no_other() {
         let asked = health(&webhooks, stuck.unwrap(), &object);
         assert!(matches!(asked, Asked::Pending(_)), "{asked:?}");
     }
-    assert_eq!(taken_kib(&webhooks), 8 << 10, "the queue is full");
+    assert_eq!(
+        taken_kib(&webhooks),
+        2 << 10,
+        "no room for more of the kind"
+    );
     let widget = widget("w", 0);
     let answered = answered(&webhooks, &hook, &widget);
     let times = timeout(Duration::from_millis(1), answered).await;
     assert_eq!(times, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_with_many_objects_delays_no_other_of_the_same_webhook() {
+    let (webhooks, hook, _running) = running(|request| {
+        Box::pin(async move {
+            if request.at.kind == "Slow" {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+            }
+            Ok(healthy())
+        })
+    });
+    for at in 0..3_000 {
+        let mut slow = widget(&format!("s{at}"), at);
+        slow["kind"] = json!("Slow");
+        let asked = health(&webhooks, &hook, &slow);
+        assert!(matches!(asked, Asked::Pending(_)), "{asked:?}");
+    }
+    for after in [0, 60] {
+        tokio::time::sleep(Duration::from_secs(after)).await;
+        let widget = widget(&format!("w{after}"), 0);
+        let answered = answered(&webhooks, &hook, &widget);
+        let times = timeout(Duration::from_secs(1), answered).await;
+        assert_eq!(times, Ok(2), "after {after} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -355,6 +417,73 @@ async fn a_suspended_webhook_that_answers_again_is_asked_about_all_at_once() {
     let all = widgets.iter().map(|it| answered(&webhooks, &hook, it));
     let all = all.collect::<FuturesUnordered<_>>().collect::<Vec<_>>();
     timeout(Duration::from_secs(7), all).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_written_once_the_state_is_not_locked_any_more() {
+    let (webhooks, hook, _running) = running(|_| Box::pin(std::future::pending()));
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" } });
+    for (operation, object, is_kept) in [
+        (Operation::InterpretHealth, widget("w", 0), false),
+        (Operation::ReviseReplica, widget("w", 0), true),
+        (Operation::ReviseReplica, secret, false),
+    ] {
+        let question = Question::new(operation, &object);
+        let asking = Asking::new(&hook, &question);
+        let found = lock(&webhooks.state).ask(&asking, &hook, &question, Instant::now());
+        let Found::Waits(_, _, Next::Send(mut queued)) = found else {
+            panic!("it is to be sent");
+        };
+        assert!(queued.request.body.is_empty() && queued.question.is_none());
+        queued.write(&question);
+        assert_eq!(Objects::of(&queued.request.body).unwrap().object, object);
+        let kept = queued.question.map(|it| Objects::of(&it).unwrap().object);
+        assert_eq!(kept, is_kept.then_some(object));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_applied_is_asked_for_more_and_more_seldom() {
+    let is_wrong = Arc::new(AtomicBool::new(true));
+    let wrong = Arc::clone(&is_wrong);
+    let (webhooks, hook, _running) = running(move |_| {
+        let is_wrong = wrong.load(Ordering::Relaxed);
+        let field = if is_wrong { "missing" } else { "version" };
+        let removal = json!([{ "op": "remove", "path": format!("/spec/{field}") }]);
+        let mut response = super::patch(&removal);
+        response["successful"] = json!(true);
+        let response = json!({ "response": response });
+        Box::pin(async move { Ok(response.to_string().into()) })
+    });
+    let (desired, observed) = (widget("w", 0), widget("w", 0));
+    let question = Question {
+        observed: Some(&observed),
+        ..Question::new(Operation::Retain, &desired)
+    };
+    let outcome = async || loop {
+        match webhooks.ask(&hook, &question, true) {
+            Asked::Pending(pending) => pending.answered().await,
+            other => return other,
+        }
+    };
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let Asked::Failed(failure) = outcome().await else {
+            panic!("there is nothing to be removed");
+        };
+        assert!(matches!(failure.fault, Fault::Malformed(_)), "{failure}");
+        let pause = failure.retry_after.unwrap();
+        // Another that got the same answer at the same time adds nothing.
+        let asking = Asking::new(&hook, &question);
+        let (name, now) = ("w".to_owned(), Instant::now());
+        let again = lock(&webhooks.state).spoil(&asking, name, &failure.fault, now);
+        assert_eq!(again, Some(pause));
+        pauses.push(pause.as_secs());
+        tokio::time::sleep(pause).await;
+    }
+    assert_eq!(pauses, [5, 10, 20, 40]);
+    is_wrong.store(false, Ordering::Relaxed);
+    assert!(matches!(outcome().await, Asked::Answered(_)));
 }
 
 #[tokio::test(start_paused = true)]
