@@ -104,7 +104,7 @@ impl Applier {
     }
 
     async fn attempt(&self, name: &str) -> Result<Next, Error> {
-        let Some(cached) = self.store.works.latest(name) else {
+        let Some(cached) = self.store.works.latest(name).await? else {
             self.forget(name);
             return Ok(Next::Done);
         };

@@ -40,7 +40,7 @@ impl Reporter {
     /// Writes the report of one Work, unless its status has it already.
     pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
         let (works, statuses) = (&self.store.works, &self.store.statuses);
-        let Some(cached) = works.latest(&name) else {
+        let Some(cached) = works.latest(&name).await? else {
             // An object may have been seen after the Work was deleted.
             statuses.forget(&name);
             return Ok(Next::Done);
@@ -212,6 +212,7 @@ mod tests {
         lost["metadata"]["resourceVersion"] = json!("5");
         lost["status"] = Value::Null;
         fleet.put(lost);
+        tokio::time::advance(Duration::from_mins(2)).await;
         written("it was lost", 2).await;
     }
 }

@@ -252,3 +252,36 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     assert_eq!(waits.to_apply.len(), 1, "it is due when a turn ends");
     assert!(take(&large).is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_cache_does_not_show_for_long_is_read_and_counts_until_it_does() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("w", 100_000));
+    let works = start(&fleet).await;
+    let before = get(&works, "w");
+    let change = json!({ "metadata": { "finalizers": ["f"] } });
+    let patch = works.patch(&works.api, &before.metadata, None, change);
+    let written = patch.await.unwrap().metadata.resource_version.clone();
+    let latest = async || {
+        let latest = works.latest("w").await;
+        latest.map(|it| it.unwrap().metadata.resource_version.clone())
+    };
+    for (lag, reads) in [(0, 0), (80, 1), (0, 1), (1200, 2)] {
+        tokio::time::advance(Duration::from_secs(lag)).await;
+        assert_eq!(latest().await.unwrap(), written, "{lag}");
+        assert_eq!(fleet.reads.load(Ordering::Relaxed), reads, "{lag}");
+    }
+    tokio::time::advance(Duration::from_secs(80)).await;
+    fleet.is_down.store(true, Ordering::Relaxed);
+    assert!(latest().await.is_err());
+    fleet.is_down.store(false, Ordering::Relaxed);
+    let mut foreign = fleet.get("w");
+    foreign["metadata"]["resourceVersion"] = json!("5");
+    fleet.put(foreign);
+    assert_eq!(latest().await.unwrap().as_deref(), Some("5"));
+    // The cache is still behind when it shows what the agent wrote.
+    let mut shown: CachedWork = serde_json::from_value(work("w", 1)).unwrap();
+    shown.metadata.resource_version = written;
+    works.observe(&shown);
+    assert_eq!(latest().await.unwrap().as_deref(), Some("5"));
+}
