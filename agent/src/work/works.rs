@@ -92,10 +92,10 @@ impl Works {
         }
     }
 
-    /// Notes what the cache shows. Returns whether it is the last write of this agent.
+    /// Notes what the cache shows. Returns whether this agent has written it.
     pub fn observe(&self, shown: &CachedWork) -> bool {
         let (name, metadata) = (shown.name_any(), &shown.metadata);
-        let is_own = self.expectations.is_last_write(&name, metadata);
+        let is_own = self.expectations.is_own_write(&name, metadata);
         self.expectations.observe(&name, metadata);
         is_own
     }

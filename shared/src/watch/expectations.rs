@@ -53,6 +53,8 @@ pub struct Expectations<K, A = ()> {
 struct Expectation<A> {
     /// Versions that were replaced.
     replaced: HashSet<String>,
+    /// Versions that this process has made.
+    own: HashSet<String>,
     /// Version and answer of the last write; `None` after a conflict.
     last: Option<(String, A)>,
     since: Instant,
@@ -102,12 +104,16 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         }
         let expectation = all.entry(key).or_insert_with(|| Expectation {
             replaced: HashSet::new(),
+            own: HashSet::new(),
             last: None,
             since: Instant::now(),
         });
         if expectation.replaced.insert(version) {
             expectation.since = Instant::now();
         }
+        expectation
+            .own
+            .extend(last.iter().map(|(version, _)| version.clone()));
         expectation.last = last;
     }
 
@@ -188,15 +194,32 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         last.is_some_and(|(version, _)| seen.resource_version.as_ref() == Some(version))
     }
 
-    /// Notes the state that the cache shows. If it was not replaced, it is later than all writes,
-    /// and those before it will not be seen again.
+    /// Returns whether a state is the result of one of the writes that the cache has not passed.
+    /// Another client may have written in between.
+    pub fn is_own_write<Q>(&self, key: &Q, seen: &ObjectMeta) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let all = self.all.lock();
+        all.get(key).is_some_and(|it| it.has_made(seen))
+    }
+
+    /// Notes the state that the cache shows. If it was neither replaced nor is the result of a
+    /// write before the last, it is later than all writes, and those before it will not be seen
+    /// again.
     pub fn observe<Q>(&self, key: &Q, cached: &ObjectMeta)
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let mut all = self.all.lock();
-        if all.get(key).is_some_and(|it| !it.is_ahead_of(cached)) {
+        let is_passed = |it: &Expectation<A>| {
+            let last = it.last.as_ref().map(|(version, _)| version);
+            let is_last = last == cached.resource_version.as_ref();
+            !it.is_ahead_of(cached) && (is_last || !it.has_made(cached))
+        };
+        if all.get(key).is_some_and(is_passed) {
             all.remove(key);
         }
     }
@@ -216,6 +239,12 @@ impl<A> Expectation<A> {
     fn is_ahead_of(&self, cached: &ObjectMeta) -> bool {
         let version = cached.resource_version.as_ref();
         version.is_some_and(|version| self.replaced.contains(version))
+    }
+
+    /// Returns whether the state is the result of a write of this process.
+    fn has_made(&self, seen: &ObjectMeta) -> bool {
+        let version = seen.resource_version.as_ref();
+        version.is_some_and(|version| self.own.contains(version))
     }
 }
 
@@ -293,6 +322,21 @@ mod tests {
         expectations.observe("web", &version("4"));
         assert_eq!(expectations.answer("web", &version("1")), None);
         assert!(!expectations.is_last_write("web", &version("3")));
+    }
+
+    #[tokio::test]
+    async fn all_writes_that_the_cache_has_not_passed_are_told_from_those_of_others() {
+        let expectations = none();
+        expectations.written("web", &version("1"), &version("2"), "");
+        // Another client has made the third version.
+        expectations.written("web", &version("3"), &version("4"), "");
+        let own = ["1", "2", "3", "4"].map(|seen| {
+            let is_own = expectations.is_own_write("web", &version(seen));
+            expectations.observe("web", &version(seen));
+            is_own
+        });
+        assert_eq!(own, [false, true, false, true]);
+        assert!(!expectations.is_own_write("web", &version("4")), "passed");
     }
 
     #[tokio::test(start_paused = true)]
