@@ -27,6 +27,8 @@ pub(crate) struct Fleet {
     pub(crate) is_down: AtomicBool,
     /// Whether it refuses statuses for their size.
     pub(crate) refuses_statuses: AtomicBool,
+    /// Names of objects in one status that it takes at most.
+    pub(crate) most_names: Mutex<Option<usize>>,
     /// Reads of single Works.
     pub(crate) reads: AtomicUsize,
     /// Patches of Works, without versions and times.
@@ -104,12 +106,16 @@ impl Fleet {
             return Ok((404, refusal(404, "NotFound")));
         };
         if method == Method::PATCH {
-            if path.ends_with("/status") && self.refuses_statuses.load(Ordering::Relaxed) {
+            let mut change: Value = serde_json::from_slice(body).unwrap();
+            let names = change.pointer("/status/manifestStatuses");
+            let names = names.and_then(Value::as_array).map_or(0, Vec::len);
+            let is_too_long = self.most_names.lock().is_some_and(|most| names > most)
+                || self.refuses_statuses.load(Ordering::Relaxed);
+            if path.ends_with("/status") && is_too_long {
                 let mut refusal = refusal(500, "InternalError");
                 refusal["message"] = json!("trying to send message larger than max");
                 return Ok((500, refusal));
             }
-            let mut change: Value = serde_json::from_slice(body).unwrap();
             if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut)
                 && let Some(version) = metadata.remove("resourceVersion")
                 && version != work["metadata"]["resourceVersion"]
