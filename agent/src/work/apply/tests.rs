@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use muster_interpreter::Interpreters;
+use muster_interpreter::webhook::Hooks;
 use muster_shared::fencing;
 use muster_shared::k8s::Client;
 use muster_shared::merge;
@@ -495,4 +497,36 @@ async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_b
     assert_eq!(objects, [&place("a"), &place("b")]);
     assert_eq!(told(&fleet, "Applied").0, "True");
     assert!(named_in(&fleet).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about_another_one() {
+    let (work, old) = work_without_old(&[config_map("a")]);
+    let mut changed = in_member(&work, &config_map("a"));
+    changed["data"]["a"] = json!("changed");
+    let (applier, fleet, site) = applier_of([work], true).await;
+    ask_webhook(&applier.store.interpreters);
+    site.objects.lock().insert(place("old"), old);
+    site.objects.lock().insert(place("a"), changed);
+    assert!(matches!(reconcile(&applier).await, Ok(Next::Done)));
+    let objects = site.objects.lock().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
+    assert_eq!(named_in(&fleet), ["a"]);
+    let patches = fleet.patches.lock().clone();
+    assert!(
+        patches[0]["status"].get("conditions").is_none(),
+        "{patches:?}"
+    );
+}
+
+/// Has a webhook asked about everything, which does not answer.
+fn ask_webhook(interpreters: &Interpreters) {
+    muster_shared::tls::install_provider();
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
+        "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
+        "clientConfig": { "url": "https://localhost:1/" },
+        "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"] }],
+    }] });
+    let configuration = serde_json::from_value(configuration).unwrap();
+    interpreters.set_hooks(Hooks::new([&configuration]));
 }
