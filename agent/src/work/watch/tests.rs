@@ -173,3 +173,25 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         assert_eq!(seen.lost, lost, "{restart}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_found_no_room_has_its_kind_listed_when_its_question_is_answered() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    let is_listed = async |stream: &mut Stream, seconds: u64| {
+        let wait = std::time::Duration::from_secs(seconds);
+        tokio::time::timeout(wait, stream.relist.due())
+            .await
+            .is_ok()
+    };
+    assert!(!is_listed(&mut stream, 29).await);
+    stream
+        .look_again(&place("a"), Some(object(&fleet, "a")))
+        .await;
+    assert!(!is_listed(&mut stream, 60).await, "it had room");
+    stream.look_again(&place("a"), None).await;
+    assert!(is_listed(&mut stream, 2).await);
+    stream.look_again(&place("a"), None).await;
+    assert!(!is_listed(&mut stream, 28).await, "lists have their pauses");
+    assert!(is_listed(&mut stream, 3).await);
+}
