@@ -46,11 +46,18 @@ pub(super) struct Stream {
     trouble: Arc<Trouble>,
     /// Whether the agent may not see the objects any more.
     is_hidden: bool,
+    /// Whether objects may have been lost that this watch never saw.
+    is_behind: bool,
 }
 
 impl Stream {
-    /// Makes the watch of a kind.
-    pub(super) fn new(on: &Arc<Watches>, watched: Watched, resource: ApiResource) -> Self {
+    /// Makes the watch of a kind. `is_behind` says whether it replaces one that broke.
+    pub(super) fn new(
+        on: &Arc<Watches>,
+        watched: Watched,
+        resource: ApiResource,
+        is_behind: bool,
+    ) -> Self {
         let (interpreters, readable) = (&on.store.interpreters, on.readable.subscribe());
         Self {
             on: Arc::clone(on),
@@ -62,6 +69,7 @@ impl Stream {
             relist: Relist::new(interpreters, &watched.kind, readable),
             trouble: Arc::default(),
             is_hidden: false,
+            is_behind,
             watched,
         }
     }
@@ -98,7 +106,7 @@ impl Stream {
         }
     }
 
-    async fn follow(&mut self, event: Event<Raw>) {
+    pub(super) async fn follow(&mut self, event: Event<Raw>) {
         match event {
             Event::Init => self.listed = Some((Index::default(), AsDesired::new())),
             Event::InitApply(raw) => {
@@ -119,6 +127,10 @@ impl Stream {
                     for work in works {
                         self.lose(&place, &work, true).await;
                     }
+                }
+                // The watch before it may have known of objects that are gone.
+                if std::mem::take(&mut self.is_behind) {
+                    self.on.apply_all(&self.watched.kind);
                 }
                 self.count_orphans();
             }
