@@ -106,8 +106,51 @@ impl Store {
 
     /// Returns the pause of a Work that waits for the first lists of its kinds.
     pub fn wait_for_lists(&self, work: &CachedWork) -> Option<Next> {
-        let pause = self.drift.wait(work.kinds())?;
-        self.waits.wait(&work.name_any(), Event::Listed);
-        Some(Next::After(pause))
+        self.wait_while(&work.name_any(), || self.drift.wait(work.kinds()))
+    }
+
+    fn wait_while(&self, work: &str, pause: impl Fn() -> Option<Duration>) -> Option<Next> {
+        pause()?;
+        self.waits.wait(work, Event::Listed);
+        // A list that became complete in between has not woken this Work.
+        let pause = pause();
+        if pause.is_none() {
+            self.waits.go_on(work, Event::Listed);
+        }
+        pause.map(Next::After)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::work::works::tests::{Fleet, store_with_lists, work};
+
+    fn kind(name: &str) -> GroupVersionKind {
+        GroupVersionKind::gvk("", "v1", name)
+    }
+
+    async fn store() -> Arc<Store> {
+        let fleet = Arc::new(Fleet::default());
+        fleet.put(work("w", 1));
+        store_with_lists(&fleet.start()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_does_not_wait_for_a_list_that_comes_while_it_asks() {
+        let store = store().await;
+        let (kind, is_listed) = (kind("ConfigMap"), Cell::new(false));
+        let ask = || {
+            let pause = store.drift.wait([&kind].into_iter());
+            if !is_listed.replace(true) {
+                store.listed(&kind, []);
+            }
+            pause
+        };
+        assert!(store.wait_while("w", ask).is_none());
+        store.waits.wake(Event::Listed, Duration::ZERO);
+        assert!(store.waits.to_apply.is_empty());
     }
 }

@@ -170,14 +170,17 @@ async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
 
 /// Returns a store of the Works of a fleet, whose cache has room for some texts, or for all.
 pub(crate) async fn store(api: &Api<CachedWork>, has_room: bool) -> Arc<Store> {
-    let (cache, interpreters) = (cache(api, has_room).await, Arc::default());
-    Store::new(
-        cache,
-        api.clone(),
-        false,
-        interpreters,
-        fleet_id::channel().1,
-    )
+    store_over(cache(api, has_room).await, api, false)
+}
+
+/// Returns a store of the Works of a fleet whose kinds will be listed.
+pub(crate) async fn store_with_lists(api: &Api<CachedWork>) -> Arc<Store> {
+    store_over(cache(api, true).await, api, true)
+}
+
+fn store_over(cache: Informer<CachedWork>, api: &Api<CachedWork>, lists_come: bool) -> Arc<Store> {
+    let (interpreters, fleet) = (Arc::default(), fleet_id::channel().1);
+    Store::new(cache, api.clone(), lists_come, interpreters, fleet)
 }
 
 async fn start(fleet: &Arc<Fleet>) -> Works {
