@@ -92,16 +92,17 @@ impl Store {
         });
     }
 
-    /// Records a complete list of a kind in the member, or that there will be none, and has the
-    /// Works go on that waited for one. `as_desired` has the objects that are as desired, with the
+    /// Records a complete list of a kind in the member, or that there will be none. The first time
+    /// it has the Works go on that waited for one. `as_desired` has the objects that are as desired, with the
     /// digests of their desired states.
     pub fn listed(
         &self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
     ) {
-        self.drift.listed(kind, as_desired);
-        self.waits.wake(Event::Listed, Duration::ZERO);
+        if self.drift.listed(kind, as_desired) {
+            self.waits.wake(Event::Listed, Duration::ZERO);
+        }
     }
 
     /// Returns the pause of a Work that waits for the first lists of its kinds.
@@ -136,6 +137,23 @@ mod tests {
         let fleet = Arc::new(Fleet::default());
         fleet.put(work("w", 1));
         store_with_lists(&fleet.start()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_that_wait_are_woken_by_the_first_list_of_a_kind_and_by_no_other() {
+        let store = store().await;
+        let cached = store.works.cached("w").unwrap();
+        let ask = || store.drift.wait(cached.kinds());
+        for (work, listed, woken) in [
+            ("a", "Secret", 1),
+            ("b", "Secret", 1),
+            ("c", "ConfigMap", 3),
+        ] {
+            assert!(store.wait_while(work, ask).is_some());
+            store.listed(&kind(listed), []);
+            assert_eq!(store.waits.to_apply.len(), woken, "{work}");
+        }
+        assert!(store.wait_for_lists(&cached).is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -67,17 +67,18 @@ impl FirstLists {
     }
 
     /// Takes over a complete list of a kind: objects that are as desired, with the digests of their
-    /// desired states. Only the first list of a kind counts.
+    /// desired states. Only the first list of a kind counts; returns whether it is that.
     pub(super) fn complete(
         &mut self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
         now: Instant,
-    ) {
+    ) -> bool {
         let first = self.complete.insert(kind.clone());
         if first && self.expected && !self.is_over(now) {
             self.as_desired.extend(as_desired);
         }
+        first
     }
 
     /// Forgets an object that is not, or no longer, as it was listed.
