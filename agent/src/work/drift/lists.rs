@@ -86,6 +86,11 @@ impl FirstLists {
         self.as_desired.remove(key);
     }
 
+    /// Forgets what was listed of a kind.
+    pub(super) fn doubt_all(&mut self, kind: &GroupVersionKind) {
+        self.as_desired.retain(|key, _| key.kind != *kind);
+    }
+
     /// Returns whether an object was listed as it is desired now; true at most once.
     pub(super) fn confirms(&mut self, key: &ObjectKey, desired: &Value, now: Instant) -> bool {
         if self.is_over(now) {
@@ -148,7 +153,7 @@ mod tests {
         type Then = fn(&mut FirstLists, Instant);
         let now = Instant::now();
         let (key, wanted) = wish(1);
-        let cases: [(&str, u32, Then, bool); 4] = [
+        let cases: [(&str, u32, Then, bool); 6] = [
             ("it was listed as desired", 1, |_, _| {}, true),
             ("something else is desired now", 2, |_, _| {}, false),
             (
@@ -156,6 +161,18 @@ mod tests {
                 1,
                 |lists, _| lists.doubt(&wish(1).0),
                 false,
+            ),
+            (
+                "it may have changed since",
+                1,
+                |lists, _| lists.doubt_all(&wish(1).0.kind),
+                false,
+            ),
+            (
+                "others may have changed since",
+                1,
+                |lists, _| lists.doubt_all(&kind("Secret")),
+                true,
             ),
             (
                 "it was asked before",

@@ -135,6 +135,11 @@ impl Drift {
         self.state.lock().lists.doubt(key);
     }
 
+    /// Records that any object of a kind may have changed.
+    pub fn doubt_all(&self, kind: &GroupVersionKind) {
+        self.state.lock().lists.doubt_all(kind);
+    }
+
     /// Forgets an object that is gone.
     pub fn gone(&self, key: &ObjectKey) {
         let mut state = self.state.lock();

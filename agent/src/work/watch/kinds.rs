@@ -154,8 +154,9 @@ impl Watches {
         Ok(opened.as_ref())
     }
 
-    /// Has all Works applied that have objects of a kind.
+    /// Has all Works applied that have objects of a kind, whatever its first list has shown.
     pub(super) fn apply_all(&self, kind: &GroupVersionKind) {
+        self.store.drift.doubt_all(kind);
         for work in self.store.works.cache.list() {
             if work.kinds().any(|it| it == kind) {
                 self.store.waits.to_apply.add(work.name_any());
