@@ -71,7 +71,7 @@ impl Works {
         if !self.expectations.is_overdue(name, shown) {
             return Ok(Some(written));
         }
-        // Until it is read, it counts as written by the agent.
+        // A read that fails leaves what was written as it is, and is tried again.
         let fresh = within("read the Work", self.api.get_opt(name)).await?;
         let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
             return Ok(None);

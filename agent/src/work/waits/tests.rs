@@ -88,7 +88,14 @@ async fn what_disappears_is_made_again_at_once_and_then_with_pauses() {
 #[tokio::test(start_paused = true)]
 async fn what_is_new_ranks_before_repairs() {
     let waits = Waits::default();
-    let rank = || waits.state.lock().works.get("w").and_then(|memory| memory.rank);
+    let rank = || {
+        waits
+            .state
+            .lock()
+            .works
+            .get("w")
+            .and_then(|memory| memory.rank)
+    };
     waits.differs("w", &key(), 1, None);
     assert_eq!(rank(), Some(Rank::Repair));
     waits.changed("w");
