@@ -92,22 +92,83 @@ impl Store {
         });
     }
 
-    /// Records a complete list of a kind in the member, or that there will be none, and has the
-    /// Works go on that waited for one. `as_desired` has the objects that are as desired, with the
+    /// Records a complete list of a kind in the member, or that there will be none. The first time
+    /// it has the Works go on that waited for one. `as_desired` has the objects that are as desired, with the
     /// digests of their desired states.
     pub fn listed(
         &self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
     ) {
-        self.drift.listed(kind, as_desired);
-        self.waits.wake(Event::Listed, Duration::ZERO);
+        if self.drift.listed(kind, as_desired) {
+            self.waits.wake(Event::Listed, Duration::ZERO);
+        }
     }
 
     /// Returns the pause of a Work that waits for the first lists of its kinds.
     pub fn wait_for_lists(&self, work: &CachedWork) -> Option<Next> {
-        let pause = self.drift.wait(work.kinds())?;
-        self.waits.wait(&work.name_any(), Event::Listed);
-        Some(Next::After(pause))
+        self.wait_while(&work.name_any(), || self.drift.wait(work.kinds()))
+    }
+
+    fn wait_while(&self, work: &str, pause: impl Fn() -> Option<Duration>) -> Option<Next> {
+        pause()?;
+        self.waits.wait(work, Event::Listed);
+        // A list that became complete in between has not woken this Work.
+        let pause = pause();
+        if pause.is_none() {
+            self.waits.go_on(work, Event::Listed);
+        }
+        pause.map(Next::After)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::work::works::tests::{Fleet, store_with_lists, work};
+
+    fn kind(name: &str) -> GroupVersionKind {
+        GroupVersionKind::gvk("", "v1", name)
+    }
+
+    async fn store() -> Arc<Store> {
+        let fleet = Arc::new(Fleet::default());
+        fleet.put(work("w", 1));
+        store_with_lists(&fleet.start()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_that_wait_are_woken_by_the_first_list_of_a_kind_and_by_no_other() {
+        let store = store().await;
+        let cached = store.works.cached("w").unwrap();
+        let ask = || store.drift.wait(cached.kinds());
+        for (work, listed, woken) in [
+            ("a", "Secret", 1),
+            ("b", "Secret", 1),
+            ("c", "ConfigMap", 3),
+        ] {
+            assert!(store.wait_while(work, ask).is_some());
+            store.listed(&kind(listed), []);
+            assert_eq!(store.waits.to_apply.len(), woken, "{work}");
+        }
+        assert!(store.wait_for_lists(&cached).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_does_not_wait_for_a_list_that_comes_while_it_asks() {
+        let store = store().await;
+        let (kind, is_listed) = (kind("ConfigMap"), Cell::new(false));
+        let ask = || {
+            let pause = store.drift.wait([&kind].into_iter());
+            if !is_listed.replace(true) {
+                store.listed(&kind, []);
+            }
+            pause
+        };
+        assert!(store.wait_while("w", ask).is_none());
+        store.waits.wake(Event::Listed, Duration::ZERO);
+        assert!(store.waits.to_apply.is_empty());
     }
 }

@@ -47,7 +47,7 @@ impl Works {
         Self {
             cache,
             api,
-            expectations: Expectations::default(),
+            expectations: Expectations::lasting(),
             failed: tokio::sync::Mutex::default(),
         }
     }
@@ -58,17 +58,44 @@ impl Works {
     }
 
     /// Returns a Work as the cache shows it, or as the agent has written it if the cache is behind.
-    pub fn latest(&self, name: &str) -> Option<Arc<CachedWork>> {
-        let cached = self.cached(name)?;
-        let is_behind = self.expectations.pause(name, &cached.metadata).is_some();
-        let written = is_behind.then(|| self.expectations.answer(name, &cached.metadata));
-        Some(written.flatten().unwrap_or(cached))
+    /// A Work that the cache has not caught up with for long is read: another client may have
+    /// written it since.
+    pub async fn latest(&self, name: &str) -> Result<Option<Arc<CachedWork>>, write::Error> {
+        let Some(cached) = self.cached(name) else {
+            return Ok(None);
+        };
+        let shown = &cached.metadata;
+        let Some(written) = self.expectations.answer(name, shown) else {
+            return Ok(Some(cached));
+        };
+        if !self.expectations.is_overdue(name, shown) {
+            return Ok(Some(written));
+        }
+        // A read that fails leaves what was written as it is, and is tried again.
+        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
+            return Ok(None);
+        };
+        let (present, answer) = (&fresh.metadata, Arc::clone(&fresh));
+        self.expectations.read(name, shown, present, answer);
+        let latest = self.expectations.answer(name, shown);
+        self.catch_up(name);
+        Ok(Some(latest.unwrap_or(fresh)))
     }
 
-    /// Notes what the cache shows. Returns whether it is the last write of this agent.
+    /// Notes what the cache shows after a request: it may have been faster, and shows nothing more
+    /// of a Work that is gone.
+    fn catch_up(&self, name: &str) {
+        match self.cached(name) {
+            Some(cached) => self.expectations.observe(name, &cached.metadata),
+            None => self.expectations.forget(name),
+        }
+    }
+
+    /// Notes what the cache shows. Returns whether this agent has written it.
     pub fn observe(&self, shown: &CachedWork) -> bool {
         let (name, metadata) = (shown.name_any(), &shown.metadata);
-        let is_own = self.expectations.is_last_write(&name, metadata);
+        let is_own = self.expectations.is_own_write(&name, metadata);
         self.expectations.observe(&name, metadata);
         is_own
     }
@@ -94,11 +121,7 @@ impl Works {
         let after = self.cache.kept(after);
         let (expectations, answer) = (&self.expectations, Arc::clone(&after));
         expectations.written(name, before, &after.metadata, answer);
-        // The cache may have been faster, and shows nothing more of a Work that is gone.
-        match self.cached(name) {
-            Some(cached) => expectations.observe(name, &cached.metadata),
-            None => expectations.forget(name),
-        }
+        self.catch_up(name);
         Ok(after)
     }
 

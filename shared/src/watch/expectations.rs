@@ -39,16 +39,22 @@ const LONGEST: Duration = Duration::from_secs(5);
 const EXPIRY: Duration = Duration::from_secs(75);
 
 /// Writes that the cache does not show yet, by the key of their object. Losing them costs a
-/// repeated write at most.
+/// repeated write at most, unless their user relies on [lasting](Self::lasting) ones.
 ///
 /// `A` is kept with the last write of an object: as a rule the object that the API answered with.
 #[derive(Debug)]
-pub struct Expectations<K, A = ()>(Mutex<HashMap<K, Expectation<A>>>);
+pub struct Expectations<K, A = ()> {
+    all: Mutex<HashMap<K, Expectation<A>>>,
+    /// Whether they are kept until the cache shows them, however long it takes.
+    last: bool,
+}
 
 #[derive(Debug)]
 struct Expectation<A> {
     /// Versions that were replaced.
     replaced: HashSet<String>,
+    /// Versions that this process has made.
+    own: HashSet<String>,
     /// Version and answer of the last write; `None` after a conflict.
     last: Option<(String, A)>,
     since: Instant,
@@ -56,11 +62,19 @@ struct Expectation<A> {
 
 impl<K, A> Default for Expectations<K, A> {
     fn default() -> Self {
-        Self(Mutex::default())
+        let all = Mutex::default();
+        Self { all, last: false }
     }
 }
 
 impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
+    /// Makes an empty memory that keeps what it is told until the cache shows it, or the object is
+    /// forgotten. Its user reads from the API what is [overdue](Self::is_overdue).
+    pub fn lasting() -> Self {
+        let all = Mutex::default();
+        Self { all, last: true }
+    }
+
     /// Records a write that replaced the state `before` by the state `after`. A write that changed
     /// nothing has the version that was there, and is not recorded.
     pub fn written(&self, key: impl Into<K>, before: &ObjectMeta, after: &ObjectMeta, answer: A) {
@@ -82,20 +96,24 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
     }
 
     fn replace(&self, key: K, version: String, last: Option<(String, A)>) {
-        let mut all = self.0.lock();
-        if all.len() == all.capacity() {
+        let mut all = self.all.lock();
+        if !self.last && all.len() == all.capacity() {
             // Whoever never reads its objects again takes no more memory than for those of the last
             // minutes.
             all.retain(|_, it| it.since.elapsed() < EXPIRY);
         }
         let expectation = all.entry(key).or_insert_with(|| Expectation {
             replaced: HashSet::new(),
+            own: HashSet::new(),
             last: None,
             since: Instant::now(),
         });
         if expectation.replaced.insert(version) {
             expectation.since = Instant::now();
         }
+        expectation
+            .own
+            .extend(last.iter().map(|(version, _)| version.clone()));
         expectation.last = last;
     }
 
@@ -106,7 +124,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
         let age = expectation.since.elapsed();
         if age >= EXPIRY {
@@ -116,13 +134,51 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         Some(age.clamp(FIRST, LONGEST))
     }
 
+    /// Returns whether the cache has shown a replaced state for so long that it no longer counts as
+    /// behind, or what was written as present.
+    pub fn is_overdue<Q>(&self, key: &Q, cached: &ObjectMeta) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let all = self.all.lock();
+        let expectation = all.get(key).filter(|it| it.is_ahead_of(cached));
+        expectation.is_some_and(|it| it.since.elapsed() >= EXPIRY)
+    }
+
+    /// Records the present state of an object that was [overdue](Self::is_overdue), as the API has
+    /// answered a read.
+    pub fn read<Q>(&self, key: &Q, cached: &ObjectMeta, present: &ObjectMeta, answer: A)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let mut all = self.all.lock();
+        let (Some(version), Some(it)) = (&present.resource_version, all.get_mut(key)) else {
+            return;
+        };
+        if it.since.elapsed() < EXPIRY {
+            // Another write was recorded meanwhile.
+            return;
+        }
+        if cached.resource_version.as_ref() == Some(version) {
+            // The write had no effect.
+            all.remove(key);
+            return;
+        }
+        let last = it.last.replace((version.clone(), answer));
+        it.replaced.extend(last.map(|(version, _)| version));
+        it.replaced.remove(version);
+        it.since = Instant::now();
+    }
+
     /// Returns the answer to the last write if it is newer than the state that the cache shows.
     pub fn answer<Q>(&self, key: &Q, cached: &ObjectMeta) -> Option<A>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let all = self.0.lock();
+        let all = self.all.lock();
         let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
         expectation.last.as_ref().map(|(_, answer)| answer.clone())
     }
@@ -133,20 +189,37 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let all = self.0.lock();
+        let all = self.all.lock();
         let last = all.get(key).and_then(|it| it.last.as_ref());
         last.is_some_and(|(version, _)| seen.resource_version.as_ref() == Some(version))
     }
 
-    /// Notes the state that the cache shows. If it was not replaced, it is later than all writes,
-    /// and those before it will not be seen again.
+    /// Returns whether a state is the result of one of the writes that the cache has not passed.
+    /// Another client may have written in between.
+    pub fn is_own_write<Q>(&self, key: &Q, seen: &ObjectMeta) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let all = self.all.lock();
+        all.get(key).is_some_and(|it| it.has_made(seen))
+    }
+
+    /// Notes the state that the cache shows. If it was neither replaced nor is the result of a
+    /// write before the last, it is later than all writes, and those before it will not be seen
+    /// again.
     pub fn observe<Q>(&self, key: &Q, cached: &ObjectMeta)
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let mut all = self.0.lock();
-        if all.get(key).is_some_and(|it| !it.is_ahead_of(cached)) {
+        let mut all = self.all.lock();
+        let is_passed = |it: &Expectation<A>| {
+            let last = it.last.as_ref().map(|(version, _)| version);
+            let is_last = last == cached.resource_version.as_ref();
+            !it.is_ahead_of(cached) && (is_last || !it.has_made(cached))
+        };
+        if all.get(key).is_some_and(is_passed) {
             all.remove(key);
         }
     }
@@ -157,7 +230,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.lock().remove(key);
+        self.all.lock().remove(key);
     }
 }
 
@@ -166,6 +239,12 @@ impl<A> Expectation<A> {
     fn is_ahead_of(&self, cached: &ObjectMeta) -> bool {
         let version = cached.resource_version.as_ref();
         version.is_some_and(|version| self.replaced.contains(version))
+    }
+
+    /// Returns whether the state is the result of a write of this process.
+    fn has_made(&self, seen: &ObjectMeta) -> bool {
+        let version = seen.resource_version.as_ref();
+        version.is_some_and(|version| self.own.contains(version))
     }
 }
 
@@ -212,7 +291,7 @@ mod tests {
             expectations.written(number.to_string(), &version("1"), &version("2"), "");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let held = expectations.0.lock().len();
+        let held = expectations.all.lock().len();
         assert!(held <= 4 * 75, "{held}");
     }
 
@@ -246,6 +325,56 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_writes_that_the_cache_has_not_passed_are_told_from_those_of_others() {
+        let expectations = none();
+        expectations.written("web", &version("1"), &version("2"), "");
+        // Another client has made the third version.
+        expectations.written("web", &version("3"), &version("4"), "");
+        let own = ["1", "2", "3", "4"].map(|seen| {
+            let is_own = expectations.is_own_write("web", &version(seen));
+            expectations.observe("web", &version(seen));
+            is_own
+        });
+        assert_eq!(own, [false, true, false, true]);
+        assert!(!expectations.is_own_write("web", &version("4")), "passed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_because_the_cache_was_behind_for_long_counts_until_the_cache_shows_it() {
+        let expectations = Expectations::<String, _>::lasting();
+        let overdue = async || {
+            tokio::time::advance(EXPIRY).await;
+            assert!(expectations.is_overdue("web", &version("1")));
+        };
+        expectations.written("web", &version("1"), &version("2"), "two");
+        assert!(!expectations.is_overdue("web", &version("1")));
+        overdue().await;
+        expectations.read("web", &version("1"), &version("5"), "five");
+        assert!(!expectations.is_overdue("web", &version("1")));
+        // A read that began before a write and ended after it.
+        expectations.written("web", &version("5"), &version("6"), "six");
+        expectations.read("web", &version("1"), &version("5"), "five");
+        for behind in ["1", "2", "5"] {
+            expectations.observe("web", &version(behind));
+            let answer = expectations.answer("web", &version(behind));
+            assert_eq!(answer, Some("six"), "{behind}");
+        }
+        overdue().await;
+        expectations.read("web", &version("1"), &version("1"), "one");
+        assert_eq!(expectations.answer("web", &version("1")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lasting_expectations_outlast_those_of_many_other_objects() {
+        let expectations = Expectations::<String, _>::lasting();
+        for number in 0..1000 {
+            expectations.written(number.to_string(), &version("1"), &version("2"), "");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(expectations.is_overdue("0", &version("1")));
+    }
+
+    #[tokio::test]
     async fn objects_that_came_and_went_leave_nothing() {
         let expectations = none();
         for number in 0..1000 {
@@ -253,6 +382,6 @@ mod tests {
             expectations.written(key.clone(), &version("1"), &version("2"), "");
             expectations.forget(&key);
         }
-        assert_eq!(expectations.0.lock().len(), 0);
+        assert_eq!(expectations.all.lock().len(), 0);
     }
 }

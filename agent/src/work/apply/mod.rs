@@ -104,7 +104,7 @@ impl Applier {
     }
 
     async fn attempt(&self, name: &str) -> Result<Next, Error> {
-        let Some(cached) = self.store.works.latest(name) else {
+        let Some(cached) = self.store.works.latest(name).await? else {
             self.forget(name);
             return Ok(Next::Done);
         };
@@ -212,7 +212,9 @@ impl Applier {
 
         let look_again = failures.look_again(self.clock.now());
         if is_asked && failures.is_empty() && look_again.is_none() {
-            // What was reported stays until all objects have been applied.
+            // What was reported stays until all objects have been applied, but for those that are
+            // gone.
+            self.conclude(work, Vec::new(), &gone).await?;
             return Ok(Next::Done);
         }
         let now = self.clock.now();

@@ -37,6 +37,7 @@ impl Applier {
         }
         let mut work = Arc::unwrap_or_clone(work);
         let status = work.status.get_or_insert_default();
+        let stored = status.manifest_statuses.len();
         status.manifest_statuses.extend(unnamed);
         let patch = json!({ "status": { "manifestStatuses": status.manifest_statuses } });
         match self.patch(&work, Some("status"), patch).await {
@@ -47,6 +48,9 @@ impl Applier {
             // Its spec alone names the objects of a Work of this size.
             Err(error) if error.refuses_content() => {
                 tracing::warn!(work = path(&work), %error, "cannot name the objects in the status");
+                // Names that are not stored would be refused again together with the conditions.
+                let status = work.status.get_or_insert_default();
+                status.manifest_statuses.truncate(stored);
             }
             Err(error) if error.is_conflict() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use muster_interpreter::Interpreters;
+use muster_interpreter::webhook::Hooks;
 use muster_shared::fencing;
 use muster_shared::k8s::Client;
 use muster_shared::merge;
@@ -439,19 +441,92 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_the_work_no_longer_has_leaves_the_member_and_then_the_status() {
-    let mut work = work_of(&[config_map("a"), config_map("old")]);
-    let mut read: Work = serde_json::from_value(work.clone()).unwrap();
-    read.metadata.namespace = Some("karmada-es-m1".to_owned());
-    let old = desired_for(&read, &config_map("old"), None);
-    work["spec"]["workload"]["manifests"] = json!([config_map("a")]);
+    let (work, old) = work_without_old(&[config_map("a")]);
     let (applier, fleet, site) = applier_of([work], true).await;
     site.objects.lock().insert(place("old"), old);
     reconcile(&applier).await.unwrap();
     let objects = site.objects.lock().clone();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
-    let statuses = &fleet.get("w")["status"]["manifestStatuses"];
-    let statuses = statuses.as_array().unwrap().iter();
-    let names: Vec<_> = statuses.map(|it| &it["identifier"]["name"]).collect();
-    assert_eq!(names, ["a"]);
+    assert_eq!(named_in(&fleet), ["a"]);
     assert_eq!(fleet.patches.lock().len(), 1, "with the conditions");
+}
+
+/// Returns a Work with these objects that had an object `old` before, and that object as the member
+/// has it.
+fn work_without_old(manifests: &[Value]) -> (Value, Value) {
+    let all: Vec<_> = manifests
+        .iter()
+        .cloned()
+        .chain([config_map("old")])
+        .collect();
+    let mut work = work_of(&all);
+    let old = in_member(&work, &config_map("old"));
+    work["spec"]["workload"]["manifests"] = json!(manifests);
+    (work, old)
+}
+
+/// Returns an object of a Work as the member has it.
+fn in_member(work: &Value, manifest: &Value) -> Value {
+    let mut work: Work = serde_json::from_value(work.clone()).unwrap();
+    work.metadata.namespace = Some("karmada-es-m1".to_owned());
+    desired_for(&work, manifest, None)
+}
+
+/// Returns the names of the objects in the status of the Work.
+fn named_in(fleet: &Fleet) -> Vec<Value> {
+    let statuses = fleet.get("w")["status"]["manifestStatuses"].clone();
+    let statuses = statuses.as_array().unwrap().iter();
+    statuses
+        .map(|it| it["identifier"]["name"].clone())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_being_told() {
+    let (mut work, old) = work_without_old(&["a", "b"].map(config_map));
+    work["status"]["manifestStatuses"]
+        .as_array_mut()
+        .unwrap()
+        .drain(..2);
+    let (applier, fleet, site) = applier_of([work], true).await;
+    *fleet.most_names.lock() = Some(1);
+    site.objects.lock().insert(place("old"), old);
+    reconcile(&applier).await.unwrap();
+    let objects = site.objects.lock().clone();
+    let objects: Vec<_> = objects.keys().collect();
+    assert_eq!(objects, [&place("a"), &place("b")]);
+    assert_eq!(told(&fleet, "Applied").0, "True");
+    assert!(named_in(&fleet).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about_another_one() {
+    let (work, old) = work_without_old(&[config_map("a")]);
+    let mut changed = in_member(&work, &config_map("a"));
+    changed["data"]["a"] = json!("changed");
+    let (applier, fleet, site) = applier_of([work], true).await;
+    ask_webhook(&applier.store.interpreters);
+    site.objects.lock().insert(place("old"), old);
+    site.objects.lock().insert(place("a"), changed);
+    assert!(matches!(reconcile(&applier).await, Ok(Next::Done)));
+    let objects = site.objects.lock().clone();
+    assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
+    assert_eq!(named_in(&fleet), ["a"]);
+    let patches = fleet.patches.lock().clone();
+    assert!(
+        patches[0]["status"].get("conditions").is_none(),
+        "{patches:?}"
+    );
+}
+
+/// Has a webhook asked about everything, which does not answer.
+fn ask_webhook(interpreters: &Interpreters) {
+    muster_shared::tls::install_provider();
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
+        "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
+        "clientConfig": { "url": "https://localhost:1/" },
+        "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"] }],
+    }] });
+    let configuration = serde_json::from_value(configuration).unwrap();
+    interpreters.set_hooks(Hooks::new([&configuration]));
 }

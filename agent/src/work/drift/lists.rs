@@ -67,22 +67,28 @@ impl FirstLists {
     }
 
     /// Takes over a complete list of a kind: objects that are as desired, with the digests of their
-    /// desired states. Only the first list of a kind counts.
+    /// desired states. Only the first list of a kind counts; returns whether it is that.
     pub(super) fn complete(
         &mut self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
         now: Instant,
-    ) {
+    ) -> bool {
         let first = self.complete.insert(kind.clone());
         if first && self.expected && !self.is_over(now) {
             self.as_desired.extend(as_desired);
         }
+        first
     }
 
     /// Forgets an object that is not, or no longer, as it was listed.
     pub(super) fn doubt(&mut self, key: &ObjectKey) {
         self.as_desired.remove(key);
+    }
+
+    /// Forgets what was listed of a kind.
+    pub(super) fn doubt_all(&mut self, kind: &GroupVersionKind) {
+        self.as_desired.retain(|key, _| key.kind != *kind);
     }
 
     /// Returns whether an object was listed as it is desired now; true at most once.
@@ -147,7 +153,7 @@ mod tests {
         type Then = fn(&mut FirstLists, Instant);
         let now = Instant::now();
         let (key, wanted) = wish(1);
-        let cases: [(&str, u32, Then, bool); 4] = [
+        let cases: [(&str, u32, Then, bool); 6] = [
             ("it was listed as desired", 1, |_, _| {}, true),
             ("something else is desired now", 2, |_, _| {}, false),
             (
@@ -155,6 +161,18 @@ mod tests {
                 1,
                 |lists, _| lists.doubt(&wish(1).0),
                 false,
+            ),
+            (
+                "it may have changed since",
+                1,
+                |lists, _| lists.doubt_all(&wish(1).0.kind),
+                false,
+            ),
+            (
+                "others may have changed since",
+                1,
+                |lists, _| lists.doubt_all(&kind("Secret")),
+                true,
             ),
             (
                 "it was asked before",

@@ -135,6 +135,11 @@ impl Drift {
         self.state.lock().lists.doubt(key);
     }
 
+    /// Records that any object of a kind may have changed.
+    pub fn doubt_all(&self, kind: &GroupVersionKind) {
+        self.state.lock().lists.doubt_all(kind);
+    }
+
     /// Forgets an object that is gone.
     pub fn gone(&self, key: &ObjectKey) {
         let mut state = self.state.lock();
@@ -149,16 +154,14 @@ impl Drift {
     }
 
     /// Records a complete list of a kind, or that there will be none: objects that are as desired,
-    /// with the digests of their desired states.
+    /// with the digests of their desired states. Returns whether it is the first of its kind.
     pub fn listed(
         &self,
         kind: &GroupVersionKind,
         as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
-    ) {
-        self.state
-            .lock()
-            .lists
-            .complete(kind, as_desired, Instant::now());
+    ) -> bool {
+        let lists = &mut self.state.lock().lists;
+        lists.complete(kind, as_desired, Instant::now())
     }
 
     /// Returns the number of objects whose normalised form is remembered.

@@ -297,7 +297,7 @@ mod tests {
             statuses.see("one", &key, Look::lost());
             statuses.retain("one", 1, || HashSet::from([key.clone()]));
         }
-        let works = statuses.lock();
+        let works = statuses.works.lock();
         assert_eq!(works.keys().collect::<Vec<_>>(), ["one"]);
         assert_eq!(works["one"].0.len(), 1);
     }

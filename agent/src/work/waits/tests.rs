@@ -45,7 +45,7 @@ async fn what_fails_again_and_again_does_not_overtake_repairs() {
     let (done, shutdown) = (Arc::clone(&order), CancellationToken::new());
     let stop = shutdown.clone();
     let work = move |work: String| {
-        let mut done = done.lock().unwrap();
+        let mut done = done.lock();
         done.push(work);
         if done.len() == 3 {
             stop.cancel();
@@ -53,7 +53,7 @@ async fn what_fails_again_and_again_does_not_overtake_repairs() {
         async { Ok::<_, String>(Next::Done) }
     };
     queue.run(1, shutdown, work).await;
-    assert_eq!(*order.lock().unwrap(), ["new", "repaired", "fails"]);
+    assert_eq!(*order.lock(), ["new", "repaired", "fails"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,14 @@ async fn what_disappears_is_made_again_at_once_and_then_with_pauses() {
 #[tokio::test(start_paused = true)]
 async fn what_is_new_ranks_before_repairs() {
     let waits = Waits::default();
-    let rank = || waits.lock().works.get("w").and_then(|memory| memory.rank);
+    let rank = || {
+        waits
+            .state
+            .lock()
+            .works
+            .get("w")
+            .and_then(|memory| memory.rank)
+    };
     waits.differs("w", &key(), 1, None);
     assert_eq!(rank(), Some(Rank::Repair));
     waits.changed("w");
@@ -115,7 +122,7 @@ async fn nothing_is_remembered_of_works_that_came_and_went() {
         waits.wait(&work, Event::Listed);
         waits.wake(Event::Listed, Duration::ZERO);
     }
-    let state = waits.lock();
+    let state = waits.state.lock();
     assert_eq!(state.works.keys().collect::<Vec<_>>(), ["one"]);
 }
 
@@ -130,6 +137,6 @@ async fn an_event_wakes_those_that_wait_for_it_and_no_others() {
     waits.wake(Event::Listed, Duration::ZERO);
     assert_eq!(waits.to_apply.len(), 2);
     waits.wake(Event::TurnToApply, Duration::ZERO);
-    let state = waits.lock();
+    let state = waits.state.lock();
     assert_eq!(state.works.keys().collect::<Vec<_>>(), ["both"]);
 }

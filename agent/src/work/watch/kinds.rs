@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use metrics::Gauge;
-use muster_shared::k8s::{Client, GroupVersionKind};
+use muster_shared::k8s::{Client, GroupVersionKind, ResourceExt};
 use muster_shared::queue::backoff;
 use muster_shared::watch::Change;
 use tokio::sync::{Notify, broadcast};
@@ -82,7 +82,7 @@ impl Watches {
                     let stop = shutdown.child_token();
                     let (watches, kind, ends) = (Arc::clone(&self), kind.clone(), stop.clone());
                     tasks.spawn(muster_shared::clock::inherited(async move {
-                        let watch = || watches.watch(&kind, &ends);
+                        let watch = |is_behind| watches.watch(&kind, &ends, is_behind);
                         restart(&kind, &ends, watch).await;
                     }));
                     stop.drop_guard()
@@ -97,8 +97,14 @@ impl Watches {
         tasks.wait().await;
     }
 
-    /// Watches a kind until `stop`, once the member serves it.
-    async fn watch(self: &Arc<Self>, kind: &GroupVersionKind, stop: &CancellationToken) {
+    /// Watches a kind until `stop`, once the member serves it. `is_behind` says whether another
+    /// watch of it broke, since when objects may have been lost.
+    async fn watch(
+        self: &Arc<Self>,
+        kind: &GroupVersionKind,
+        stop: &CancellationToken,
+        is_behind: bool,
+    ) {
         loop {
             match self.discovery.resolve(kind).await {
                 Err(error) => tracing::debug!(kind = kind.kind, %error, "cannot watch yet"),
@@ -108,7 +114,7 @@ impl Watches {
                         namespaced: place.namespaced,
                     };
                     let _counted = Counted::new();
-                    let stream = Stream::new(self, watched, place.resource);
+                    let stream = Stream::new(self, watched, place.resource, is_behind);
                     return stream.run(stop.clone()).await;
                 }
                 // A kind that cannot be watched, or is not served, is not listed.
@@ -148,6 +154,16 @@ impl Watches {
         Ok(opened.as_ref())
     }
 
+    /// Has all Works applied that have objects of a kind, whatever its first list has shown.
+    pub(super) fn apply_all(&self, kind: &GroupVersionKind) {
+        self.store.drift.doubt_all(kind);
+        for work in self.store.works.cache.list() {
+            if work.kinds().any(|it| it == kind) {
+                self.store.waits.to_apply.add(work.name_any());
+            }
+        }
+    }
+
     fn kinds(&self) -> HashSet<GroupVersionKind> {
         let works = self.store.works.cache.list();
         works
@@ -176,16 +192,16 @@ impl Drop for Counted {
 }
 
 /// Runs the watch of a kind until `stop`. One that breaks is started again after growing pauses,
-/// without touching the others.
+/// without touching the others, and told that it replaces another one.
 async fn restart<F: Future<Output = ()>>(
     kind: &GroupVersionKind,
     stop: &CancellationToken,
-    watch: impl Fn() -> F,
+    watch: impl Fn(bool) -> F,
 ) {
     let mut times = 0;
     loop {
         let begun = Instant::now();
-        let ended = AssertUnwindSafe(watch()).catch_unwind().await;
+        let ended = AssertUnwindSafe(watch(times > 0)).catch_unwind().await;
         if stop.is_cancelled() {
             return;
         }
@@ -212,8 +228,9 @@ mod tests {
     async fn a_watch_that_breaks_is_started_again_with_growing_pauses_until_it_ran_for_long() {
         let kind = GroupVersionKind::gvk("", "v1", "Pod");
         let (stop, begun, starts) = (CancellationToken::new(), Instant::now(), Mutex::default());
-        let watch = || {
+        let watch = |is_behind| {
             let mut starts: parking_lot::MutexGuard<'_, Vec<_>> = starts.lock();
+            assert_eq!(is_behind, !starts.is_empty());
             starts.push(begun.elapsed().as_millis());
             let (runs, ends) = (starts.len(), stop.clone());
             async move {

@@ -8,7 +8,7 @@ use muster_shared::k8s::GroupVersionKind;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Time in which Works that can be read again are gathered before a list shows their objects.
+/// Time in which reasons for a list are gathered before it shows the objects.
 const GATHER: Duration = Duration::from_secs(1);
 /// Time between two lists of a kind for Works that can be read again: one that changes all the time
 /// must not have its kind listed all the time.
@@ -54,6 +54,13 @@ impl Relist {
         self.at = self.at.into_iter().chain(again).min();
     }
 
+    /// Notes that another list shows more now. It waits for others to ask the same, and for so long
+    /// since the last list began.
+    pub(super) fn soon(&mut self, between: Duration) {
+        let pause = between.saturating_sub(self.begun.elapsed()).max(GATHER);
+        self.after(Some(pause));
+    }
+
     /// Waits until a list is due. May be dropped and called again.
     pub(super) async fn due(&mut self) {
         loop {
@@ -75,8 +82,9 @@ impl Relist {
                     let is_it = kind.map_or(true, |kind| {
                         (kind.api_version(), &kind.kind) == (self.api_version.clone(), &self.kind)
                     });
-                    let pause = BETWEEN.saturating_sub(self.begun.elapsed()).max(GATHER);
-                    self.after(is_it.then_some(pause));
+                    if is_it {
+                        self.soon(BETWEEN);
+                    }
                 }
                 () = sleep_until(at), if next.is_some() => break,
                 else => std::future::pending().await,

@@ -52,12 +52,9 @@ impl Stream {
         object["kind"] = self.watched.kind.kind.as_str().into();
         let mut seen = self.compare(place, &object, unreadable).await;
         self.relist.after(seen.again);
-        let Some(pending) = seen.pending.take() else {
-            self.waiting.forget(place);
-            return seen;
-        };
-        if !self.waiting.keep(place, &object, pending) {
-            self.relist.after(Some(LIST_AGAIN));
+        match seen.pending.take() {
+            Some(pending) => self.waiting.keep(place, &object, pending),
+            None => self.waiting.forget(place),
         }
         seen
     }

@@ -8,6 +8,7 @@ use futures::StreamExt;
 use muster_shared::k8s::{Api, ApiResource};
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::index::Index;
@@ -23,8 +24,8 @@ use crate::work::member::Raw;
 const PAGE: u32 = 100;
 /// Interval at which objects are counted whose Work is gone.
 const COUNT_ORPHANS: Duration = Duration::from_mins(1);
-/// Time after which a list shows the objects again of which one could not be compared, or has to
-/// wait for a webhook and finds no room.
+/// Time after which a list shows the objects again of which one could not be compared, and time
+/// between two lists for objects that found no room while a webhook was asked about them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(30);
 
 /// Objects that are as desired, with the digests of their desired states.
@@ -45,11 +46,18 @@ pub(super) struct Stream {
     trouble: Arc<Trouble>,
     /// Whether the agent may not see the objects any more.
     is_hidden: bool,
+    /// Whether objects may have been lost that this watch never saw.
+    is_behind: bool,
 }
 
 impl Stream {
-    /// Makes the watch of a kind.
-    pub(super) fn new(on: &Arc<Watches>, watched: Watched, resource: ApiResource) -> Self {
+    /// Makes the watch of a kind. `is_behind` says whether it replaces one that broke.
+    pub(super) fn new(
+        on: &Arc<Watches>,
+        watched: Watched,
+        resource: ApiResource,
+        is_behind: bool,
+    ) -> Self {
         let (interpreters, readable) = (&on.store.interpreters, on.readable.subscribe());
         Self {
             on: Arc::clone(on),
@@ -61,6 +69,7 @@ impl Stream {
             relist: Relist::new(interpreters, &watched.kind, readable),
             trouble: Arc::default(),
             is_hidden: false,
+            is_behind,
             watched,
         }
     }
@@ -81,16 +90,23 @@ impl Stream {
                 // A list that has begun comes to its end, however long it takes.
                 () = self.relist.due(), if self.listed.is_none() => events = Box::pin(follow()),
                 _ = count.tick() => self.take_stock().await,
-                (place, object) = self.waiting.answered() => {
-                    self.see(&place, (object, None)).await;
-                }
+                (place, object) = self.waiting.answered() => self.look_again(&place, object).await,
                 Some(event) = events.next() => self.follow(event).await,
             }
         }
         gauge_orphans(&self.watched, 0);
     }
 
-    async fn follow(&mut self, event: Event<Raw>) {
+    /// Looks again at an object about which a webhook has answered, or has a list show it if there
+    /// was no room for it.
+    pub(super) async fn look_again(&mut self, place: &ObjectKey, object: Option<Value>) {
+        match object {
+            Some(object) => _ = self.see(place, (object, None)).await,
+            None => self.relist.soon(LIST_AGAIN),
+        }
+    }
+
+    pub(super) async fn follow(&mut self, event: Event<Raw>) {
         match event {
             Event::Init => self.listed = Some((Index::default(), AsDesired::new())),
             Event::InitApply(raw) => {
@@ -111,6 +127,10 @@ impl Stream {
                     for work in works {
                         self.lose(&place, &work, true).await;
                     }
+                }
+                // The watch before it may have known of objects that are gone.
+                if std::mem::take(&mut self.is_behind) {
+                    self.on.apply_all(&self.watched.kind);
                 }
                 self.count_orphans();
             }

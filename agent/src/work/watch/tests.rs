@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
+use muster_shared::watch::Event;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -56,7 +57,7 @@ fn watched() -> Watched {
 /// Returns the watch of a kind.
 fn stream(watches: &Arc<Watches>, of: Watched) -> Stream {
     let resource = ApiResource::from_gvk(&of.kind);
-    Stream::new(watches, of, resource)
+    Stream::new(watches, of, resource, false)
 }
 
 fn place(name: &str) -> ObjectKey {
@@ -171,5 +172,51 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         stream(&watches, kind).lose(&key, "a", false).await;
         let seen = watches.store.statuses.seen("a", &key).unwrap();
         assert_eq!(seen.lost, lost, "{restart}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_found_no_room_has_its_kind_listed_when_its_question_is_answered() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    let is_listed = async |stream: &mut Stream, seconds: u64| {
+        let wait = std::time::Duration::from_secs(seconds);
+        tokio::time::timeout(wait, stream.relist.due())
+            .await
+            .is_ok()
+    };
+    assert!(!is_listed(&mut stream, 29).await);
+    stream
+        .look_again(&place("a"), Some(object(&fleet, "a")))
+        .await;
+    assert!(!is_listed(&mut stream, 60).await, "it had room");
+    stream.look_again(&place("a"), None).await;
+    assert!(is_listed(&mut stream, 2).await);
+    stream.look_again(&place("a"), None).await;
+    assert!(!is_listed(&mut stream, 28).await, "lists have their pauses");
+    assert!(is_listed(&mut stream, 3).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_replaces_another_one_has_the_works_of_its_kind_applied_after_its_list() {
+    for (is_behind, applied) in [(false, 0), (true, 2)] {
+        let (watches, _fleet) = watches().await;
+        for (kind, applied) in [("Secret", 0), ("ConfigMap", applied)] {
+            let of = Watched {
+                kind: GroupVersionKind::gvk("", "v1", kind),
+                namespaced: true,
+            };
+            let resource = ApiResource::from_gvk(&of.kind);
+            let mut stream = Stream::new(&watches, of, resource, is_behind);
+            let queue = &watches.store.waits.to_apply;
+            stream.follow(Event::Init).await;
+            assert!(queue.is_empty(), "the list is not complete");
+            stream.follow(Event::InitDone).await;
+            assert_eq!(queue.len(), applied, "{kind} {is_behind}");
+            for _ in 0..2 {
+                stream.follow(Event::InitDone).await;
+            }
+            assert_eq!(queue.len(), applied, "once");
+        }
     }
 }

@@ -12,7 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::work::desired::ObjectKey;
 
-/// Bytes of the objects of all kinds that are kept at most. A list shows the others again.
+/// Bytes of the objects of all kinds that are kept at most. A list shows the others again when their
+/// questions are answered.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Room for the objects of all kinds that wait, in bytes. Cheap to clone.
@@ -41,8 +42,8 @@ impl Room {
 /// Objects of one kind that wait.
 pub(super) struct Waiting {
     room: Room,
-    /// The newest version of each object.
-    objects: HashMap<ObjectKey, Kept>,
+    /// The newest version of each object; `None` if there was no room for it.
+    objects: HashMap<ObjectKey, Option<Kept>>,
     answers: FuturesUnordered<BoxFuture<'static, ObjectKey>>,
 }
 
@@ -57,14 +58,11 @@ impl Waiting {
     }
 
     /// Has an object wait until a question is answered. One that changes waits once, and is looked
-    /// at when the first of its questions is answered. Returns `false` if there is no room for it.
-    pub(super) fn keep(&mut self, place: &ObjectKey, object: &Value, pending: Pending) -> bool {
+    /// at when the first of its questions is answered.
+    pub(super) fn keep(&mut self, place: &ObjectKey, object: &Value, pending: Pending) {
         // Its former version makes room.
         let waits = self.objects.remove(place).is_some();
-        let Some(kept) = self.room.keep(object) else {
-            return false;
-        };
-        self.objects.insert(place.clone(), kept);
+        self.objects.insert(place.clone(), self.room.keep(object));
         if !waits {
             let key = place.clone();
             self.answers.push(Box::pin(async move {
@@ -72,7 +70,6 @@ impl Waiting {
                 key
             }));
         }
-        true
     }
 
     /// Forgets an object that is gone, or that was seen anew without a question.
@@ -80,17 +77,17 @@ impl Waiting {
         self.objects.remove(place);
     }
 
-    /// Waits for an object that can be looked at again. May be dropped and called again.
-    pub(super) async fn answered(&mut self) -> (ObjectKey, Value) {
+    /// Waits for an object that can be looked at again; `None` for one that found no room. May be
+    /// dropped and called again.
+    pub(super) async fn answered(&mut self) -> (ObjectKey, Option<Value>) {
         loop {
             let Some(place) = self.answers.next().await else {
                 std::future::pending::<()>().await;
                 continue;
             };
-            // The text was written by `Room::keep`, so it parses.
-            if let Some((text, _)) = self.objects.remove(&place)
-                && let Ok(object) = serde_json::from_str(&text)
-            {
+            if let Some(kept) = self.objects.remove(&place) {
+                // The text was written by `Room::keep`, so it parses.
+                let object = kept.and_then(|(text, _)| serde_json::from_str(&text).ok());
                 return (place, object);
             }
         }
@@ -131,28 +128,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn objects_of_all_kinds_share_the_room_and_those_without_do_not_wait() {
+    async fn objects_of_all_kinds_share_the_room_and_those_without_are_told_when_they_are_answered()
+    {
         let (interpreters, room) = (interpreters(), Room::default());
         let mut kinds = [Waiting::new(room.clone()), Waiting::new(room.clone())];
-        let mut kept = Vec::new();
         for (at, name) in ["a", "b", "c", "d", "e"].iter().enumerate() {
             let (place, object) = widget(name, MOST_BYTES / 4);
             let pending = asked(&interpreters, &object);
-            kept.push(kinds[at % 2].keep(&place, &object, pending));
+            kinds[at % 2].keep(&place, &object, pending);
         }
-        assert_eq!(kept, [true, true, true, false, false]);
         let waits = |it: &mut Waiting| it.answered().now_or_never().is_none();
         assert!(kinds.iter_mut().all(waits));
         // What waits wakes up.
         interpreters.set_hooks(Hooks::default());
-        let mut names = Vec::new();
+        let mut told = Vec::new();
         for kind in &mut kinds {
-            while let Some((place, _)) = kind.answered().now_or_never() {
-                names.push(place.name);
+            while let Some((place, object)) = kind.answered().now_or_never() {
+                told.push((place.name, object.is_some()));
             }
         }
-        names.sort();
-        assert_eq!(names, ["a", "b", "c"]);
+        told.sort();
+        let expected = [
+            ("a", true),
+            ("b", true),
+            ("c", true),
+            ("d", false),
+            ("e", false),
+        ];
+        assert_eq!(
+            told,
+            expected.map(|(name, is_kept)| (name.to_owned(), is_kept))
+        );
         assert_eq!(room.0.available_permits(), MOST_BYTES);
     }
 
@@ -172,7 +178,10 @@ mod tests {
         let Some((place, object)) = waiting.answered().now_or_never() else {
             panic!("it is answered");
         };
-        assert_eq!((place.name.as_str(), object), ("a", widget("a", 99).1));
+        assert_eq!(
+            (place.name.as_str(), object),
+            ("a", Some(widget("a", 99).1))
+        );
         assert!(waiting.answered().now_or_never().is_none());
         assert_eq!(room.0.available_permits(), MOST_BYTES);
     }

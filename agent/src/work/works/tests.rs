@@ -27,6 +27,8 @@ pub(crate) struct Fleet {
     pub(crate) is_down: AtomicBool,
     /// Whether it refuses statuses for their size.
     pub(crate) refuses_statuses: AtomicBool,
+    /// Names of objects in one status that it takes at most.
+    pub(crate) most_names: Mutex<Option<usize>>,
     /// Reads of single Works.
     pub(crate) reads: AtomicUsize,
     /// Patches of Works, without versions and times.
@@ -104,12 +106,16 @@ impl Fleet {
             return Ok((404, refusal(404, "NotFound")));
         };
         if method == Method::PATCH {
-            if path.ends_with("/status") && self.refuses_statuses.load(Ordering::Relaxed) {
+            let mut change: Value = serde_json::from_slice(body).unwrap();
+            let names = change.pointer("/status/manifestStatuses");
+            let names = names.and_then(Value::as_array).map_or(0, Vec::len);
+            let is_too_long = self.most_names.lock().is_some_and(|most| names > most)
+                || self.refuses_statuses.load(Ordering::Relaxed);
+            if path.ends_with("/status") && is_too_long {
                 let mut refusal = refusal(500, "InternalError");
                 refusal["message"] = json!("trying to send message larger than max");
                 return Ok((500, refusal));
             }
-            let mut change: Value = serde_json::from_slice(body).unwrap();
             if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut)
                 && let Some(version) = metadata.remove("resourceVersion")
                 && version != work["metadata"]["resourceVersion"]
@@ -164,14 +170,17 @@ async fn cache(api: &Api<CachedWork>, has_room: bool) -> Informer<CachedWork> {
 
 /// Returns a store of the Works of a fleet, whose cache has room for some texts, or for all.
 pub(crate) async fn store(api: &Api<CachedWork>, has_room: bool) -> Arc<Store> {
-    let (cache, interpreters) = (cache(api, has_room).await, Arc::default());
-    Store::new(
-        cache,
-        api.clone(),
-        false,
-        interpreters,
-        fleet_id::channel().1,
-    )
+    store_over(cache(api, has_room).await, api, false)
+}
+
+/// Returns a store of the Works of a fleet whose kinds will be listed.
+pub(crate) async fn store_with_lists(api: &Api<CachedWork>) -> Arc<Store> {
+    store_over(cache(api, true).await, api, true)
+}
+
+fn store_over(cache: Informer<CachedWork>, api: &Api<CachedWork>, lists_come: bool) -> Arc<Store> {
+    let (interpreters, fleet) = (Arc::default(), fleet_id::channel().1);
+    Store::new(cache, api.clone(), lists_come, interpreters, fleet)
 }
 
 async fn start(fleet: &Arc<Fleet>) -> Works {
@@ -251,4 +260,37 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     held.pop();
     assert_eq!(waits.to_apply.len(), 1, "it is due when a turn ends");
     assert!(take(&large).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_cache_does_not_show_for_long_is_read_and_counts_until_it_does() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("w", 100_000));
+    let works = start(&fleet).await;
+    let before = get(&works, "w");
+    let change = json!({ "metadata": { "finalizers": ["f"] } });
+    let patch = works.patch(&works.api, &before.metadata, None, change);
+    let written = patch.await.unwrap().metadata.resource_version.clone();
+    let latest = async || {
+        let latest = works.latest("w").await;
+        latest.map(|it| it.unwrap().metadata.resource_version.clone())
+    };
+    for (lag, reads) in [(0, 0), (80, 1), (0, 1), (1200, 2)] {
+        tokio::time::advance(Duration::from_secs(lag)).await;
+        assert_eq!(latest().await.unwrap(), written, "{lag}");
+        assert_eq!(fleet.reads.load(Ordering::Relaxed), reads, "{lag}");
+    }
+    tokio::time::advance(Duration::from_secs(80)).await;
+    fleet.is_down.store(true, Ordering::Relaxed);
+    assert!(latest().await.is_err());
+    fleet.is_down.store(false, Ordering::Relaxed);
+    let mut foreign = fleet.get("w");
+    foreign["metadata"]["resourceVersion"] = json!("5");
+    fleet.put(foreign);
+    assert_eq!(latest().await.unwrap().as_deref(), Some("5"));
+    // The cache is still behind when it shows what the agent wrote.
+    let mut shown: CachedWork = serde_json::from_value(work("w", 1)).unwrap();
+    shown.metadata.resource_version = written;
+    works.observe(&shown);
+    assert_eq!(latest().await.unwrap().as_deref(), Some("5"));
 }
