@@ -193,7 +193,7 @@ fn log_to(directory: &Path) -> anyhow::Result<()> {
         std::fs::File::create(logs.join("sandbox.log")).context("cannot write sandbox.log")?;
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("info,kube_client=error"))
-        .with_writer(parking_lot::Mutex::new(file))
+        .with_writer(std::sync::Arc::new(file))
         .with_ansi(false)
         .with_target(false)
         .try_init()

@@ -64,7 +64,7 @@ impl Recorder {
     /// Returns a recorder that shows entries to oracles.
     pub fn new(oracles: Suite) -> Arc<Self> {
         let recorder = Self::default();
-        recorder.lock().oracles = Some(oracles);
+        recorder.state.lock().oracles = Some(oracles);
         Arc::new(recorder)
     }
 

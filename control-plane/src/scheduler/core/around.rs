@@ -37,7 +37,7 @@ pub fn place_around<P, E, O>(
             // Most clusters seem to be obstructed: the others are found at once.
             let names = snapshot.iter().map(ClusterInfo::name);
             let shut = names.filter(|name| obstacle(name).is_some());
-            open = shut.fold(open, |open, name| open.closing(name));
+            open = shut.fold(open, Snapshot::closing);
         }
         let placed = match place(&open) {
             Ok(placed) => placed,

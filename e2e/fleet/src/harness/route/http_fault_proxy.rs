@@ -114,13 +114,13 @@ impl HttpFaultProxy {
 
     /// Returns by how much the clock of whoever asks is wrong.
     pub fn clock(&self) -> SignedDuration {
-        *self.passage.lock()
+        *self.passage.clock.lock()
     }
 
     /// Makes the clock of whoever asks wrong by this much, from the next request on; see
     /// [`clock`](super::clock).
     pub fn set_clock(&self, wrong_by: SignedDuration) {
-        *self.passage.lock() = wrong_by;
+        *self.passage.clock.lock() = wrong_by;
         // Watches that run were begun by another clock.
         self.passage.faults.cut_connections();
     }
