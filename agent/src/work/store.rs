@@ -93,8 +93,8 @@ impl Store {
     }
 
     /// Records a complete list of a kind in the member, or that there will be none. The first time
-    /// it has the Works go on that waited for one. `as_desired` has the objects that are as desired, with the
-    /// digests of their desired states.
+    /// it has the Works go on that waited for one. `as_desired` has the objects that are as
+    /// desired, with the digests of their desired states.
     pub fn listed(
         &self,
         kind: &GroupVersionKind,

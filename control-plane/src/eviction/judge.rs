@@ -13,7 +13,7 @@ use std::fmt;
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{Placement, PurgeMode};
-use muster_shared::k8s::Taint;
+use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::taints::{self, NO_EXECUTE, PREFER_NO_EXECUTE};
 
 use crate::fencing;
@@ -189,10 +189,12 @@ pub fn judge(
             ))
         }
     };
-    let untolerated = placement.filter(|_| hard).and_then(|placement| {
-        let tolerations = switches.tolerations.beside(&placement.cluster_tolerations);
+    let tolerations = placement
+        .filter(|_| hard)
+        .map(|placement| switches.tolerations.beside(&placement.cluster_tolerations));
+    let untolerated = tolerations.as_ref().and_then(|tolerations| {
         leave(
-            taints::stay(&in_force, &tolerations, now),
+            taints::stay(&in_force, tolerations, now),
             Rule::TolerationEnds,
         )
     });
@@ -214,7 +216,12 @@ pub fn judge(
         .chain(asked)
         .min_by_key(|(due, _)| *due)
     {
-        Some((due, cause)) => Judgement::Leave { due, cause },
+        Some((due, cause)) => {
+            let tolerations = tolerations.filter(|_| due <= now);
+            let ordered = tolerations.and_then(|it| drained(&in_force, &it, now));
+            let cause = ordered.unwrap_or(cause);
+            Judgement::Leave { due, cause }
+        }
         None if hard && placement.is_none() => Judgement::Stay(Stay::NoPlacement),
         None if hard => Judgement::Stay(Stay::Tolerated),
         None if soft => Judgement::Stay(Stay::NotAsked),
@@ -245,6 +252,20 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause
         // A word that we do not know must not cost anyone the old copy.
         _ => PurgeMode::Gracefully,
     }
+}
+
+/// Returns the order to empty a cluster as the cause, if it drives a workload out by now. It is a
+/// person's word, and asks for more than a taint: whatever else drives the workload out, the copy
+/// goes even if no other cluster takes it over.
+fn drained(taints: &[Taint], tolerations: &[Toleration], now: Timestamp) -> Option<Cause> {
+    let drain = taints.iter().find(|taint| taints::is_drain(taint))?;
+    let rule = match taints::stay(std::slice::from_ref(drain), tolerations, now) {
+        taints::Stay::Never(_) => Rule::Untolerated,
+        taints::Stay::Until(due, _) if due <= now => Rule::TolerationEnds,
+        taints::Stay::Until(..) | taints::Stay::Unlimited => return None,
+    };
+    let taint = drain.clone();
+    Some(Cause { taint, rule })
 }
 
 #[cfg(test)]

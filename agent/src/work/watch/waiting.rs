@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::work::desired::ObjectKey;
 
-/// Bytes of the objects of all kinds that are kept at most. A list shows the others again when their
-/// questions are answered.
+/// Bytes of the objects of all kinds that are kept at most. A list shows the others again when
+/// their questions are answered.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Room for the objects of all kinds that wait, in bytes. Cheap to clone.

@@ -2,7 +2,6 @@ use muster_shared::api::policy::{ClusterFailoverBehavior, FailoverBehavior};
 use muster_shared::k8s::Time;
 
 use super::*;
-use muster_shared::k8s::Toleration;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::taints::NO_SCHEDULE;
 use serde_json::json;
@@ -417,5 +416,50 @@ fn the_default_tolerations_count_where_the_policy_says_nothing_of_the_taint() {
     ] {
         let found = outcome(&failed(key), own, None, &defaults);
         assert_eq!(found, Ok(expected), "{what}");
+    }
+}
+
+#[test]
+fn an_order_to_empty_the_cluster_is_the_cause_beside_other_taints() {
+    let drain = || taint(DRAIN, NO_EXECUTE, Some(900));
+    let broken = || taint("broken", NO_EXECUTE, Some(100));
+    let slow = || taint("slow", PREFER_NO_EXECUTE, Some(0));
+    for (taints, tolerations, expected, due) in [
+        (vec![broken(), drain()], vec![], DRAIN, 100),
+        (vec![slow(), drain()], vec![], DRAIN, 10),
+        (
+            vec![broken(), drain()],
+            vec![exists(DRAIN, None)],
+            "broken",
+            100,
+        ),
+        (
+            vec![broken(), drain()],
+            vec![exists(DRAIN, Some(50))],
+            DRAIN,
+            100,
+        ),
+        (
+            vec![broken(), drain()],
+            vec![exists(DRAIN, Some(500))],
+            "broken",
+            100,
+        ),
+        (vec![broken()], vec![], "broken", 100),
+    ] {
+        let spec = ResourceBindingSpec {
+            failover: failover(Some(10), None),
+            ..ResourceBindingSpec::default()
+        };
+        let what = format!("{taints:?} {tolerations:?}");
+        let placement = Placement {
+            cluster_tolerations: tolerations,
+            ..Placement::default()
+        };
+        let judgement = judge(&taints, &spec, Some(&placement), &switches(), at(1_000));
+        let Judgement::Leave { due: when, cause } = judgement else {
+            panic!("it stays: {what}")
+        };
+        assert_eq!((&*cause.taint.key, when), (expected, at(due)), "{what}");
     }
 }

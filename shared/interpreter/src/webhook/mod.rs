@@ -260,8 +260,8 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
     lock(&state).end(&asking, outcome, question, Instant::now());
 }
 
-/// Waits for room for a question, and then for those behind it, one after the other: a task for each
-/// would take much memory. Keeps the room for a while for whoever asks.
+/// Waits for room for a question, and then for those behind it, one after the other: a task for
+/// each would take much memory. Keeps the room for a while for whoever asks.
 async fn await_room(state: Arc<Mutex<State>>, tasks: Tasks, rooms: Rooms, first: Asking) {
     let webhook = first.webhook;
     let mut next = Some(first.waiting());
