@@ -303,6 +303,12 @@ def network_policies():
     check(f"{CONTROL_PLANE}: only incoming connections, where that is asked for", {tuple(each["spec"]["policyTypes"]) for each in quiet if each["kind"] == "NetworkPolicy"} == {("Ingress",)})
 
 
+def reused_values():
+    """An upgrade with the values of an older release, which lacks some, means their defaults."""
+    lacking = {"scheduler": None, "fleetApi": {"etcd": {"initialClusterState": None}}}
+    check(f"{CONTROL_PLANE}: values that an older release lacks are the defaults", rendered(CONTROL_PLANE, lacking) == rendered(CONTROL_PLANE, {}))
+
+
 def metadata():
     """What a registry shows of the charts is true."""
     version = re.search(r'^version = "([^"]+)"', pathlib.Path("Cargo.toml").read_text(), flags=re.M)[1]
@@ -332,3 +338,4 @@ def values_of_charts():
     ports()
     margins()
     network_policies()
+    reused_values()
