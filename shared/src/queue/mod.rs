@@ -28,15 +28,15 @@
 //! let work = queue.clone().run(1, shutdown.clone(), {
 //!     let (done, shutdown) = (Arc::clone(&done), shutdown.clone());
 //!     move |key| {
-//!         done.lock().push(key);
-//!         if done.lock().len() == 2 {
+//!         done.lock().unwrap().push(key);
+//!         if done.lock().unwrap().len() == 2 {
 //!             shutdown.cancel();
 //!         }
 //!         async { Ok::<_, Infallible>(Next::Done) }
 //!     }
 //! });
 //! work.await;
-//! assert_eq!(*done.lock(), ["web", "db"]);
+//! assert_eq!(*done.lock().unwrap(), ["web", "db"]);
 //! # }
 //! ```
 

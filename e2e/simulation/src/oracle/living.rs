@@ -176,7 +176,13 @@ impl Living {
         if has_left(scene, cluster) || scene.is_wished_of(binding) {
             return None;
         }
-        if let Some((at, policy)) = self.deleted.get(&template) {
+        // One that was made anew since is another workload, once everybody knows of it.
+        let is_anew = scene
+            .objects
+            .get(&template)
+            .and_then(|it| objects::time(it, "/metadata/creationTimestamp"))
+            .is_some_and(|made| !is_answered(made));
+        if let Some((at, policy)) = self.deleted.get(&template).filter(|_| !is_anew) {
             match policy.as_ref().filter(|policy| preserves(scene, policy)) {
                 Some(policy) => {
                     return Some(format!(
