@@ -12,7 +12,6 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::queue::again;
-use muster_shared::taints::is_drain;
 use tokio::time::Instant;
 
 pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, Outcome, Step};
@@ -205,14 +204,9 @@ impl Evictor {
             }
             return;
         }
-        // An order to empty the cluster takes what no other cluster takes over.
-        let is_emptied = cluster.spec.taints.iter().any(is_drain);
-        for key in self.keys_on(&name) {
+        let keys = self.keys_on(&name);
+        for key in keys {
             self.review(&name, &key, now);
-            if is_emptied {
-                self.backlog.wake(&name, &key);
-                self.retry.get_or_insert(now.tick);
-            }
         }
         self.tell_of_queue(&name);
     }

@@ -80,24 +80,3 @@ fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
         0
     );
 }
-
-#[test]
-fn what_no_other_cluster_takes_over_is_tried_again_when_a_person_empties_its_cluster() {
-    let mut world = World::new(3, 1, 1);
-    let nowhere = |_: &Eviction| Outcome::Nowhere("each cluster has it already".into());
-    assert_eq!(world.pass(60.0, nowhere).len(), 1);
-    assert_eq!(world.pass(600.0, nowhere).len(), 0, "nothing has changed");
-    let mut taints = down(0);
-    let other = json!({"key": "other", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z"});
-    taints.as_array_mut().unwrap().push(other.clone());
-    world.set(&cluster("c0", &taints));
-    assert_eq!(
-        world.pass(60.0, nowhere).len(),
-        0,
-        "another taint helps nobody"
-    );
-    let drain = json!({"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z"});
-    taints.as_array_mut().unwrap().push(drain);
-    world.set(&cluster("c0", &taints));
-    assert_eq!(world.evict(60.0), ["w0-0"]);
-}
