@@ -43,10 +43,11 @@
 //!
 //! # Scripts
 //!
-//! A script defines the function of its operation ([`Operation::function`](crate::Operation::function)), and is run anew for
-//! each call. It sees an environment of its own: nothing that it leaves there is seen by its next
-//! call, or by another script. It has the base functions, `string`, `table`, `math`, `os.time` and
-//! `os.date` (in UTC), and `require("kube")`:
+//! A script defines the function of its operation
+//! ([`Operation::function`](crate::Operation::function)), and is run anew for each call. It sees an
+//! environment of its own: nothing that it leaves there is seen by its next call, or by another
+//! script. It has the base functions, `string`, `table`, `math`, `os.time` and `os.date` (in UTC),
+//! and `require("kube")`:
 //!
 //! | Function | Result |
 //! |---|---|
