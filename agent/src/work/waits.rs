@@ -65,7 +65,7 @@ pub enum Event {
     TurnToReport,
 }
 
-/// What is remembered of a Work.
+/// Memory about one Work.
 #[derive(Default)]
 struct Memory {
     /// Rank of its next reconciliation; `None` while none is asked for.

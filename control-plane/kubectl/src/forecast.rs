@@ -13,11 +13,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::eviction::explain::has_completed;
+use muster_control_plane::eviction::inputs;
 use muster_control_plane::eviction::judge::{self, Cause, Judgement, Stay, Switches, judge};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::eviction::reason::EvictionReason;
-use muster_control_plane::eviction::wish;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
@@ -212,7 +212,7 @@ impl Course<'_> {
             }
         }
         leavers.sort_by(|a, b| {
-            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(wish::priority(it.binding)));
+            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(inputs::priority(it.binding)));
             (rank(a), &a.key, &a.cluster).cmp(&(rank(b), &b.key, &b.cluster))
         });
         // A workload that leaves two clusters is planned the second time as it is after the first.
@@ -253,7 +253,7 @@ impl Course<'_> {
             self.stays.push(stay(Stay::Completed.to_string()));
             return None;
         }
-        let placement = wish::placement(binding);
+        let placement = inputs::placement(binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return None;

@@ -11,13 +11,12 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
+use muster_shared::queue::until;
 use muster_shared::queue::{Next, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use muster_shared::queue::until;
 
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
@@ -191,7 +190,7 @@ impl Applications {
             Change::Deleted { .. } => {
                 self.known.lock().remove(&key);
                 self.turns.leave(&key);
-                // What is under way may still note something of it.
+                // A look that is under way may still note something about the binding.
                 true
             }
         };

@@ -8,9 +8,8 @@ use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
 use muster_shared::client;
-use serde_json::json;
-
 use muster_shared::queue::until;
+use serde_json::json;
 
 use super::explain::Obstacle;
 use super::hearing::Heard;
@@ -235,14 +234,7 @@ impl Exit {
             ..history.clone().after_move(cluster, now)
         };
         plan.patch["metadata"]["annotations"][history::ANNOTATION] = json!(then.write());
-        match carry_out(
-            fleet,
-            key,
-            binding.metadata.resource_version.as_deref(),
-            plan,
-        )
-        .await
-        {
+        match carry_out(fleet, binding, plan).await {
             Ok(binding) => {
                 paid.keep();
                 Outcome::Left {

@@ -117,11 +117,10 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
             detector.audits.all_again();
         }
     });
-    let detector = Arc::clone(detector);
-    Controller::with(&detector.fleet.clone(), "policy audits", queue).run(
+    Controller::with(&detector.fleet, "policy audits", queue).run(
         tasks,
         1,
-        detector,
+        Arc::clone(detector),
         |_, detector, key| async move { Ok::<_, Infallible>(look_through(&detector, &key)) },
     );
 }

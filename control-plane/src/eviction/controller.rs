@@ -126,7 +126,7 @@ fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
     let controller = Arc::clone(controller);
     bindings.on_change(move |change| match change {
         Change::Applied { new, .. } => {
-            controller.with(|evictor, now| evictor.binding(&Arc::clone(new), now));
+            controller.with(|evictor, now| evictor.binding(new, now));
         }
         Change::Deleted { old } => {
             controller.with(|evictor, _| evictor.binding_gone(&BindingKey::of(old.as_ref())));
@@ -273,8 +273,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         return Outcome::Conflict;
     }
     let to = plan.destination();
-    let version = eviction.binding.metadata.resource_version.as_deref();
-    match carry_out(fleet, &key, version, plan).await {
+    match carry_out(fleet, &eviction.binding, plan).await {
         Ok(binding) => {
             tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
             Outcome::Evicted {

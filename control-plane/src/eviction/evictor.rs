@@ -28,7 +28,7 @@ use super::rate::{Band, FleetHealth, Rates};
 use super::record::bounded;
 use crate::eviction::evictor::explaining::Tally;
 use crate::eviction::evictor::limits::Limits;
-use crate::eviction::wish;
+use crate::eviction::inputs;
 use crate::fleet::binding::BindingKey;
 use crate::pause::Pauses;
 
@@ -247,7 +247,10 @@ impl Evictor {
     pub fn binding(&mut self, binding: &Arc<AnyBinding>, now: Now) {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
-        if old.as_ref().is_some_and(|old| wish::is_same(old, binding)) {
+        if old
+            .as_ref()
+            .is_some_and(|old| inputs::is_same(old, binding))
+        {
             return;
         }
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
@@ -414,11 +417,11 @@ impl Evictor {
 
     /// Returns the kind of a binding's resource, for metrics.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
-        self.bindings.get(key).map(|it| wish::resource_kind(it))
+        self.bindings.get(key).map(|it| inputs::resource_kind(it))
     }
 
     fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
-        let placement = wish::placement(binding);
+        let placement = inputs::placement(binding);
         let judgement = judge(
             self.fleet.taints(cluster),
             &binding.spec,
@@ -462,7 +465,7 @@ impl Evictor {
                 return;
             }
             Judgement::Leave { due, cause } => {
-                let rank = Rank::new(wish::priority(binding), due);
+                let rank = Rank::new(inputs::priority(binding), due);
                 if due <= now.wall {
                     self.turn_of_due(cluster, binding, &cause, rank, now)
                 } else {

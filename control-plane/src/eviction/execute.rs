@@ -17,11 +17,11 @@ use crate::fleet::binding::{BindingKey, patch_params};
 /// for.
 pub async fn carry_out(
     fleet: &Fleet,
-    key: &BindingKey,
-    version: Option<&str>,
+    binding: &AnyBinding,
     mut plan: Plan,
 ) -> Result<AnyBinding, kube::Error> {
-    plan.patch["metadata"]["resourceVersion"] = json!(version);
+    plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
+    let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
     let binding = api
         .patch(&key.name, &patch_params(), &Patch::Merge(plan.patch))

@@ -10,7 +10,7 @@ pub use self::condition::{condition, merge};
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::judge::Stay;
-use crate::eviction::wish;
+use crate::eviction::inputs;
 
 /// Type of the condition on a binding: True while the workload is to leave a cluster and has not
 /// left it.
@@ -286,7 +286,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
         condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
     };
-    wish::has_completed(binding, cluster) || (!wish::has_report_of(binding, cluster) && told())
+    inputs::has_completed(binding, cluster) || (!inputs::has_report_of(binding, cluster) && told())
 }
 
 impl Turn {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::{self, condition::READY};
 use tokio::time::Instant;
-
-use muster_shared::api::any_binding::AnyBinding;
 
 use super::fleet_view::evicts;
 use crate::fencing::{self, Verdict};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
 
-use crate::eviction::wish;
+use crate::eviction::inputs;
 use crate::fleet::Fleet;
 use crate::fleet::completion::{has_completed_by_template, is_job};
 
@@ -51,8 +51,8 @@ impl Jobs {
     pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
         if !is_job(&binding.spec.resource) {
             Some(false)
-        } else if wish::has_report_of(binding, cluster) {
-            Some(wish::has_completed(binding, cluster))
+        } else if inputs::has_report_of(binding, cluster) {
+            Some(inputs::has_completed(binding, cluster))
         } else {
             (self.0)(binding)
         }

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod fence;
 pub mod fleet_view;
 pub mod homes;
+pub mod inputs;
 pub mod jobs;
 pub mod judge;
 pub mod measure;
@@ -18,7 +19,6 @@ pub mod plan;
 pub mod preserve;
 pub mod reason;
 pub mod record;
-pub mod wish;
 
 pub use crate::budget::{budget, pace, rate};
 pub use controller::start;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
 use muster_shared::client::{is_conflict, is_not_found};
@@ -18,8 +19,6 @@ use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
-
-use muster_shared::api::any_binding::AnyBinding;
 
 use super::cause::{Trouble, trouble};
 use super::ledger::{Ledger, Limits};

@@ -2,11 +2,10 @@
 //! copies are left, and why it could not leave.
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
 use muster_shared::conditions;
-
-use muster_shared::api::any_binding::AnyBinding;
 
 use super::cause::bounded;
 use crate::application_failover::history::History;

@@ -12,9 +12,8 @@ use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::{Change, Informer};
-use parking_lot::{Mutex, MutexGuard};
-
 use muster_shared::work_status::Excess;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 

@@ -15,11 +15,10 @@ use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::{annotation, label};
 use muster_shared::queue::Next;
+use muster_shared::queue::until;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
-
-use muster_shared::queue::until;
 
 use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas, retains_replicas};
 use super::onward::{Refusals, may_move_on, move_on};

@@ -202,14 +202,7 @@ pub(super) async fn move_on(
         Err(when) => return Some(until_paid(when)),
     };
     let to = plan.destination();
-    match carry_out(
-        fleet,
-        key,
-        binding.metadata.resource_version.as_deref(),
-        plan,
-    )
-    .await
-    {
+    match carry_out(fleet, binding, plan).await {
         Ok(_) => {
             tracing::info!(binding = %key, cluster, to, why, "moved on");
             let note = format!("left {cluster} for {to}: it could not be applied there: {why}");

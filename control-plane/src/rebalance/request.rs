@@ -68,7 +68,7 @@ pub(super) async fn request(
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(match () {
             () if is_seen && is_answered(spec, status) => Requested::Answered,
-            // Nobody knows for how long it waits, so it keeps no others from being asked for.
+            // The workload may wait for long, so it keeps no others from being asked for.
             () if waits_for_others(status) => Requested::Held,
             () => Requested::Asked(asked),
         });

@@ -13,14 +13,13 @@ use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Taint;
 use muster_shared::queue::Next;
+use muster_shared::queue::until;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::describe;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
-
-use muster_shared::queue::until;
 
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;

@@ -1,8 +1,7 @@
 //! An audit log of writes, for tests that want none.
 
-use parking_lot::Mutex;
-
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// A request to change something, whatever the answer was.

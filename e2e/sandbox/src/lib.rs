@@ -20,14 +20,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
-
 use draw::Tone;
 use muster_test_fleet::harness::dump::dump;
 use muster_test_fleet::harness::fleet::Fleet;
 use muster_test_fleet::harness::process;
 use screen::Screen;
 use story::{Failure, Story};
+use tracing_subscriber::EnvFilter;
 
 /// Shows a cluster failover from beginning to end on this machine: a fleet API, members, real
 /// agents, the real control plane.

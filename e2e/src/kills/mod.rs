@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use cast::{Key, Scene};
 use muster_sandbox::scenario;
 use muster_test_fleet::harness::dump::dump;
 use muster_test_fleet::harness::fleet::Fleet;
@@ -26,8 +27,6 @@ use muster_test_fleet::harness::process::{Launch, Process, Program};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-
-use cast::{Key, Scene};
 
 /// Members of the fleet.
 const MEMBERS: usize = 4;

@@ -17,13 +17,12 @@ mod wire;
 use std::time::{Duration, Instant};
 
 use kube::config::Kubeconfig;
+use make::{Dice, FREE, KEPT, definition, odd, refused, samples};
 use muster_e2e::apiserver::ApiServer;
 use muster_e2e::harness::envtest::{Envtest, Options};
 use muster_e2e::harness::test_bed::eventually;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-use make::{Dice, FREE, KEPT, definition, odd, refused, samples};
 use wire::{Request, Wire};
 
 /// Connections at the same time.

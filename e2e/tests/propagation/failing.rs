@@ -12,7 +12,6 @@ use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
-
 use tokio::time::timeout;
 
 use crate::bench::{Bench, create, merge, shares};

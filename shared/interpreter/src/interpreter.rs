@@ -1,7 +1,6 @@
 //! Interpreters of each sort behind one trait.
 
 use parking_lot::Mutex;
-
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 

@@ -90,26 +90,6 @@ impl AnyBinding {
     }
 }
 
-impl From<ResourceBinding> for AnyBinding {
-    fn from(binding: ResourceBinding) -> Self {
-        Self {
-            metadata: binding.metadata,
-            spec: binding.spec,
-            status: binding.status,
-        }
-    }
-}
-
-impl From<ClusterResourceBinding> for AnyBinding {
-    fn from(binding: ClusterResourceBinding) -> Self {
-        Self {
-            metadata: binding.metadata,
-            spec: binding.spec,
-            status: binding.status,
-        }
-    }
-}
-
 impl Serialize for AnyBinding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let kind = self.binding_kind();

@@ -15,7 +15,7 @@ use crate::work::{completed, drift};
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
 
-/// What a person has to know of an object beside its status.
+/// Trouble of an object that people are told of beside its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The agent has stopped the object.

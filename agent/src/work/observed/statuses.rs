@@ -30,7 +30,7 @@ pub struct ObjectStatuses {
 #[derive(Default)]
 struct Objects(Vec<(ObjectKey, Known)>);
 
-/// What is known of an object.
+/// Status and trouble of an object, as it was seen last.
 #[derive(Default)]
 struct Known {
     status: Option<ObjectStatus>,

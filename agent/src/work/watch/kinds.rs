@@ -37,7 +37,7 @@ pub struct Watches {
     pub member: Client,
     /// Kinds that the member serves.
     pub discovery: Discovery,
-    /// What objects may take that wait for a webhook.
+    /// Memory of the objects that wait for the answer of a webhook.
     pub waiting: Room,
     /// Notified when the Works may have other kinds.
     pub kinds_changed: Arc<Notify>,

@@ -60,7 +60,7 @@ impl Waiting {
     /// Has an object wait until a question is answered. One that changes waits once, and is looked
     /// at when the first of its questions is answered.
     pub(super) fn keep(&mut self, place: &ObjectKey, object: &Value, pending: Pending) {
-        // Its former version makes room.
+        // The former version of the object makes room.
         let waits = self.objects.remove(place).is_some();
         self.objects.insert(place.clone(), self.room.keep(object));
         if !waits {
@@ -139,7 +139,7 @@ mod tests {
         }
         let waits = |it: &mut Waiting| it.answered().now_or_never().is_none();
         assert!(kinds.iter_mut().all(waits));
-        // What waits wakes up.
+        // Without webhooks no question is open any more, and all objects that wait are given back.
         interpreters.set_hooks(Hooks::default());
         let mut told = Vec::new();
         for kind in &mut kinds {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_control_plane::eviction::explain::has_completed;
+use muster_control_plane::eviction::inputs;
 use muster_control_plane::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use muster_control_plane::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::eviction::reason::EvictionReason;
-use muster_control_plane::eviction::wish;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::taint::default_tolerations::DefaultTolerations;
@@ -193,7 +193,7 @@ impl Preview {
             .get(from)
             .map(|it| it.cluster().spec.taints.clone());
         let taints = taints.unwrap_or_default();
-        let placement = wish::placement(binding);
+        let placement = inputs::placement(binding);
         if placement.is_none() && !spec.required_by.is_empty() {
             // It follows what needs it.
             return;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use muster_control_plane::eviction::explain::{CONDITION, has_completed};
+use muster_control_plane::eviction::inputs;
 use muster_control_plane::eviction::judge::{Judgement, judge};
-use muster_control_plane::eviction::wish;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
@@ -180,7 +180,7 @@ pub(super) fn count(
                 continue;
             };
             let taints = &cluster.spec.taints;
-            let placement = wish::placement(binding);
+            let placement = inputs::placement(binding);
             let stays = match judge(taints, spec, placement.as_deref(), &switches(), now) {
                 Judgement::Stay(_) => true,
                 Judgement::Leave { .. } => has_completed(binding, name),

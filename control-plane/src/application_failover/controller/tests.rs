@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use muster_shared::api::any_binding::AnyBinding;
+use serde_json::json;
 
 use super::*;
 use crate::application_failover::decide::Since;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 use tokio::time::Instant;
-
-use muster_shared::api::any_binding::AnyBinding;
 
 use super::Key;
 use crate::eviction::backlog::Rank;

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use kube::ResourceExt;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, is_drain};
-
-use muster_shared::api::any_binding::AnyBinding;
 
 use super::{ClusterNote, Evictor, Key, Now};
 use crate::eviction::backlog::{Depth, Slot};

@@ -1,8 +1,9 @@
 //! Changes of the queue after an eviction has ended.
 
-use muster_shared::queue::again;
+use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::queue::again;
 
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::eviction::backlog::Slot;
@@ -81,7 +82,7 @@ impl Evictor {
                 self.backlog.retry(2);
                 // Where the watch was faster, it may know a later version than the answer to our
                 // write.
-                let is_latest = |known: &std::sync::Arc<AnyBinding>| {
+                let is_latest = |known: &Arc<AnyBinding>| {
                     known.metadata.resource_version == eviction.binding.metadata.resource_version
                 };
                 if self.bindings.get(&key).is_some_and(is_latest) {

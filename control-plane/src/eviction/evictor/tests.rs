@@ -124,7 +124,7 @@ impl World {
     fn begin(&mut self, evictor: Evictor) {
         self.evictor = evictor;
         for binding in self.bindings.iter().rev() {
-            self.evictor.binding(&Arc::clone(binding), self.now());
+            self.evictor.binding(binding, self.now());
         }
         for cluster in &self.clusters {
             self.evictor.cluster(cluster, self.now());
@@ -142,7 +142,7 @@ impl World {
         let name = changed.name_any();
         self.bindings.retain(|binding| binding.name_any() != name);
         self.bindings.push(Arc::clone(changed));
-        self.evictor.binding(&Arc::clone(changed), self.now());
+        self.evictor.binding(changed, self.now());
     }
 
     /// Lets time pass; every eviction comes to the end that `end` gives it. Returns the evictions.

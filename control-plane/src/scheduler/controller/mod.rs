@@ -41,7 +41,6 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::copy::obstacle;
 use crate::fleet::waits::Waits;
-
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};

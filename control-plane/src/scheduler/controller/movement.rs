@@ -82,7 +82,7 @@ pub(super) struct Movement {
     pace: Pace,
     /// Those that wait for the budget.
     pub turns: Turns<BindingKey>,
-    /// Those whose order could not be carried out anywhere.
+    /// Bindings whose order could not be carried out in any cluster.
     pub obstructed: Waits<BindingKey>,
     /// Whether they wait by priority.
     is_ranked: bool,

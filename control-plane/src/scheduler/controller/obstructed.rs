@@ -139,23 +139,12 @@ mod tests {
                 spec: &spec,
                 status: &status,
             };
-            let clusters: Vec<_> = all.iter().map(|it| cluster(it, 10)).collect();
-            let place = |snapshot: &Snapshot| {
-                pass(
-                    &subject,
-                    snapshot,
-                    &Options::default(),
-                    Timestamp::UNIX_EPOCH,
-                )
-            };
+            let snapshot = snapshot(&all.map(|it| cluster(it, 10)));
             let obstacle = |name: &str| shut.contains(&name).then(|| by.clone());
-            let snapshot = snapshot(&clusters);
-            let (outcome, waits) = pass_around(&subject, &snapshot, place, obstacle);
-            let chosen = outcome.placed.expect("there are clusters").clusters;
-            let names: Vec<_> = chosen.iter().map(|it| it.name.as_str()).collect();
+            let (chosen, waits) = around(&subject, &snapshot, obstacle);
             let reasons = shut.iter().take(waits_for).map(|it| format!("{it} {by}"));
             let reasons = reasons.collect::<Vec<_>>().join(", ");
-            assert_eq!(names.join(" "), expected, "{what}");
+            assert_eq!(chosen.join(" "), expected, "{what}");
             assert_eq!(waits.unwrap_or_default(), reasons, "{what}");
         }
     }

@@ -21,9 +21,8 @@ mod walk;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use node::{At, Id, Node};
+use serde_json::{Value, json};
 
 use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
-
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;

@@ -1,6 +1,5 @@
-use muster_shared::events::EventType;
-
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::events::EventType;
 
 use super::*;
 

@@ -1,6 +1,5 @@
-use serde_json::Value;
-
 use muster_shared::api::any_binding::AnyBinding;
+use serde_json::Value;
 
 use super::*;
 use crate::fleet::binding::BindingKey;

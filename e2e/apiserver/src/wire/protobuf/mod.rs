@@ -8,10 +8,9 @@ mod json;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use facts::{FACTS, Field, INLINED, Shape};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-
-use facts::{FACTS, Field, INLINED, Shape};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
