@@ -108,10 +108,19 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             let names = names.iter().map(|namespace| namespace.name_any());
             Place::in_cluster(names, &new.name_any()).collect()
         })
+        // A Work that went, or whose spec somebody changed; a change of our own may have been
+        // decided on a state that the cache has left since.
         .watches(&fleet.works, |_, change| {
-            let Change::Deleted { old } = change else {
-                return None;
+            let says_nothing_new = match change {
+                Change::Applied { old, new } => old
+                    .as_ref()
+                    .is_none_or(|old| old.metadata.generation == new.metadata.generation),
+                Change::Deleted { .. } => false,
             };
+            if says_nothing_new {
+                return None;
+            }
+            let old = change.object();
             let owners = old.owner_references();
             let owner = owners.iter().find(|owner| owner.kind == "Namespace")?;
             let lies_in = old.metadata.namespace.as_deref();

@@ -383,6 +383,31 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Returns whether two states of a binding differ in something that the detector writes.
+pub fn is_written_anew(old: &AnyBinding, new: &AnyBinding) -> bool {
+    let spec = ResourceBindingSpec {
+        clusters: old.spec.clusters.clone(),
+        graceful_eviction_tasks: old.spec.graceful_eviction_tasks.clone(),
+        required_by: old.spec.required_by.clone(),
+        reschedule_triggered_at: old.spec.reschedule_triggered_at.clone(),
+        workload_affinity_groups: old.spec.workload_affinity_groups.clone(),
+        ..new.spec.clone()
+    };
+    let metadata = |it: &AnyBinding| {
+        let it = it.metadata.clone();
+        let fingerprint = recorded(&it).map(str::to_owned);
+        let claim = Claim::on(&it);
+        (
+            claim,
+            fingerprint,
+            it.labels,
+            it.finalizers,
+            it.owner_references,
+        )
+    };
+    spec != old.spec || metadata(old) != metadata(new)
+}
+
 /// Returns the fingerprint of a template as bindings record it.
 pub fn fingerprint(template: &Template) -> String {
     format!("{:016x}", template.fingerprint())

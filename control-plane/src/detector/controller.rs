@@ -188,8 +188,9 @@ fn listen(detector: &Arc<Detector>) {
     });
 }
 
-/// Follows the bindings: one that somebody deleted is made again, and the template of one that lost
-/// its claim is looked at.
+/// Follows the bindings: one that somebody deleted is made again, and the template of one in which
+/// something changed that the detector writes is looked at. The change may be another client's, or
+/// come late: a cache that went back to an older state may have shown just what was wanted.
 fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
@@ -223,7 +224,7 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
                 }
             }
             (Some(old), Some(new)) => {
-                if Claim::on(&old.metadata).is_some() && Claim::on(&new.metadata).is_none() {
+                if build::is_written_anew(old, new) {
                     to.templates.add(key());
                 }
             }
@@ -285,6 +286,9 @@ impl Detector {
             return self
                 .release(&self.fleet.work_writer.turn().await, key, &claim)
                 .await;
+        }
+        if let Some(preemptor) = self.preemptor(subject, &policy) {
+            return self.take_over(key, &template, preemptor, &policy).await;
         }
         if selects(&policy, subject) {
             return self.apply(key, &template, &policy, changed).await;

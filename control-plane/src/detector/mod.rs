@@ -28,7 +28,6 @@ mod priority;
 mod refused;
 mod report;
 pub(crate) mod select;
-mod takeover;
 
 #[cfg(test)]
 mod conformance;

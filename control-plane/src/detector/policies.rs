@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::controller::Detector;
 use super::error::Error;
 use super::kinds::kinds_of;
+use super::preempt::may_preempt;
 use super::select::selects;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
@@ -24,7 +25,6 @@ use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
-use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 
 /// How many policies are worked on at a time: they are few, and each may touch many templates.
 const WORKERS: usize = 4;
@@ -83,9 +83,6 @@ fn listen<K: Followed>(
             // While the cache showed an older status, a newer one may have seemed to be written.
             to.reports.add(new.key());
         }
-        if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {
-            to.offer_to_preemptors(old, new);
-        }
     });
 }
 
@@ -124,9 +121,6 @@ impl Detector {
             }
         }
         self.revisit_unclaimed(&policy, &mut rest);
-        if self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
-            self.preempt(&client, &policy, &claim, &mut rest).await;
-        }
         for kind in &rest.unlisted {
             self.parked.wait(kind, key.clone());
         }
@@ -254,8 +248,9 @@ impl Detector {
         Some(TemplateKey::of(&held.spec.resource))
     }
 
-    /// Looks at the templates without a policy that this one selects, and at those that it claims:
-    /// one that it claimed while it was lazy has no binding of the policy yet.
+    /// Looks at the templates without a policy that this one selects, at those that it may take
+    /// over, and at those that it claims: one that it claimed while it was lazy has no binding of
+    /// the policy yet.
     fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
         let kinds = kinds_of(policy.spec(), &self.scope);
         let mut seen = BTreeSet::new();
@@ -301,7 +296,8 @@ impl Detector {
     fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
         let claim = Claim::on(template.metadata());
         let is_free = claim.is_none() || claim == Claim::by(policy);
-        if is_free && selects(policy, Subject::of(&key, template)) {
+        let subject = Subject::of(&key, template);
+        if (is_free && selects(policy, subject)) || may_preempt(policy, subject) {
             self.templates.add(key);
         }
     }

@@ -229,3 +229,58 @@ fn components_that_cannot_be_told_apart_or_stored_are_refused() {
         assert_eq!(named(names), expected, "{names:?}");
     }
 }
+
+#[test]
+fn a_binding_is_written_anew_where_the_detector_writes_and_nowhere_else() {
+    let old = made_of(&template("1", "a:1", 0));
+    let changed = |change: Value| {
+        let mut object = serde_json::to_value(&old).unwrap();
+        muster_shared::merge::apply(&mut object, &change);
+        serde_json::from_value::<AnyBinding>(object).unwrap()
+    };
+    for (change, expected) in [
+        (json!({}), false),
+        (
+            json!({"metadata": {"resourceVersion": "8", "annotations": {"a": "b"}}}),
+            false,
+        ),
+        (
+            json!({"spec": {"clusters": [{"name": "m1", "replicas": 2}]}}),
+            false,
+        ),
+        (
+            json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "m1", "reason": "r", "producer": "p"}]}}),
+            false,
+        ),
+        (
+            json!({"spec": {"requiredBy": [{"namespace": "shop", "name": "w"}]}}),
+            false,
+        ),
+        (
+            json!({"spec": {"rescheduleTriggeredAt": "2026-01-01T00:00:00Z"}}),
+            false,
+        ),
+        (json!({"status": {"schedulerObservedGeneration": 2}}), false),
+        (json!({"spec": {"suspension": {"dispatching": true}}}), true),
+        (json!({"spec": {"replicas": 3}}), true),
+        (json!({"spec": {"propagateDeps": true}}), true),
+        (json!({"spec": {"preserveResourcesOnDeletion": true}}), true),
+        (
+            json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}}),
+            true,
+        ),
+        (
+            json!({"metadata": {"annotations": {TEMPLATE_FINGERPRINT: "0"}}}),
+            true,
+        ),
+        (json!({"metadata": {"labels": null}}), true),
+        (json!({"metadata": {"finalizers": []}}), true),
+        (json!({"metadata": {"ownerReferences": null}}), true),
+    ] {
+        assert_eq!(
+            is_written_anew(&old, &changed(change.clone())),
+            expected,
+            "{change}"
+        );
+    }
+}

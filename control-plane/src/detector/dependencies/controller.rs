@@ -119,8 +119,11 @@ impl Distributor {
             self.referrers.add(BindingKey::of(new.as_ref()));
         }
         // Snapshots of referrers that went while nobody was looking are found on what they referred
-        // to, and a binding that somebody deleted is made again.
-        if gone || (old.is_none() && !new.spec.required_by.is_empty()) {
+        // to, a binding that somebody deleted is made again, and what was decided on an older state
+        // of a cache is decided again.
+        let none = Vec::new();
+        let held = old.map_or(&none, |old| &old.spec.required_by);
+        if gone || *held != new.spec.required_by {
             self.templates.add(TemplateKey::of(&new.spec.resource));
         }
     }

@@ -21,6 +21,9 @@ pub struct Orphans {
     ours: BTreeSet<(String, String, String)>,
     /// Taints, by key and effect, of policies whose taints stay when the policy goes.
     kept: BTreeSet<(String, String)>,
+    /// Clusters that left the fleet while they were not ready: nothing is removed from their
+    /// members any more.
+    abandoned: BTreeSet<String>,
 }
 
 impl Oracle for Orphans {
@@ -41,6 +44,11 @@ impl Oracle for Orphans {
                 let before = request.before.as_deref().unwrap_or(&Value::Null);
                 let by_us = matches!(request.actor, Actor::Process(Process::ControlPlane(_)));
                 self.note(&request.name, before, after, by_us);
+                if after.is_null() && objects::Cluster(before).ready() != Some("True") {
+                    self.abandoned.insert(request.name.clone());
+                } else {
+                    self.abandoned.remove(&request.name);
+                }
             }
             "clustertaintpolicies" => {
                 self.kept
@@ -57,7 +65,7 @@ impl Oracle for Orphans {
             told.push(scene.violation(NAME, key, &message));
         };
         works(end, scene, &mut tell);
-        copies(end, scene, &mut tell);
+        self.copies(end, scene, &mut tell);
         bindings(end, scene, &mut tell);
         self.taints(scene, &mut tell);
         stuck(end, scene, &mut tell);
@@ -76,6 +84,39 @@ impl Orphans {
         for (key, effect) in after.difference(&before).filter(|_| by_us) {
             self.ours
                 .insert((cluster.to_owned(), key.clone(), effect.clone()));
+        }
+    }
+
+    fn copies(&self, end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+        for (key, object) in &scene.objects {
+            let Api::Member(cluster) = &key.api else {
+                continue;
+            };
+            let named = |name: &str| objects::annotation(object, name);
+            let (Some(namespace), Some(name)) = (
+                named("work.karmada.io/namespace"),
+                named("work.karmada.io/name"),
+            ) else {
+                continue;
+            };
+            let is_ours = namespace == format!("{}{cluster}", objects::EXECUTION);
+            // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its marks.
+            let is_made = object["metadata"]["ownerReferences"].is_array();
+            // What is being deleted there waits for somebody else's finalizer.
+            let ends = objects::is_deleting(object);
+            let is_reached = end.reachable.contains(cluster) && !self.abandoned.contains(cluster);
+            if !is_ours || is_made || ends || !is_reached {
+                continue;
+            }
+            match scene.fleet(WORK, "works", namespace, name) {
+                None => tell(key, "is in the member without a Work"),
+                Some(work) => {
+                    let mut manifests = objects::items(work, "/spec/workload/manifests");
+                    if !manifests.any(|it| objects::referent(&key.api, it).as_ref() == Some(key)) {
+                        tell(key, "is in the member, and its Work does not list it");
+                    }
+                }
+            }
         }
     }
 
@@ -147,38 +188,6 @@ fn is_kept(scene: &Scene, cluster: &str, work: &Value) -> bool {
         object.is_some_and(|object| objects::is_deleting(object))
             || key.is_some_and(|key| scene.is_refused(&key))
     })
-}
-
-fn copies(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
-    for (key, object) in &scene.objects {
-        let Api::Member(cluster) = &key.api else {
-            continue;
-        };
-        let named = |name: &str| objects::annotation(object, name);
-        let (Some(namespace), Some(name)) = (
-            named("work.karmada.io/namespace"),
-            named("work.karmada.io/name"),
-        ) else {
-            continue;
-        };
-        let is_ours = namespace == format!("{}{cluster}", objects::EXECUTION);
-        // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its marks.
-        let is_made = object["metadata"]["ownerReferences"].is_array();
-        // What is being deleted there waits for somebody else's finalizer.
-        let ends = objects::is_deleting(object);
-        if !is_ours || is_made || ends || !end.reachable.contains(cluster) {
-            continue;
-        }
-        match scene.fleet(WORK, "works", namespace, name) {
-            None => tell(key, "is in the member without a Work"),
-            Some(work) => {
-                let mut manifests = objects::items(work, "/spec/workload/manifests");
-                if !manifests.any(|it| objects::referent(&key.api, it).as_ref() == Some(key)) {
-                    tell(key, "is in the member, and its Work does not list it");
-                }
-            }
-        }
-    }
 }
 
 fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
@@ -289,6 +298,18 @@ mod tests {
         story.write(person(), &work_key("m1"), Value::Null);
         story.world(World::CutOff("m1".to_owned()));
         assert_eq!(story.end(), [""; 0]);
+    }
+
+    #[test]
+    fn copies_of_a_cluster_that_left_while_it_was_not_ready_are_excused() {
+        for (ready, is_excused) in [("Unknown", true), ("False", true), ("True", false)] {
+            let mut story = story();
+            story.write(control_plane(), &cluster_key("m1"), cluster(ready, &[]));
+            story.write(person(), &binding_key("web"), Value::Null);
+            story.write(person(), &work_key("m1"), Value::Null);
+            story.write(control_plane(), &cluster_key("m1"), Value::Null);
+            assert_eq!(story.end().is_empty(), is_excused, "{ready}");
+        }
     }
 
     #[test]
