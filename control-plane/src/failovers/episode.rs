@@ -31,6 +31,9 @@ struct Entry {
     since: Timestamp,
     is_healthy: bool,
     is_cleaned: bool,
+    /// Whether the workload is gone or moved on, so that nothing more is seen of this move. A short
+    /// list may say so of one that is there.
+    is_gone: bool,
     /// Whether it was found after a start, so that the record may have counted it.
     was_found: bool,
 }
@@ -328,6 +331,7 @@ impl Episode {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
+        entry.is_gone = false;
         let placed_again = signs.clusters.contains(&moved.from);
         let is_clean = placed_again || !has_copy && !signs.leaving.contains(&moved.from);
         if is_clean && !entry.is_cleaned {
@@ -371,6 +375,7 @@ impl Episode {
             since,
             is_healthy: false,
             is_cleaned: false,
+            is_gone: false,
             was_found,
         };
         self.entries.insert(signs.key.clone(), entry);
@@ -449,8 +454,8 @@ impl Episode {
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
         };
-        let is_news = !(entry.is_healthy && entry.is_cleaned);
-        (entry.is_healthy, entry.is_cleaned) = (true, true);
+        let is_news = !(entry.is_gone || entry.is_healthy && entry.is_cleaned);
+        entry.is_gone = true;
         is_news
     }
 
@@ -489,7 +494,8 @@ impl Episode {
         workloads.affected = workloads.affected.max(left);
         let (last_healthy, last_cleaned) = (self.last_healthy, self.last_cleaned);
         let all = |wanted: &dyn Fn(&Entry) -> bool| self.entries.values().all(wanted);
-        let (healthy, cleaned) = (all(&|it| it.is_healthy), all(&|it| it.is_cleaned));
+        let healthy = all(&|it| it.is_gone || it.is_healthy);
+        let cleaned = all(&|it| it.is_gone || it.is_cleaned);
         let is_ended = self.status.times.ended.is_some();
         let times = &mut self.status.times;
         if workloads.moved > 0 && !is_ended {

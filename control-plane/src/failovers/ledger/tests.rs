@@ -238,6 +238,24 @@ fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
 /// Checks that what a process that is killed at any moment wrote before is completed by the next
 /// from what the bindings and clusters say, and comes to the same.
 #[test]
+fn a_workload_that_a_short_list_leaves_out_is_followed_again_when_it_is_back() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 10), None, at(20));
+    show(&mut ledger, &moved("web", "m1", "m2", 60), 60);
+    ledger.binding_gone(&key("web"));
+    let record = one(&mut ledger, 63).status.unwrap();
+    assert!(record.times.healthy.is_some(), "nobody waits for it");
+    show(&mut ledger, &moved("web", "m1", "m2", 60), 90);
+    let record = one(&mut ledger, 93).status.unwrap();
+    assert_eq!(record.workloads.moved, 1, "the move is counted once");
+    assert_eq!(record.times.healthy, None, "it is waited for");
+    show(&mut ledger, &healthy(moved("web", "m1", "m2", 60)), 100);
+    let record = one(&mut ledger, 103).status.unwrap();
+    assert_eq!(record.workloads.healthy, 1);
+    assert_eq!(second(record.times.healthy.as_ref()), Some(100));
+}
+
+#[test]
 fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
     type Step = (i64, fn(&mut Vec<Signs>, &mut Cluster));
     // What the API holds after each step.
