@@ -335,8 +335,14 @@ async fn finish(
             let members = works.iter().map(|work| work.namespace.as_str());
             namespaces::keep(fleet, key, members).await?;
         }
-        let works = works.into_iter().map(|work| (work, stays)).collect();
-        if let Err(error) = remove_named(fleet, client, works).await {
+        let is_container = Role::of(&spec.resource) == Role::Container;
+        let mut doomed = Vec::new();
+        for work in works {
+            let stays = stays
+                || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
+            doomed.push((work, stays));
+        }
+        if let Err(error) = remove_named(fleet, client, doomed).await {
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);
         }

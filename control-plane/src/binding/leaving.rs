@@ -6,6 +6,7 @@ use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
 use super::start;
+use crate::fleet::template::Kind;
 use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
@@ -181,8 +182,8 @@ async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_second() {
+/// Returns a policy that preserves what it places, and a binding of it that is being deleted.
+fn preserving() -> (Value, Value) {
     let id = json!({PROPAGATION_POLICY_ID: "policy"});
     let policy = json!({
         "metadata": {"namespace": "shop", "name": "web", "labels": id},
@@ -199,6 +200,12 @@ async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_s
     let finalizer = "karmada.io/binding-controller";
     binding["metadata"]["finalizers"] = json!([finalizer]);
     binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    (policy, binding)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_second() {
+    let (policy, binding) = preserving();
     let mut work = work_of(&binding, "m1");
     work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
     let namespace = muster_shared::names::work("Namespace", "shop", "");
@@ -218,6 +225,71 @@ async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_s
     let held = stand.api.object("works", "karmada-es-m1", &namespace);
     let says = &held.unwrap()["spec"]["preserveResourcesOnDeletion"];
     assert_eq!(*says, json!(true), "what stays lies in it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserves_something_in_it()
+{
+    let (policy, binding) = preserving();
+    let mut work = work_of(&binding, "m1");
+    work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
+    let deleted = "2024-01-01T00:00:00Z";
+    let namespace = json!({
+        "metadata": {
+            "name": "shop", "uid": "n", "deletionTimestamp": deleted, "finalizers": ["kubernetes"],
+        },
+    });
+    let mut of_namespace = json!({
+        "metadata": {
+            "name": "shop-namespace", "finalizers": ["karmada.io/cluster-resource-binding-controller"],
+            "labels": {"clusterresourcebinding.karmada.io/permanent-id": "n"},
+        },
+        "spec": {
+            "resource": {"apiVersion": "v1", "kind": "Namespace", "name": "shop"},
+            "clusters": [{"name": "m1"}],
+        },
+    });
+    let name = muster_shared::names::work("Namespace", "shop", "");
+    let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let around = json!({
+        "metadata": {
+            "namespace": "karmada-es-m1", "name": name,
+            "annotations": {"clusterresourcebinding.karmada.io/name": "shop-namespace"},
+            "labels": {"clusterresourcebinding.karmada.io/permanent-id": "n"},
+        },
+        "spec": {"workload": {"manifests": [manifest]}, "preserveResourcesOnDeletion": false},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("namespaces", namespace),
+        ("propagationpolicies", policy),
+        ("resourcebindings", binding),
+        ("clusterresourcebindings", of_namespace.clone()),
+        ("works", work),
+        ("works", around),
+    ]);
+    stand.api.serve("/api/v1", "v1", "namespaces", "Namespace");
+    let kind = Kind::new("v1", "Namespace");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.fleet.follow_templates();
+    stand.fleet.templates.name(&kind);
+    stand.follow().await;
+    pass(60).await;
+    of_namespace["metadata"]["deletionTimestamp"] = json!(deleted);
+    stand.api.put("clusterresourcebindings", of_namespace);
+    pass(60).await;
+    let said = written(&stand, &name);
+    assert_eq!(
+        said.last(),
+        Some(&(Method::DELETE, Value::Null)),
+        "{said:?}"
+    );
+    let says_otherwise = |says: &Value| *says == json!(false);
+    assert!(
+        !said.iter().any(|(_, says)| says_otherwise(says)),
+        "{said:?}"
+    );
+    assert!(said.contains(&(Method::PATCH, json!(true))), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]

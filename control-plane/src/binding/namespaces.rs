@@ -6,14 +6,15 @@
 //!
 //! A namespace stays in a member in which `preserveResourcesOnDeletion` keeps something that lies
 //! in it: whoever deletes the namespace in the fleet would delete that, too. What has been kept may
-//! be there although its binding is gone, so that the Work says so for as long as it exists.
+//! be there although its binding is gone, so that the Work says so for as long as it exists,
+//! whether the namespace goes there by itself or by a policy.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, Patch, PostParams};
+use kube::api::{Api, PartialObjectMeta, Patch, PostParams};
 use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
@@ -136,6 +137,25 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         });
 }
 
+/// Annotation of the Work of a namespace (ours): something that lies in the namespace stayed in the
+/// member when the fleet let go of it, so that the namespace stays, too. A policy that propagates
+/// the namespace says nothing about what others have in it.
+const HOLDS: &str = "failover.muster.io/holds-preserved";
+
+/// Returns whether something is preserved in the namespace of a Work.
+pub(super) fn holds(work: &CachedWork) -> bool {
+    work.annotations.get(HOLDS).is_some()
+}
+
+/// Returns whether something is preserved in the namespace of a Work, as the API has it: what is
+/// deleted with a namespace goes just before it, and a cache may not show what that left behind.
+pub(super) async fn held(fleet: &Fleet, lies_in: &str, name: &str) -> Result<bool, ApiError> {
+    let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
+    let found: Result<Option<PartialObjectMeta<Work>>, _> = api.get_metadata_opt(name).await;
+    let found = found.map_err(ApiError::of("read work", &name))?;
+    Ok(found.is_some_and(|work| work.annotations().contains_key(HOLDS)))
+}
+
 /// Has the namespace of a binding stay in the members of these execution namespaces. Call it before
 /// the binding, or one of its Works, is let go of: what is preserved lies in that namespace.
 pub(super) async fn keep(
@@ -149,12 +169,14 @@ pub(super) async fn keep(
     let name = names::work("Namespace", namespace, "");
     for lies_in in members {
         let held = fleet.works.get(Some(lies_in), &name);
-        let says = |it: &Arc<CachedWork>| it.preserve_resources_on_deletion == Some(true);
-        let Some(held) = held.filter(|it| !is_bound(it) && !says(it)) else {
+        let Some(held) = held.filter(|it| !holds(it)) else {
             continue;
         };
         let patch = json!({
-            "metadata": { "resourceVersion": held.metadata.resource_version },
+            "metadata": {
+                "resourceVersion": held.metadata.resource_version,
+                "annotations": { HOLDS: "true" },
+            },
             "spec": { "preserveResourcesOnDeletion": true },
         });
         let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);

@@ -14,6 +14,7 @@ use muster_shared::queue::Next;
 use super::about::About;
 use super::controller::{Memory, cluster_of};
 use super::error::{Error, fits, manifest_fits};
+use super::namespaces;
 use super::overriding;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, render};
@@ -191,14 +192,15 @@ pub(super) fn prepare(
         let about = template.reference(&template_key);
         tell_refusal(fleet, binding, about, error);
     }
-    if inject {
-        for work in &mut rendered {
-            let held = works.iter().find(|held| {
-                held.metadata.namespace.as_ref() == Some(&work.namespace)
-                    && held.metadata.name.as_ref() == Some(&work.name)
-            });
+    for work in &mut rendered {
+        let held = works.iter().find(|held| {
+            held.metadata.namespace.as_ref() == Some(&work.namespace)
+                && held.metadata.name.as_ref() == Some(&work.name)
+        });
+        if inject {
             state::keep(work, held.map(AsRef::as_ref));
         }
+        work.preserve_resources_on_deletion |= held.is_some_and(|held| namespaces::holds(held));
     }
     Ok(Prepared::Works {
         rendered,

@@ -335,11 +335,11 @@ impl FakeApi {
         self.serve("/apis/apps/v1", "apps/v1", "deployments", "Deployment");
     }
 
-    /// Serves a namespaced kind, alone of its group, so that it is found among the kinds that there
-    /// are.
+    /// Serves a kind, alone of its group, so that it is found among the kinds that there are. Only
+    /// namespaces lie in no namespace.
     pub fn serve(&self, path: &str, group_version: &str, plural: &str, kind: &str) {
         let resource = json!({
-            "name": plural, "singularName": "", "namespaced": true, "kind": kind,
+            "name": plural, "singularName": "", "kind": kind, "namespaced": kind != "Namespace",
             "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
         });
         let resources = json!({
