@@ -12,16 +12,16 @@ use clap::Args;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use muster_control_plane::eviction::explain::CONDITION;
-use muster_control_plane::eviction::judge::{Switches, placement};
 use muster_control_plane::fleet::availability::{Workload, can_hold};
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::copy::Order;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
-use muster_control_plane::graceful_eviction::assess::{
+use muster_control_plane::movement::eviction::explain::CONDITION;
+use muster_control_plane::movement::eviction::judge::{Switches, placement};
+use muster_control_plane::movement::graceful_eviction::assess::{
     Scene, asks_for_none, counts_replicas, missing,
 };
-use muster_control_plane::pause::Pause;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;

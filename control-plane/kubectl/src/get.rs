@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use futures::join;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::cluster::Cluster;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::join;
 use kube::api::{ListParams, Request};
 use kube::core::{ObjectList, PartialObjectMeta};
-use muster_control_plane::registration::token::{self, Entry};
+use muster_control_plane::clusters::registration::token::{self, Entry};
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::work::Work;
 use muster_shared::client;

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use muster_control_plane::binding::companions::runs_nothing;
-use muster_control_plane::binding::render::expects;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::works::binding_named;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
+use muster_control_plane::propagation::binding::render::expects;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;

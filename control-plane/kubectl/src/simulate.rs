@@ -10,7 +10,7 @@ use clap::Args;
 use futures::future::try_join3;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::scheduler::core;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Client, ConfigMap, Lease};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::join;
 use jiff::Timestamp;
 use muster_control_plane::fleet::availability::concern;
-use muster_control_plane::pause;
+use muster_control_plane::fleet::pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, ResourceExt as _};

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use muster_shared::tasks::Tasks;
 
-use crate::budget::pace::Pace;
+use crate::clusters::{cluster, policy_status, push, registration, taint};
 use crate::fleet::Fleet;
+use crate::fleet::budget;
+use crate::fleet::budget::pace::Pace;
+use crate::movement::{application_failover, eviction, failovers, graceful_eviction, rebalance};
+use crate::propagation::{binding, detector, interpreters, status};
+use crate::scheduler;
 use crate::settings::{self, CONTROLLERS, Settings};
-use crate::{
-    application_failover, binding, budget, cluster, detector, eviction, failovers,
-    graceful_eviction, interpreters, policy_status, push, rebalance, registration, scheduler,
-    status, taint,
-};
 
 /// What a controller needs to start.
 struct Start<'a> {

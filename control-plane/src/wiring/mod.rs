@@ -18,9 +18,9 @@ use muster_shared::serve::{self, Health};
 use muster_shared::tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission;
 use crate::fleet::Fleet;
 use crate::settings::Settings;
-use crate::webhook;
 
 /// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default
 /// grace of 30 s.
@@ -77,11 +77,11 @@ pub async fn run_over(
         Leadership::always()
     };
     let fleet = Fleet::new(&gateway, settings, leadership, &mut tasks)?;
-    let kept_certificate = webhook::start(&fleet, &health, &mut tasks).await?;
+    let kept_certificate = admission::start(&fleet, &health, &mut tasks).await?;
     tasks.spawn("credentials", gateway.follow(shutdown.clone()));
     controllers::start(&fleet, &mut tasks);
     if let Some(certificate) = kept_certificate {
-        webhook::keep_certificate(&fleet, certificate, &health, &mut tasks);
+        admission::keep_certificate(&fleet, certificate, &health, &mut tasks);
     }
     fleet.follow(&mut tasks);
     tasks.spawn(

@@ -1,6 +1,6 @@
 //! Checks whether what workloads refer to is placed where they are, as the control plane tells.
 
-use muster_control_plane::binding::references;
+use muster_control_plane::propagation::binding::references;
 use muster_shared::check::{Category, Verdict, listed};
 use muster_shared::conditions;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_control_plane::pause::Pause;
-use muster_control_plane::registration::token::Entry;
+use muster_control_plane::clusters::registration::token::Entry;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use kube::Config;
-use muster_control_plane::pause::Pause;
-use muster_control_plane::registration::token::{self, Entry};
+use muster_control_plane::clusters::registration::token::{self, Entry};
+use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::{Answer, Asker, Refusal};
 use muster_shared::client::{self, Life};
@@ -99,7 +99,7 @@ pub(super) async fn gather(
 }
 
 async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
-    let name = muster_control_plane::pause::NAME;
+    let name = muster_control_plane::fleet::pause::NAME;
     let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{name}");
     match asker.get::<ConfigMap>(&path).await {
         Ok(record) => Ok(Some(Pause::of_fleet(&record))),

@@ -1,6 +1,6 @@
 //! Checks whether movement is paused.
 
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::{Category, Verdict};
 
 use super::facts::Facts;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use muster_control_plane::detector::audit::{clusters_of, written};
-use muster_control_plane::eviction::fleet_view::evicts;
+use muster_control_plane::clusters::taint::policy::faults;
+use muster_control_plane::clusters::taint::record::{ANNOTATION, Record};
 use muster_control_plane::fleet::scope::Scope;
+use muster_control_plane::movement::eviction::fleet_view::evicts;
+use muster_control_plane::propagation::detector::audit::{clusters_of, written};
 use muster_control_plane::settings::FAILOVER;
-use muster_control_plane::taint::policy::faults;
-use muster_control_plane::taint::record::{ANNOTATION, Record};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::check::{Answer, Category, Refusal, Verdict, listed};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::check::{Clocks, Refusal, Status};
 use muster_shared::client::Life;
@@ -459,13 +459,15 @@ fn what_is_wrong_with_the_control_plane_is_told() {
         ),
         (
             |it| {
-                it.tokens = Ok(vec![muster_control_plane::registration::token::Entry {
-                    token: "abcdef.0123456789abcdef".parse().unwrap(),
-                    description: String::new(),
-                    expiration: Some(at("2029-01-01T00:00:00Z")),
-                    usages: Vec::new(),
-                    groups: Vec::new(),
-                }]);
+                it.tokens = Ok(vec![
+                    muster_control_plane::clusters::registration::token::Entry {
+                        token: "abcdef.0123456789abcdef".parse().unwrap(),
+                        description: String::new(),
+                        expiration: Some(at("2029-01-01T00:00:00Z")),
+                        usages: Vec::new(),
+                        groups: Vec::new(),
+                    },
+                ]);
             },
             "join-tokens",
             Warning,
@@ -716,7 +718,7 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
     cluster.spec.taints = read(json!([{"key": "example.com/failed", "effect": "NoExecute"}]));
     let record = json!({"taints": [{"key": "example.com/failed", "effect": "NoExecute", "heldBy": ["failed"]}]});
     cluster.annotations_mut().insert(
-        muster_control_plane::taint::record::ANNOTATION.to_owned(),
+        muster_control_plane::clusters::taint::record::ANNOTATION.to_owned(),
         record.to_string(),
     );
     let verdicts = judge(&facts);
@@ -849,7 +851,7 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
     use Status::{Ok as Well, Warning};
     let lack: Break = |it| {
         let now = at(NOW);
-        let kind = muster_control_plane::binding::references::CONDITION;
+        let kind = muster_control_plane::propagation::binding::references::CONDITION;
         let lacks = conditions::new(kind, conditions::TRUE, "R", "it lacks a Secret", now);
         for binding in it.bindings.as_mut().unwrap() {
             let status = binding.status.get_or_insert_default();

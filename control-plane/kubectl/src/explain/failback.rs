@@ -1,7 +1,9 @@
 //! Says what the return of a workload to the clusters that it left waits for.
 
 use jiff::Timestamp;
-use muster_control_plane::rebalance::failback::decide::{Home, Rule, Verdict, homes, is_due};
+use muster_control_plane::movement::rebalance::failback::decide::{
+    Home, Rule, Verdict, homes, is_due,
+};
 use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::api::any_binding::AnyBinding;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use muster_control_plane::application_failover::explain::CONDITION as APPLICATION;
-use muster_control_plane::application_failover::history::{self, History};
-use muster_control_plane::binding::references;
-use muster_control_plane::eviction::explain::CONDITION as EVICTION;
-use muster_control_plane::eviction::record::Record;
 use muster_control_plane::fleet::claim::Claim;
+use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
+use muster_control_plane::movement::application_failover::history::{self, History};
+use muster_control_plane::movement::eviction::explain::CONDITION as EVICTION;
+use muster_control_plane::movement::eviction::record::Record;
+use muster_control_plane::propagation::binding::references;
 use muster_control_plane::scheduler::core::Plugin;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate};
 use muster_shared::api::any_binding::AnyBinding;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
+use muster_control_plane::clusters::taint::condition_taints;
+use muster_control_plane::clusters::taint::decide::{Outcome, Scene, decide};
+use muster_control_plane::clusters::taint::record::{ANNOTATION, Record};
 use muster_control_plane::settings::Settings;
-use muster_control_plane::taint::condition_taints;
-use muster_control_plane::taint::decide::{Outcome, Scene, decide};
-use muster_control_plane::taint::record::{ANNOTATION, Record};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;

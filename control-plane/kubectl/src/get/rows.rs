@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_control_plane::binding::references;
-use muster_control_plane::binding::render::Scope;
-use muster_control_plane::eviction::explain;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::movement::eviction::explain;
+use muster_control_plane::propagation::binding::references;
+use muster_control_plane::propagation::binding::render::Scope;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
-use muster_control_plane::pause::Pause;
+use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};

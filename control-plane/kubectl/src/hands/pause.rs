@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use muster_control_plane::pause::{NAME, Pause};
+use muster_control_plane::fleet::pause::{NAME, Pause};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ConfigMap};
 use muster_shared::names::SYSTEM_NAMESPACE;

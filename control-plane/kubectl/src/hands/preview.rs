@@ -8,15 +8,17 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_control_plane::eviction::explain::has_completed;
-use muster_control_plane::eviction::inputs;
-use muster_control_plane::eviction::judge::{Judgement, Stay, Switches, judge, purge_mode};
-use muster_control_plane::eviction::plan::{Departure, plan, suspended};
-use muster_control_plane::eviction::rate::{Band, FleetHealth, Rates};
-use muster_control_plane::eviction::reason::EvictionReason;
+use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::movement::eviction::explain::has_completed;
+use muster_control_plane::movement::eviction::inputs;
+use muster_control_plane::movement::eviction::judge::{
+    Judgement, Stay, Switches, judge, purge_mode,
+};
+use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
+use muster_control_plane::movement::eviction::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
-use muster_control_plane::taint::default_tolerations::DefaultTolerations;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use muster_control_plane::eviction::explain::{CONDITION, has_completed};
-use muster_control_plane::eviction::inputs;
-use muster_control_plane::eviction::judge::{Judgement, judge};
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::movement::eviction::explain::{CONDITION, has_completed};
+use muster_control_plane::movement::eviction::inputs;
+use muster_control_plane::movement::eviction::judge::{Judgement, judge};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;

@@ -6,9 +6,9 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use muster_control_plane::eviction::explain::has_completed;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::rebalance::request::moved;
+use muster_control_plane::movement::eviction::explain::has_completed;
+use muster_control_plane::movement::rebalance::request::moved;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;

@@ -20,12 +20,12 @@ use serde::Serialize;
 
 use self::estimate::{estimate, pace};
 use self::expires::expires;
-use muster_control_plane::binding::references;
-use muster_control_plane::eviction::explain;
-use muster_control_plane::eviction::judge::Switches;
-use muster_control_plane::eviction::rate::Rates;
-use muster_control_plane::pause::Pause;
-use muster_control_plane::registration::token::Entry;
+use muster_control_plane::clusters::registration::token::Entry;
+use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::movement::eviction::explain;
+use muster_control_plane::movement::eviction::judge::Switches;
+use muster_control_plane::movement::eviction::rate::Rates;
+use muster_control_plane::propagation::binding::references;
 use muster_shared::api::any_binding::AnyBinding;
 
 use self::not_well::{NotWell, Ordered, not_well, ordered};

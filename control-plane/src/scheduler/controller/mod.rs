@@ -36,9 +36,9 @@ use muster_shared::watch::{Change, Expectations};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::budget::pace::Pace;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::waits::Waits;
 use crate::scheduler::controller::affected::Concerns;

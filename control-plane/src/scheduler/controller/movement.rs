@@ -19,11 +19,11 @@ use tokio::time::Instant;
 
 use super::turns::Turns;
 use super::{Scheduler, Subject};
-use crate::budget::pace::{Pace, Paid};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::budget::pace::{Pace, Paid};
+use crate::fleet::pause::Pause;
 use crate::fleet::waits::Waits;
-use crate::pause::Pause;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;

@@ -158,8 +158,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::budget::pace::Pace;
-    use crate::budget::rate::Rates;
+    use crate::fleet::budget::pace::Pace;
+    use crate::fleet::budget::rate::Rates;
 
     fn budget(per_second: f64) -> Pace {
         let rates = Rates {

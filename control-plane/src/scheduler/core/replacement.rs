@@ -14,7 +14,7 @@ use super::cycle::{is_reschedule_requested, matches};
 use super::need::Need;
 use super::snapshot::Snapshot;
 use super::{Decision, Options};
-use crate::fencing;
+use crate::fleet::fencing;
 
 /// Reason for which a new placement keeps the copies that it drops.
 #[derive(Debug, Clone, PartialEq, Eq)]

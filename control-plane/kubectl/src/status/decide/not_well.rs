@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use muster_control_plane::eviction::drain;
-use muster_control_plane::eviction::judge::Switches;
+use muster_control_plane::movement::eviction::drain;
+use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Lease;

@@ -99,8 +99,9 @@ fn switches(failover: bool) -> Switches {
         failover,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
-        tolerations: muster_control_plane::taint::default_tolerations::DefaultTolerations::default(
-        ),
+        tolerations:
+            muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations::default(
+            ),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_control_plane::eviction::explain;
+use muster_control_plane::movement::eviction::explain;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::names::condition;

@@ -1,0 +1,123 @@
+//! Warnings at admission about the parts of a policy that have no effect. The policy is accepted,
+//! because kinds and clusters may come later; events report what remains.
+
+use muster_shared::api::policy::PropagationSpec;
+use muster_shared::names::is_cluster_name;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::policy::Policy;
+use crate::fleet::scope::Scope;
+use crate::propagation::detector::audit::{clusters_of, switched_off, written};
+use crate::settings::Settings;
+
+/// Clusters that one warning lists. The API server cuts warnings that are long in sum.
+const MOST_NAMES: usize = 10;
+
+/// Returns the warnings about the policy of a review. `has_cluster` says whether there is a cluster
+/// of a name, or might be; `more` returns the warnings that need other knowledge of the fleet, from
+/// what a policy says and its namespace.
+pub fn warnings(
+    review: &[u8],
+    scope: &Scope,
+    settings: &Settings,
+    has_cluster: impl Fn(&str) -> bool,
+    more: impl Fn(&PropagationSpec, Option<&str>) -> Vec<String>,
+) -> Vec<String> {
+    let Ok(review) = serde_json::from_slice::<Value>(review) else {
+        return Vec::new();
+    };
+    let Ok(policy) = Policy::deserialize(&review["request"]["object"]) else {
+        return Vec::new();
+    };
+    if policy.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let namespace = policy.metadata.namespace.as_deref();
+    let mut found = written(&policy.spec, namespace, scope);
+    found.extend(switched_off(&policy.spec, settings));
+    let mut warnings: Vec<String> = found.into_iter().map(|finding| finding.note).collect();
+    let mut unknown: Vec<&str> = clusters_of(&policy.spec.placement)
+        .filter(|name| !has_cluster(name))
+        .collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        let sound = unknown.iter().copied().filter(|name| is_cluster_name(name));
+        let mut names: Vec<&str> = sound.take(MOST_NAMES).collect();
+        if unknown.len() > names.len() {
+            names.push("...");
+        }
+        warnings.push(format!(
+            "spec.placement names clusters that are not in the fleet: {}",
+            names.join(", ")
+        ));
+    }
+    warnings.extend(more(&policy.spec, namespace));
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_that_names_what_there_is_not_is_taken_with_a_warning() {
+        let review = |kind: &str, clusters: Value, more: Value| {
+            let mut spec = json!({
+                "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind }],
+                "placement": { "clusterAffinity": { "clusterNames": clusters } },
+            });
+            let fields = spec.as_object_mut().unwrap();
+            fields.extend(more.as_object().unwrap().clone());
+            let object = json!({ "metadata": { "name": "p", "namespace": "shop" }, "spec": spec });
+            json!({ "request": { "object": object } }).to_string()
+        };
+        for (what, review, expected) in [
+            (
+                "sound",
+                review("Deployment", json!(["m1"]), json!({})),
+                &[][..],
+            ),
+            (
+                "a slip",
+                review("Deploymnt", json!(["m1"]), json!({})),
+                &["is Deployment of apps/v1 meant?"],
+            ),
+            (
+                "no such cluster",
+                review("Deployment", json!(["m1", "nosuch"]), json!({})),
+                &["not in the fleet: nosuch"],
+            ),
+            (
+                "no cluster's name",
+                review("Deployment", json!(["A b"]), json!({})),
+                &["not in the fleet: ..."],
+            ),
+            (
+                "failover while the gate is off",
+                review(
+                    "Deployment",
+                    json!([]),
+                    json!({ "failover": { "cluster": {} } }),
+                ),
+                &["feature gate Failover is off"],
+            ),
+            ("no review", "?".to_owned(), &[]),
+        ] {
+            let warnings = warnings(
+                review.as_bytes(),
+                &Scope::default(),
+                &Settings::default(),
+                |name| name == "m1",
+                |_, _| Vec::new(),
+            );
+            assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
+            for (warning, part) in warnings.iter().zip(expected) {
+                assert!(warning.contains(part), "{what}: {warning}");
+            }
+        }
+    }
+}

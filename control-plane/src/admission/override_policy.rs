@@ -1,0 +1,319 @@
+//! Admission of OverridePolicy and ClusterOverridePolicy: defaults and validation.
+//!
+//! The rules are those of Karmada's webhooks, and what can never be applied is rejected as well.
+
+use kube::core::ObjectMeta;
+use muster_shared::api::override_policy::{
+    FieldOperation, ImageOverrider, LabelAnnotationOverrider, OverrideSpec, OverriderOperator,
+    Overriders,
+};
+use muster_shared::selectors::{is_label_key, is_label_value};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::placement;
+use super::problem::Findings;
+use crate::propagation::overrides::pointer_fault;
+
+/// Fields that identify a resource.
+const IDENTITY: [&str; 6] = [
+    "",
+    "/apiVersion",
+    "/kind",
+    "/metadata",
+    "/metadata/name",
+    "/metadata/namespace",
+];
+
+/// A policy of either kind, as far as admission is concerned.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Standard metadata; an OverridePolicy has a namespace.
+    pub metadata: ObjectMeta,
+    /// Resources, clusters and changes.
+    pub spec: OverrideSpec,
+}
+
+/// Returns everything that is wrong with a policy by itself.
+pub fn check(policy: &Policy) -> Findings {
+    let mut found = Findings::default();
+    let spec = &policy.spec;
+    let elsewhere = |namespace: &String| {
+        let own = policy.metadata.namespace.as_ref();
+        !namespace.is_empty() && own.is_some_and(|own| own != namespace)
+    };
+    for (index, selector) in spec.resource_selectors.iter().enumerate() {
+        if selector.namespace.as_ref().is_some_and(&elsewhere) {
+            found.warn(
+                format!("spec.resourceSelectors[{index}].namespace"),
+                "is not the policy's own: nothing is selected there",
+            );
+        }
+    }
+    let pair = spec.target_cluster.is_some() || !spec.overriders.is_empty();
+    if pair && !spec.override_rules.is_empty() {
+        found.forbidden(
+            "spec.overrideRules",
+            "overrideRules and the deprecated targetCluster and overriders exclude each other",
+        );
+    }
+    if let Some(target) = &spec.target_cluster {
+        placement::affinity(target, "spec.targetCluster", &mut found);
+    }
+    overriders(&spec.overriders, "spec.overriders", &mut found);
+    for (index, rule) in spec.override_rules.iter().enumerate() {
+        let at = format!("spec.overrideRules[{index}]");
+        if let Some(target) = &rule.target_cluster {
+            placement::affinity(target, &format!("{at}.targetCluster"), &mut found);
+        }
+        overriders(&rule.overriders, &format!("{at}.overriders"), &mut found);
+    }
+    found
+}
+
+fn overriders(all: &Overriders, at: &str, found: &mut Findings) {
+    for (index, it) in all.plaintext.iter().enumerate() {
+        let at = format!("{at}.plaintext[{index}]");
+        pointer(&it.path, &format!("{at}.path"), found);
+        if IDENTITY.contains(&it.path.as_str()) {
+            found.invalid(
+                format!("{at}.path"),
+                &it.path,
+                "apiVersion, kind, namespace and name of a resource cannot be overridden",
+            );
+        }
+        value(&it.operator, it.value.as_ref(), &at, found);
+    }
+    for (index, it) in all.image_overrider.iter().enumerate() {
+        image(it, &format!("{at}.imageOverrider[{index}]"), found);
+    }
+    for (field, list) in [
+        ("labelsOverrider", &all.labels_overrider),
+        ("annotationsOverrider", &all.annotations_overrider),
+    ] {
+        for (index, it) in list.iter().enumerate() {
+            let values = field == "labelsOverrider";
+            pairs(it, values, &format!("{at}.{field}[{index}].value"), found);
+        }
+    }
+    for (index, it) in all.field_overrider.iter().enumerate() {
+        let at = format!("{at}.fieldOverrider[{index}]");
+        pointer(&it.field_path, &format!("{at}.fieldPath"), found);
+        if it.json.is_empty() == it.yaml.is_empty() {
+            found.invalid(
+                at.as_str(),
+                &it.field_path,
+                "has either json or yaml, and not both",
+            );
+        }
+        operations(&it.json, &format!("{at}.json"), found);
+        operations(&it.yaml, &format!("{at}.yaml"), found);
+    }
+}
+
+fn operations(list: &[FieldOperation], at: &str, found: &mut Findings) {
+    for (index, it) in list.iter().enumerate() {
+        let at = format!("{at}[{index}]");
+        pointer(&it.sub_path, &format!("{at}.subPath"), found);
+        value(&it.operator, it.value.as_ref(), &at, found);
+    }
+}
+
+fn pointer(path: &str, at: &str, found: &mut Findings) {
+    if let Some(fault) = pointer_fault(path) {
+        found.invalid(at, &path, &fault);
+    }
+}
+
+/// Checks that an operation has a value if, and only if, it needs one.
+fn value(operator: &OverriderOperator, value: Option<&Value>, at: &str, found: &mut Findings) {
+    let at = format!("{at}.value");
+    match (operator, value) {
+        (OverriderOperator::Remove, Some(value)) => {
+            found.invalid(at, value, "must be absent when operator is remove");
+        }
+        (OverriderOperator::Add | OverriderOperator::Replace, None) => {
+            found.required(at, "add and replace need one; null is a value, too");
+        }
+        _ => {}
+    }
+}
+
+fn image(it: &ImageOverrider, at: &str, found: &mut Findings) {
+    if let Some(predicate) = &it.predicate {
+        pointer(&predicate.path, &format!("{at}.predicate.path"), found);
+    }
+    if it.operator != OverriderOperator::Remove && it.value.is_empty() {
+        found.required(format!("{at}.value"), "add and replace need a text");
+    }
+}
+
+/// Checks keys, and values if they are those of labels.
+fn pairs(it: &LabelAnnotationOverrider, values: bool, at: &str, found: &mut Findings) {
+    for (key, value) in &it.value {
+        if !is_label_key(key) {
+            found.invalid(
+                at,
+                key,
+                "a key is a name of at most 63 characters, with an optional DNS prefix",
+            );
+        }
+        if values && it.operator != OverriderOperator::Remove && !is_label_value(value) {
+            found.invalid(
+                format!("{at}[{key}]"),
+                value,
+                "a label value has at most 63 letters, digits, and - _ . between them",
+            );
+        }
+    }
+}
+
+/// Writes the namespace of an OverridePolicy into its selectors, as Karmada does.
+pub fn default(policy: &mut Value) {
+    let Ok(read) = Policy::deserialize(&*policy) else {
+        return;
+    };
+    let Some(namespace) = &read.metadata.namespace else {
+        return;
+    };
+    for (index, selector) in read.spec.resource_selectors.iter().enumerate() {
+        if selector.namespace.as_deref().unwrap_or_default().is_empty() {
+            policy["spec"]["resourceSelectors"][index]["namespace"] = json!(namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(spec: &Value) -> String {
+        let policy = json!({ "metadata": { "namespace": "shop" }, "spec": spec });
+        let policy: Policy = serde_json::from_value(policy).unwrap();
+        check(&policy).refusal().unwrap_or_default()
+    }
+
+    fn rule(overriders: &Value) -> Value {
+        json!({ "overrideRules": [{ "overriders": overriders }] })
+    }
+
+    #[test]
+    fn a_sound_policy_is_taken() {
+        let all = json!({
+            "plaintext": [
+                { "path": "/spec/replicas", "operator": "replace", "value": null },
+                { "path": "/spec/x", "operator": "remove" },
+            ],
+            "imageOverrider": [
+                { "component": "Registry", "operator": "replace", "value": "eu.io" },
+                { "component": "Tag", "operator": "remove", "predicate": { "path": "/spec/image" } },
+            ],
+            "argsOverrider": [{ "containerName": "a", "operator": "add", "value": ["--x"] }],
+            "labelsOverrider": [{ "operator": "add", "value": { "example.com/a": "b" } }],
+            "annotationsOverrider": [{ "operator": "add", "value": { "a": "any text" } }],
+            "fieldOverrider": [{
+                "fieldPath": "/data/a~1b",
+                "yaml": [{ "subPath": "/x", "operator": "add", "value": 1 }],
+            }],
+        });
+        assert_eq!(refusal(&rule(&all)), "");
+        assert_eq!(refusal(&json!({ "overriders": all })), "");
+    }
+
+    #[test]
+    fn each_fault_is_refused_with_its_field() {
+        let plaintext = |it: Value| rule(&json!({ "plaintext": [it] }));
+        let field = |it: Value| rule(&json!({ "fieldOverrider": [it] }));
+        for (spec, at, reason) in [
+            (
+                json!({ "overrideRules": [{ "overriders": {} }], "overriders": { "fieldOverrider": [
+                    { "fieldPath": "/a", "json": [{ "subPath": "/x", "operator": "remove" }] },
+                ] } }),
+                "spec.overrideRules: ",
+                "exclude each other",
+            ),
+            (
+                plaintext(json!({ "path": "spec", "operator": "remove" })),
+                "plaintext[0].path",
+                "no JSON pointer",
+            ),
+            (
+                plaintext(json!({ "path": "/metadata/name", "operator": "replace", "value": "x" })),
+                "plaintext[0].path",
+                "cannot be overridden",
+            ),
+            (
+                plaintext(json!({ "path": "/spec/a", "operator": "add" })),
+                "plaintext[0].value",
+                "Required",
+            ),
+            (
+                plaintext(json!({ "path": "/spec/a", "operator": "remove", "value": 1 })),
+                "plaintext[0].value",
+                "must be absent",
+            ),
+            (
+                rule(&json!({ "imageOverrider": [{ "component": "Tag", "operator": "add" }] })),
+                "imageOverrider[0].value",
+                "Required",
+            ),
+            (
+                rule(
+                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a b": "c" } }] }),
+                ),
+                "labelsOverrider[0].value",
+                "a key is",
+            ),
+            (
+                rule(
+                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a": "not one" } }] }),
+                ),
+                "labelsOverrider[0].value[a]",
+                "label value",
+            ),
+            (
+                field(json!({ "fieldPath": "/data/a" })),
+                "fieldOverrider[0]",
+                "either json or yaml",
+            ),
+            (
+                field(
+                    json!({ "fieldPath": "/data/a", "json": [{ "subPath": "x", "operator": "remove" }] }),
+                ),
+                "fieldOverrider[0].json[0].subPath",
+                "no JSON pointer",
+            ),
+            (
+                json!({ "overrideRules": [{
+                    "targetCluster": { "fieldSelector": { "matchExpressions": [
+                        { "key": "planet", "operator": "In", "values": ["x"] },
+                    ] } },
+                    "overriders": {},
+                }] }),
+                "spec.overrideRules[0].targetCluster",
+                "planet",
+            ),
+        ] {
+            let text = refusal(&spec);
+            assert!(
+                text.contains(at) && text.contains(reason),
+                "{at} {reason}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn selectors_of_an_override_policy_get_its_namespace() {
+        let policy = |namespace: Value| {
+            let mut policy = json!({
+                "metadata": { "namespace": namespace },
+                "spec": { "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret" }] },
+            });
+            default(&mut policy);
+            policy["spec"]["resourceSelectors"][0]["namespace"].clone()
+        };
+        assert_eq!(policy(json!("shop")), "shop");
+        assert_eq!(policy(Value::Null), Value::Null);
+    }
+}

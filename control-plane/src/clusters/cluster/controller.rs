@@ -1,0 +1,192 @@
+//! Reconciles Clusters: execution namespace, finalizer and condition taints; on deletion, cleanup
+//! in Karmada's order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::client;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Namespace, ObjectMeta};
+use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, label};
+use muster_shared::queue::{Next, Queue, until};
+use muster_shared::tasks::Tasks;
+
+use super::api_call::{Error, failed, write};
+use super::departure::see_off;
+use super::lifecycle::{Changes, missing_changes};
+use super::monitored::{self, Monitoring};
+use super::paused;
+use super::waiting::Told;
+use super::{fleet_id, measure, rollcall};
+use crate::clusters::cluster::duplicates;
+use crate::clusters::taint::condition_taints;
+use crate::fleet::Fleet;
+
+/// Starts the controller and the monitor.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let queue = Queue::<String>::new("cluster");
+    // Listens first: whoever looks at a cluster knows what it claims.
+    let identities = duplicates::listen(&fleet.clusters, &fleet.namespaces, &queue);
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    let memory = (identities, Arc::<Told>::default());
+    Controller::with(fleet, "cluster", &queue)
+        .watches(&fleet.clusters, |_, change| [change.object().name_any()])
+        .watches(&fleet.pauses, |fleet, ()| fleet.cluster_names())
+        .watches(&fleet.namespaces, |_, change| {
+            let namespace = change.object().name_any();
+            cluster_of_execution_namespace(&namespace).map(str::to_owned)
+        })
+        .run(
+            tasks,
+            workers,
+            memory,
+            |fleet, (identities, told), name: String| async move {
+                let Some(cluster) = fleet.clusters.get(None, &name) else {
+                    told.forget(&name);
+                    return Ok(Next::Done);
+                };
+                if cluster.metadata.deletion_timestamp.is_some() {
+                    see_off(&fleet, &cluster, &told).await
+                } else {
+                    attend(&fleet, &cluster, &identities).await
+                }
+            },
+        );
+    rollcall::start(fleet, tasks);
+    fleet_id::start(fleet, tasks);
+    measure::start(fleet, tasks);
+}
+
+/// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being
+/// written: new workloads stay away from a cluster that is silent even where its namespace cannot
+/// be created.
+async fn attend(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    identities: &duplicates::Identities,
+) -> Result<Next, Error> {
+    let kept = keep(fleet, cluster).await;
+    let housed = ensure_namespace(fleet, cluster).await;
+    let told = duplicates::tell_apart(fleet, cluster, identities)
+        .await
+        .map_err(failed("tell of a second registration", cluster));
+    let noted = match monitoring(
+        &cluster.spec.sync_mode,
+        fleet.settings.connects_to_members(),
+    ) {
+        Some(monitoring) => monitored::note(fleet, cluster, monitoring)
+            .await
+            .map_err(failed("tell of the missing monitoring", cluster)),
+        None => Ok(()),
+    };
+    let paused = paused::note(fleet, cluster)
+        .await
+        .map_err(failed("tell of a pause of", cluster));
+    let next = kept?;
+    housed.and(told).and(noted).and(paused)?;
+    Ok(next)
+}
+
+/// Returns how a cluster is monitored; `None` if the controller of push clusters tells that.
+fn monitoring(mode: &ClusterSyncMode, connects: bool) -> Option<Monitoring<'static>> {
+    if *mode == ClusterSyncMode::Pull {
+        Some(Monitoring::Lease)
+    } else if connects {
+        None
+    } else {
+        Some(Monitoring::Off)
+    }
+}
+
+async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
+    let now = fleet.clock.now();
+    let Changes {
+        patch,
+        taints,
+        again,
+    } = missing_changes(cluster, condition_taints::Rules::of(&fleet.settings), now);
+    if let Some(patch) = patch {
+        match write(fleet, cluster, &patch).await {
+            Ok(()) => {}
+            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
+            Err(error) => {
+                fleet.events.publish(
+                    cluster,
+                    EventType::Warning,
+                    "TaintClusterFailed",
+                    client::brief(&error),
+                );
+                return Err(failed("write finalizer and taints", cluster)(error));
+            }
+        }
+        if let Some(taints) = taints {
+            let text = condition_taints::describe(&taints);
+            tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
+            fleet.events.publish(
+                cluster,
+                EventType::Normal,
+                "TaintClusterSucceed",
+                format!("Taint cluster succeed: {text}."),
+            );
+        }
+    }
+    Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error> {
+    let name = execution_namespace(&cluster.name_any());
+    if fleet.namespaces.get(None, &name).is_some() {
+        return Ok(());
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(BTreeMap::from([(
+                label::SYSTEM.to_owned(),
+                "true".to_owned(),
+            )])),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match Api::all(fleet.client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await
+    {
+        Ok(_) => {
+            let note = format!(
+                "Created execution space({name}) for cluster({}).",
+                cluster.name_any()
+            );
+            tracing::info!(
+                cluster = cluster.name_any(),
+                namespace = name,
+                "created the execution namespace"
+            );
+            fleet.events.publish(
+                cluster,
+                EventType::Normal,
+                "CreateExecutionSpaceSucceed",
+                note,
+            );
+            Ok(())
+        }
+        Err(error) if client::is_conflict(&error) => Ok(()),
+        Err(error) => {
+            fleet.events.publish(
+                cluster,
+                EventType::Warning,
+                "CreateExecutionSpaceFailed",
+                client::brief(&error),
+            );
+            Err(failed("create the execution namespace", cluster)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

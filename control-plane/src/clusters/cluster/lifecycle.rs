@@ -1,0 +1,329 @@
+//! Creation and deletion of a Cluster.
+//!
+//! On creation: the execution namespace for its Works, the finalizer, and the taints of its
+//! condition. On deletion, in Karmada's order:
+//!
+//! 1. Works that no agent can remove any more lose their finalizer.
+//! 2. All Works are deleted.
+//! 3. The execution namespace is deleted, which also holds the agent's rights on the Works.
+//! 4. Bindings no longer name the cluster.
+//! 5. The finalizer is removed.
+//!
+//! Nothing here depends on the feature gate `Failover`: a Cluster can always be removed.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::{condition, finalizer};
+use serde_json::{Map, Value, json};
+
+use crate::clusters::taint::condition_taints;
+use crate::clusters::taint::record::{ANNOTATION, Record};
+
+/// What a cluster that stays in the fleet lacks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// The merge patch that gives it to it, with the resource version it was decided on.
+    pub patch: Option<Value>,
+    /// The new taints, if they change.
+    pub taints: Option<Vec<Taint>>,
+    /// When something falls due.
+    pub again: Option<Timestamp>,
+}
+
+/// Compares a cluster with what it should be: finalizer and taints come in one patch.
+pub fn missing_changes(
+    cluster: &Cluster,
+    rules: impl Into<condition_taints::Rules>,
+    now: Timestamp,
+) -> Changes {
+    let record =
+        Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
+    let ready = cluster.condition(condition::READY);
+    let by_policy = |taint: &Taint| record.answers_for(taint);
+    let is_duplicate = cluster
+        .condition(condition::UNIQUE_IDENTITY)
+        .is_some_and(|unique| unique.status == conditions::FALSE);
+    let condition_taints::Wanted { taints, again } = condition_taints::wanted(
+        &cluster.spec.taints,
+        ready,
+        is_duplicate,
+        rules,
+        by_policy,
+        now,
+    );
+    let mut metadata = Map::new();
+    if !cluster
+        .finalizers()
+        .iter()
+        .any(|it| it == finalizer::CLUSTER)
+    {
+        let mut finalizers = cluster.finalizers().to_vec();
+        finalizers.push(finalizer::CLUSTER.to_owned());
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+    if metadata.is_empty() && taints.is_none() {
+        return Changes {
+            again,
+            ..Changes::default()
+        };
+    }
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        json!(cluster.metadata.resource_version),
+    );
+    let mut patch = json!({ "metadata": metadata });
+    if let Some(taints) = &taints {
+        patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
+    }
+    Changes {
+        patch: Some(patch),
+        taints,
+        again,
+    }
+}
+
+/// Next step in the deletion of a Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletionStep {
+    /// Remove the finalizers of the Works, because no agent can. Objects in the member stay there.
+    ReleaseWorks,
+    /// Delete the Works, and wait until the agent has removed their objects.
+    DeleteWorks,
+    /// Delete the execution namespace.
+    DeleteNamespace,
+    /// Wait until the execution namespace is gone.
+    AwaitNamespace,
+    /// Wait until no binding names the cluster.
+    AwaitBindings,
+    /// Remove the finalizer of the Cluster.
+    Release,
+    /// No step is left.
+    Nothing,
+}
+
+/// What is left of a cluster that is being deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct DeletionState<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Its execution namespace: whether it is there, and whether it is being deleted.
+    pub namespace: Option<bool>,
+    /// Whether it has Works.
+    pub has_works: bool,
+    /// Whether one of them waits for the agent.
+    pub has_held_works: bool,
+    /// Whether a binding names it.
+    pub is_named: bool,
+}
+
+impl DeletionState<'_> {
+    /// Returns the next step of the deletion. `connects` says whether the control plane connects to
+    /// members of sync mode Push.
+    pub fn next(self, connects: bool) -> DeletionStep {
+        let conditions = self
+            .cluster
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
+        let ready = conditions::is_true(conditions, condition::READY);
+        // Of a cluster that is not ready, no agent and no connection removes anything any more. The
+        // Works of a push cluster that another control plane connects to are left to that.
+        let is_ours = self.cluster.spec.sync_mode == ClusterSyncMode::Pull || connects;
+        if is_ours && !ready && self.has_held_works {
+            return DeletionStep::ReleaseWorks;
+        }
+        match self.namespace {
+            Some(false) if self.has_works => return DeletionStep::DeleteWorks,
+            Some(false) => return DeletionStep::DeleteNamespace,
+            Some(true) => return DeletionStep::AwaitNamespace,
+            None => {}
+        }
+        if self.is_named {
+            DeletionStep::AwaitBindings
+        } else if self
+            .cluster
+            .finalizers()
+            .iter()
+            .any(|it| it == finalizer::CLUSTER)
+        {
+            DeletionStep::Release
+        } else {
+            DeletionStep::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn cluster(ready: &str, finalizers: &[&str]) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "member1", "resourceVersion": "7", "finalizers": finalizers},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": ready, "reason": "", "message": "", "lastTransitionTime": at(0)},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_cluster_gets_finalizer_and_taints_in_one_patch_and_then_nothing_more() {
+        let new = missing_changes(&cluster("False", &["other"]), None, at(5));
+        let patch = new.patch.unwrap();
+        assert_eq!(
+            patch["metadata"],
+            json!({"finalizers": ["other", "karmada.io/cluster-controller"], "resourceVersion": "7"})
+        );
+        assert_eq!(
+            patch["spec"]["taints"][0]["key"],
+            "cluster.karmada.io/not-ready"
+        );
+        assert_eq!(
+            missing_changes(
+                &cluster("True", &["karmada.io/cluster-controller"]),
+                None,
+                at(5)
+            ),
+            Changes::default()
+        );
+    }
+
+    #[test]
+    fn the_last_taint_is_removed_by_null() {
+        let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
+        recovered.spec.taints = missing_changes(&cluster("False", &[]), None, at(5))
+            .taints
+            .unwrap();
+        assert_eq!(
+            missing_changes(&recovered, None, at(9)).patch.unwrap()["spec"],
+            json!({"taints": null})
+        );
+    }
+
+    #[test]
+    fn a_cluster_that_shares_its_identity_with_another_is_closed() {
+        for (unique, taints) in [("True", 0), ("Unknown", 0), ("False", 1)] {
+            let mut cluster = cluster("True", &["karmada.io/cluster-controller"]);
+            let condition = conditions::new(condition::UNIQUE_IDENTITY, unique, "R", "", at(0));
+            let status = cluster.status.as_mut().unwrap();
+            status.conditions.push(condition);
+            let changes = missing_changes(&cluster, None, at(5));
+            assert_eq!(changes.taints.unwrap_or_default().len(), taints, "{unique}");
+        }
+    }
+
+    #[test]
+    fn a_taint_that_falls_due_later_is_told_though_nothing_is_written_yet() {
+        let mut silent = cluster("Unknown", &["karmada.io/cluster-controller"]);
+        let classic = Some(Duration::from_mins(5));
+        silent.spec.taints = missing_changes(&silent, classic, at(5)).taints.unwrap();
+        let later = missing_changes(&silent, classic, at(6));
+        assert_eq!(later.patch, None);
+        assert_eq!(later.again, Some(at(305)));
+    }
+
+    #[test]
+    fn a_cluster_leaves_step_by_step() {
+        let ours: &[&str] = &["karmada.io/cluster-controller"];
+        for (ready, namespace, has_held_works, is_named, finalizers, expected) in [
+            (
+                "Unknown",
+                Some(false),
+                true,
+                true,
+                ours,
+                DeletionStep::ReleaseWorks,
+            ),
+            (
+                "True",
+                Some(false),
+                true,
+                true,
+                ours,
+                DeletionStep::DeleteWorks,
+            ),
+            (
+                "True",
+                Some(false),
+                false,
+                true,
+                ours,
+                DeletionStep::DeleteNamespace,
+            ),
+            (
+                "Unknown",
+                Some(false),
+                false,
+                true,
+                ours,
+                DeletionStep::DeleteNamespace,
+            ),
+            (
+                "True",
+                Some(true),
+                true,
+                true,
+                ours,
+                DeletionStep::AwaitNamespace,
+            ),
+            (
+                "Unknown",
+                Some(true),
+                true,
+                true,
+                ours,
+                DeletionStep::ReleaseWorks,
+            ),
+            ("True", None, false, true, ours, DeletionStep::AwaitBindings),
+            ("True", None, false, false, ours, DeletionStep::Release),
+            (
+                "True",
+                None,
+                false,
+                false,
+                &["other"],
+                DeletionStep::Nothing,
+            ),
+        ] {
+            let cluster = cluster(ready, finalizers);
+            let deletion = DeletionState {
+                cluster: &cluster,
+                namespace,
+                has_works: has_held_works,
+                has_held_works,
+                is_named,
+            };
+            assert_eq!(deletion.next(false), expected, "{deletion:?}");
+        }
+    }
+
+    #[test]
+    fn the_works_of_a_push_cluster_are_released_only_where_this_control_plane_connects_to_it() {
+        let mut cluster = cluster("False", &["karmada.io/cluster-controller"]);
+        cluster.spec.sync_mode = ClusterSyncMode::Push;
+        for (connects, expected) in [
+            (true, DeletionStep::ReleaseWorks),
+            (false, DeletionStep::DeleteWorks),
+        ] {
+            let deletion = DeletionState {
+                cluster: &cluster,
+                namespace: Some(false),
+                has_works: true,
+                has_held_works: true,
+                is_named: true,
+            };
+            assert_eq!(deletion.next(connects), expected, "{deletion:?}");
+        }
+    }
+}

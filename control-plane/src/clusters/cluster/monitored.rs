@@ -1,0 +1,164 @@
+//! Condition `Monitored` of a Cluster: whether anybody notices here when the member falls silent.
+//!
+//! A cluster of sync mode Pull is: its agent renews a lease. One of sync mode Push is as long as
+//! the control plane has a connection to it ([`crate::clusters::push`]).
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::MONITORED;
+use muster_shared::{client, conditions};
+
+use super::api_call::write_condition;
+use crate::fleet::Fleet;
+use crate::settings::PUSH_CONTROLLERS;
+
+/// Way in which a cluster is monitored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitoring<'a> {
+    /// By the lease of its agent.
+    Lease,
+    /// By requests of the control plane to the member.
+    Connected,
+    /// Not at all: there is no connection to the member, for this reason.
+    Unconnected(&'a str),
+    /// Not at all: the controllers of push clusters do not run.
+    Off,
+}
+
+impl Monitoring<'_> {
+    fn condition(self, now: Timestamp) -> Condition {
+        let (status, reason, message) = match self {
+            Self::Lease => (
+                conditions::TRUE,
+                "LeaseFollowed",
+                "the lease that the agent renews is listened to".to_owned(),
+            ),
+            Self::Connected => (
+                conditions::TRUE,
+                "Connected",
+                "the control plane connects to the member".to_owned(),
+            ),
+            Self::Unconnected(problem) => (
+                conditions::FALSE,
+                "NotConnected",
+                format!("the control plane cannot connect to the member: {problem}"),
+            ),
+            Self::Off => (
+                conditions::FALSE,
+                "PushModeNotServed",
+                format!(
+                    "syncMode Push: --controllers switches off {}, so that nobody notices here if this cluster falls silent",
+                    PUSH_CONTROLLERS.join(", ")
+                ),
+            ),
+        };
+        conditions::new(MONITORED, status, reason, &message, now)
+    }
+}
+
+/// Returns the condition to write; `None` if it is there, or if a cluster is monitored by its lease
+/// and there was never a doubt.
+pub fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Option<Condition> {
+    let known = cluster.condition(MONITORED);
+    if monitoring == Monitoring::Lease {
+        known?;
+    }
+    let observation = monitoring.condition(now);
+    let same = known.is_some_and(|known| {
+        known.status == observation.status && known.message == observation.message
+    });
+    (!same).then_some(observation)
+}
+
+/// Writes the condition, and an event if the cluster is not monitored, where that is news.
+///
+/// # Errors
+/// Those of the API; whoever wrote the cluster first makes us look again.
+pub async fn note(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    monitoring: Monitoring<'_>,
+) -> Result<(), kube::Error> {
+    let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
+        return Ok(());
+    };
+    let name = cluster.name_any();
+    match write_condition(&fleet.client, cluster, said.clone()).await {
+        Ok(_) if said.status == conditions::FALSE => {
+            tracing::warn!(cluster = name, "{}", said.message);
+            let events = &fleet.events;
+            events.publish(cluster, EventType::Warning, &said.reason, said.message);
+            Ok(())
+        }
+        Err(error) if !client::is_conflict(&error) && !client::is_not_found(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{REFUSALS, Stand, refusal};
+
+    #[test]
+    fn whether_a_cluster_is_monitored_is_told_once_and_when_it_changes() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        assert_eq!(
+            judge(&cluster, Monitoring::Lease, now),
+            None,
+            "there was never a doubt"
+        );
+        for (monitoring, status, reason) in [
+            (Monitoring::Off, "False", "PushModeNotServed"),
+            (Monitoring::Unconnected("no token"), "False", "NotConnected"),
+            (
+                Monitoring::Unconnected("no address"),
+                "False",
+                "NotConnected",
+            ),
+            (Monitoring::Connected, "True", "Connected"),
+            (Monitoring::Lease, "True", "LeaseFollowed"),
+        ] {
+            let said = judge(&cluster, monitoring, now).unwrap();
+            assert_eq!(
+                (said.status.as_str(), said.reason.as_str()),
+                (status, reason)
+            );
+            cluster.status.get_or_insert_default().conditions = vec![said];
+            assert_eq!(
+                judge(&cluster, monitoring, now),
+                None,
+                "{monitoring:?} is told once"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_nobody_notices_a_silence_is_an_event_and_that_somebody_does_is_none() {
+        let push = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"}});
+        let stand = Stand::followed([("clusters", push)]).await;
+        let off = [("m1".to_owned(), "PushModeNotServed".to_owned())];
+        for (monitoring, told) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
+            stand.api.forget();
+            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            note(&stand.fleet, &cluster, monitoring).await.unwrap();
+            assert_eq!(stand.api.writes().len(), 1, "{monitoring:?}");
+            assert_eq!(stand.api.told().await, told, "{monitoring:?}");
+        }
+        for (code, reason, is_usual) in REFUSALS {
+            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            let refused = refusal(code, reason, "m1");
+            let (method, path) = (Method::PATCH, "/clusters/m1/status");
+            stand.api.answer(method, path, code, refused);
+            let noted = note(&stand.fleet, &cluster, Monitoring::Off).await;
+            assert_eq!(noted.is_ok(), is_usual, "{code}");
+        }
+    }
+}

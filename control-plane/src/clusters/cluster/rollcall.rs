@@ -1,0 +1,437 @@
+//! Watches the leases of all clusters and reports those that went silent.
+//!
+//! Renewals come from the watch, and timers tell when a silence has lasted for the grace period.
+//! Before a cluster is reported, its lease is read once from the API: this detects a watch that
+//! lags, and if the read fails, it is the control plane that is cut off. The lease is read just
+//! before the grace period ends, so that the report is not delayed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Api, ListParams};
+use kube::{Resource, ResourceExt};
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::client;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Lease;
+use muster_shared::names::{CLUSTER_NAMESPACE, condition};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::api_call::write_condition;
+use super::monitor::{Graces, Silence};
+use crate::clusters::cluster::api_contact::Contact;
+use crate::clusters::cluster::liveness::{Due, LivenessTracker};
+use crate::clusters::cluster::renewal::Renewal;
+use crate::fleet::Fleet;
+
+/// Deadline of the reads that test our own contact.
+const READ: Duration = Duration::from_secs(3);
+/// Pause before a silence that could not be confirmed or written is looked at again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Silences confirmed and reported at a time.
+const REPORTERS: usize = 32;
+/// So many silences are confirmed by reading all leases, page by page, instead of one by one: after
+/// a takeover everyone's grace ends in the same moment.
+const MANY: usize = 64;
+
+struct RollCall {
+    fleet: Arc<Fleet>,
+    /// `None` until this process leads: what was heard before does not count.
+    state: Mutex<Option<State>>,
+    changed: Notify,
+    reporters: Arc<Semaphore>,
+}
+
+struct State {
+    tracker: LivenessTracker,
+    contact: Contact,
+}
+
+/// Starts to listen once this process leads and knows the fleet.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let call = Arc::new(RollCall {
+        fleet: Arc::clone(fleet),
+        state: Mutex::new(None),
+        changed: Notify::new(),
+        reporters: Arc::new(Semaphore::new(REPORTERS)),
+    });
+    fleet.clusters.on_change({
+        let call = Arc::clone(&call);
+        move |change| call.hear_cluster(change)
+    });
+    fleet.leases.on_change({
+        let call = Arc::clone(&call);
+        move |change| call.hear_lease(change)
+    });
+    tasks.spawn("cluster monitor", call.run());
+}
+
+impl State {
+    /// Returns whether the silence of a cluster is its own and not that of the API: the API can be
+    /// reached, and was asked a moment ago.
+    fn believes_silence(&self, name: &str, now: Instant) -> bool {
+        self.contact.is_good() && self.tracker.is_confirmed(name, now)
+    }
+}
+
+/// Returns the token of the next page; an empty token means that there is none.
+fn following(token: Option<String>) -> Option<String> {
+    token.filter(|token| !token.is_empty())
+}
+
+/// Returns whether a cluster renews a lease that is missed when it falls silent.
+fn is_listened_to(cluster: &Cluster) -> bool {
+    cluster.spec.sync_mode == ClusterSyncMode::Pull && cluster.metadata.deletion_timestamp.is_none()
+}
+
+impl RollCall {
+    async fn run(self: Arc<Self>) {
+        if !self.fleet.ready().await {
+            return;
+        }
+        let settings = &self.fleet.settings;
+        let graces = Graces {
+            monitor: *settings.cluster_monitor_grace_period,
+            startup: *settings.cluster_startup_grace_period,
+        };
+        // Often enough that several attempts fall into one grace.
+        let interval =
+            (graces.monitor / 8).clamp(Duration::from_millis(200), Duration::from_secs(5));
+        self.begin(graces, interval);
+        let mut probe = tokio::time::interval(interval);
+        probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let changed = self.changed.notified();
+            let next = self.with(|state, _| state.tracker.next_timer()).flatten();
+            let timer = async {
+                match next {
+                    // "Longer than the grace" begins after the deadline.
+                    Some(at) => sleep_until(at + Duration::from_millis(1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.fleet.shutdown.cancelled() => return,
+                () = changed => continue,
+                _ = probe.tick() => {
+                    let call = Arc::clone(&self);
+                    muster_shared::clock::spawn(async move { call.probe().await });
+                    continue;
+                }
+                () = timer => {}
+            }
+            let Due { confirm, silent } = self
+                .with(|state, now| state.tracker.due(now))
+                .unwrap_or_default();
+            if confirm.len() >= MANY {
+                let call = Arc::clone(&self);
+                muster_shared::clock::spawn(async move { call.ask_about_all(confirm).await });
+            } else {
+                for name in confirm {
+                    self.spawn(|call| async move {
+                        call.ask_about(&name).await;
+                    });
+                }
+            }
+            for name in silent {
+                self.spawn(|call| async move { call.report(&name).await });
+            }
+        }
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) {
+        let call = Arc::clone(self);
+        muster_shared::clock::spawn(async move {
+            let _permit = Arc::clone(&call.reporters).acquire_owned().await;
+            act(call).await;
+        });
+    }
+
+    /// Begins to count heartbeats; every cluster starts with a full grace.
+    fn begin(&self, graces: Graces, interval: Duration) {
+        let now = Instant::now();
+        *self.state.lock() = Some(State {
+            tracker: LivenessTracker::new(graces, now),
+            contact: Contact::new(2 * interval, now),
+        });
+        for cluster in self.fleet.clusters.list() {
+            self.see(&cluster);
+        }
+        for lease in self.fleet.leases.list() {
+            self.renewed(&Renewal::from(&*lease));
+        }
+    }
+
+    fn hear_cluster(&self, change: &Change<Cluster>) {
+        match change {
+            Change::Applied { new, .. } => self.see(new),
+            Change::Deleted { old } => {
+                self.with(|state, _| state.tracker.forget(&old.name_any()));
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    fn see(&self, cluster: &Cluster) {
+        let name = cluster.name_any();
+        let is_new = self.with(|state, now| {
+            if !is_listened_to(cluster) {
+                state.tracker.forget(&name);
+                return false;
+            }
+            let today = self.fleet.clock.now();
+            let created = cluster.creation_timestamp().map_or(today, |at| at.0);
+            let age = Duration::try_from(today.duration_since(created)).unwrap_or_default();
+            state.tracker.identify(&name, cluster.meta().uid.as_deref());
+            state
+                .tracker
+                .cluster(&name, cluster.condition(condition::READY), age, now)
+        });
+        // A lease that came before its cluster is heard now: first read when the cluster falls
+        // silent, it would count as a sign of life then.
+        if is_new == Some(true)
+            && let Some(lease) = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), &name)
+        {
+            self.renewed(&Renewal::from(&*lease));
+        }
+    }
+
+    fn hear_lease(&self, change: &Change<Lease>) {
+        match change {
+            Change::Applied { new, .. } => {
+                self.reached();
+                self.renewed(&Renewal::from(&**new));
+            }
+            Change::Deleted { old } => {
+                self.with(|state, now| state.tracker.lease(&old.name_any(), None, now));
+            }
+        }
+    }
+
+    fn renewed(&self, lease: &Renewal) {
+        self.with(|state, now| state.tracker.lease(&lease.name_any(), lease.renewed, now));
+    }
+
+    /// Notes that the API was reached, and gives the time in which it was not back to every
+    /// cluster.
+    fn reached(&self) {
+        self.with(|state, now| {
+            let lost = state.contact.reached(now);
+            if !lost.is_zero() {
+                tracing::warn!(
+                    lost_seconds = lost.as_secs_f64(),
+                    "the fleet API was out of reach: every cluster gets that time back"
+                );
+                state.tracker.give_back(lost, now);
+            }
+        });
+    }
+
+    fn unreached(&self, error: &str) {
+        self.with(|state, _| {
+            if state.contact.is_good() {
+                tracing::warn!(
+                    error,
+                    "the fleet API is out of reach: nobody is judged silent"
+                );
+            }
+            state.contact.failed();
+        });
+    }
+
+    fn leases(&self) -> Api<Renewal> {
+        Api::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE)
+    }
+
+    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead
+    /// store does not count.
+    async fn probe(&self) {
+        let leases = self.leases();
+        match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
+            Ok(Ok(_)) => self.reached(),
+            Ok(Err(error)) => self.unreached(&client::brief(&error)),
+            Err(_) => self.unreached("no answer in time"),
+        }
+    }
+
+    /// Asks the API itself for the lease of one cluster. Says whether it answered.
+    async fn ask_about(&self, name: &str) -> bool {
+        let asked = Instant::now();
+        let leases = self.leases();
+        match timeout(READ, leases.get_opt(name)).await {
+            Ok(Ok(lease)) => {
+                self.reached();
+                if let Some(lease) = lease {
+                    self.renewed(&lease);
+                }
+                self.with(|state, _| state.tracker.confirmed(name, asked));
+                return true;
+            }
+            Ok(Err(error)) => self.unreached(&client::brief(&error)),
+            Err(_) => self.unreached("no answer in time"),
+        }
+        false
+    }
+
+    /// Asks the API about the heartbeats of many clusters at once.
+    async fn ask_about_all(&self, names: Vec<String>) {
+        let asked = Instant::now();
+        let leases = self.leases();
+        let mut page = ListParams::default().limit(500);
+        loop {
+            match timeout(READ, leases.list(&page)).await {
+                Ok(Ok(list)) => {
+                    self.reached();
+                    for lease in &list.items {
+                        self.renewed(lease);
+                    }
+                    page.continue_token = following(list.metadata.continue_);
+                    if page.continue_token.is_none() {
+                        break;
+                    }
+                }
+                Ok(Err(error)) => return self.unreached(&client::brief(&error)),
+                Err(_) => return self.unreached("no answer in time"),
+            }
+        }
+        self.with(|state, _| {
+            for name in &names {
+                state.tracker.confirmed(name, asked);
+            }
+        });
+    }
+
+    /// Reports one silent cluster, unless a last look at its lease says otherwise.
+    async fn report(&self, name: &str) {
+        let believed = self.with(|state, now| state.believes_silence(name, now));
+        if believed != Some(true) && !self.ask_about(name).await {
+            return self.look_again(name);
+        }
+        let silence = self
+            .with(|state, now| state.tracker.silence(name, now))
+            .flatten();
+        let (Some(silence), Some(cluster)) = (silence, self.fleet.clusters.get(None, name)) else {
+            self.with(|state, now| state.tracker.arm(name, now));
+            self.changed.notify_one();
+            return;
+        };
+        if !self.fleet.leadership.is_current() {
+            return;
+        }
+        if let Err(error) = self.write(&cluster, silence).await {
+            if !client::is_conflict(&error) && !client::is_not_found(&error) {
+                let why = client::brief(&error);
+                tracing::warn!(cluster = name, error = why, "cannot report the silence");
+                // Whether it is us who cannot be heard is told by what is read: a report that
+                // never gets through must not keep the others from being made.
+            }
+            self.look_again(name);
+        }
+    }
+
+    async fn write(&self, cluster: &Cluster, silence: Silence) -> Result<(), kube::Error> {
+        let observation = silence.condition(self.fleet.clock.now());
+        let name = cluster.name_any();
+        let client = &self.fleet.urgent_client;
+        let written = write_condition(client, cluster, observation).await?;
+        tracing::warn!(
+            cluster = name,
+            reason = silence.reason(),
+            "Ready is Unknown: {}",
+            silence.message()
+        );
+        self.fleet.events.publish(
+            cluster,
+            EventType::Warning,
+            silence.reason(),
+            silence.message(),
+        );
+        self.with(|state, _| state.tracker.wrote(&name, written));
+        Ok(())
+    }
+
+    fn look_again(&self, name: &str) {
+        self.with(|state, now| state.tracker.arm_at(name, now + RETRY));
+        self.changed.notify_one();
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> Option<T> {
+        self.state
+            .lock()
+            .as_mut()
+            .map(|state| act(state, Instant::now()))
+    }
+}
+
+#[cfg(test)]
+mod written;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_silence_is_believed_while_the_api_is_in_reach_and_was_asked_about_it() {
+        let now = Instant::now();
+        let grace = Duration::from_secs(40);
+        let graces = Graces {
+            monitor: grace,
+            startup: grace,
+        };
+        for (in_reach, asked, expected) in [
+            (true, true, true),
+            (true, false, false),
+            (false, true, false),
+            (false, false, false),
+        ] {
+            let mut state = State {
+                tracker: LivenessTracker::new(graces, now),
+                contact: Contact::new(grace, now),
+            };
+            state.tracker.cluster("m", None, Duration::ZERO, now);
+            if asked {
+                state.tracker.confirmed("m", now);
+            }
+            if !in_reach {
+                state.contact.failed();
+            }
+            let found = state.believes_silence("m", now);
+            assert_eq!(found, expected, "{in_reach} {asked}");
+        }
+    }
+
+    #[test]
+    fn leases_are_read_to_the_last_page() {
+        for (token, expected) in [(None, None), (Some(""), None), (Some("next"), Some("next"))] {
+            let found = following(token.map(str::to_owned));
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn clusters_with_agents_are_listened_to_as_long_as_they_stay() {
+        for (mode, deleting, expected) in [
+            ("Pull", false, true),
+            ("Pull", true, false),
+            ("Push", false, false),
+            ("Push", true, false),
+        ] {
+            let deletion = deleting.then_some("2024-01-01T00:00:00Z");
+            let cluster = serde_json::from_value(json!({
+                "metadata": {"name": "m", "deletionTimestamp": deletion},
+                "spec": {"syncMode": mode},
+            }))
+            .unwrap();
+            assert_eq!(is_listened_to(&cluster), expected, "{mode} {deleting}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const FOLLOWED: Rules = Rules {
+    follows: true,
+    reserves: true,
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cluster(name: &str, ready: &str, taints: &Value, record: &Value) -> Cluster {
+    let conditions = match ready {
+        "" => json!([]),
+        ready => json!([{
+            "type": "Ready", "status": ready, "reason": "r", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]),
+    };
+    let annotation = record.to_string();
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "labels": { "tier": name },
+            "annotations": { (crate::clusters::taint::record::ANNOTATION): annotation },
+        },
+        "spec": { "syncMode": "Pull", "taints": taints },
+        "status": { "conditions": conditions },
+    }))
+    .unwrap()
+}
+
+fn policy(spec: &Value) -> ClusterTaintPolicy {
+    serde_json::from_value(json!({ "metadata": { "name": "p", "generation": 3 }, "spec": spec }))
+        .unwrap()
+}
+
+fn judged(policy: &ClusterTaintPolicy, clusters: &[Cluster]) -> ClusterTaintPolicyStatus {
+    let clusters: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
+    status(policy, &clusters, FOLLOWED, at(100))
+}
+
+fn when(kind: &str) -> Value {
+    json!([{ "conditionType": kind, "operator": "NotIn", "statusValues": ["True"] }])
+}
+
+fn down() -> Value {
+    json!([{ "key": "down", "effect": "NoExecute" }])
+}
+
+#[test]
+#[allow(clippy::too_many_lines)] // a table of cases
+fn a_policy_says_what_it_selects_what_matches_and_what_it_has_tainted() {
+    let none = json!([]);
+    let held = json!({ "taints": [{ "key": "down", "effect": "NoExecute", "heldBy": ["p"] }] });
+    let of_others =
+        json!({ "taints": [{ "key": "down", "effect": "NoExecute", "heldBy": ["other"] }] });
+    let shipped = json!({ "taints": [{ "key": "down", "effect": "NoExecute", "shipped": true }] });
+    let withdrawn = json!({ "taints": [{
+        "key": "down", "effect": "NoExecute", "heldBy": ["p"], "withdrawn": "2026-01-01T00:00:00Z",
+    }] });
+    let proposed = json!({ "matchConditions": when("Ready"), "taintsToAdd": down() });
+    let released = json!({ "addOnConditions": when("Ready"), "taints": down() });
+    let narrow = json!({
+        "targetCluster": { "clusterNames": ["b"] },
+        "matchConditions": when("Ready"), "taintsToAdd": down(),
+    });
+    let (well, lost) = ("True", "Unknown");
+    let nothing = json!({});
+    for (what, spec, ready, taints, record, counts, reason) in [
+        (
+            "well",
+            &proposed,
+            well,
+            &none,
+            &nothing,
+            [2, 0, 0],
+            "NoClusterMatches",
+        ),
+        (
+            "the delay runs",
+            &proposed,
+            lost,
+            &none,
+            &nothing,
+            [2, 1, 0],
+            "Matching",
+        ),
+        (
+            "tainted",
+            &proposed,
+            lost,
+            &down(),
+            &held,
+            [2, 1, 1],
+            "Tainting",
+        ),
+        (
+            "by hand",
+            &proposed,
+            lost,
+            &down(),
+            &nothing,
+            [2, 1, 0],
+            "Matching",
+        ),
+        (
+            "by another",
+            &proposed,
+            well,
+            &down(),
+            &of_others,
+            [2, 0, 0],
+            "NoClusterMatches",
+        ),
+        (
+            "taken off by a person",
+            &proposed,
+            lost,
+            &none,
+            &withdrawn,
+            [2, 1, 0],
+            "Matching",
+        ),
+        (
+            "put back by a person",
+            &proposed,
+            lost,
+            &down(),
+            &withdrawn,
+            [2, 1, 0],
+            "Matching",
+        ),
+        (
+            "released form",
+            &released,
+            lost,
+            &down(),
+            &shipped,
+            [2, 1, 1],
+            "Tainting",
+        ),
+        (
+            "no longer selected, still held",
+            &narrow,
+            lost,
+            &down(),
+            &held,
+            [1, 0, 1],
+            "Tainting",
+        ),
+    ] {
+        let clusters = [
+            cluster("a", ready, taints, record),
+            cluster("b", well, &none, &nothing),
+        ];
+        let status = judged(&policy(spec), &clusters);
+        let found = [status.selected, status.matching, status.tainted];
+        let condition = &status.conditions[0];
+        assert_eq!(
+            (found, condition.reason.as_str()),
+            (counts, reason),
+            "{what}"
+        );
+        assert_eq!(condition.status, "True", "{what}");
+        assert_eq!(
+            (status.observed_generation, condition.observed_generation),
+            (Some(3), Some(3))
+        );
+    }
+}
+
+#[test]
+fn a_policy_without_effect_says_which_part_of_it_is_wrong() {
+    let clusters = [cluster("a", "True", &json!([]), &json!({}))];
+    let young = [cluster("a", "", &json!([]), &json!({}))];
+    let nobody = json!({ "clusterNames": ["nobody"] });
+    for (what, spec, clusters, reason, part) in [
+        (
+            "a typo",
+            json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }),
+            &clusters[..],
+            "UnknownCondition",
+            "\"Redy\"",
+        ),
+        (
+            "a typo of what removes",
+            json!({ "addOnConditions": when("Ready"), "removeOnConditions": when("ready"), "taints": down() }),
+            &clusters,
+            "UnknownCondition",
+            "The clusters have Ready",
+        ),
+        (
+            "no condition reported yet",
+            json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }),
+            &young,
+            "NoClusterMatches",
+            "none of the 1",
+        ),
+        (
+            "a condition of trouble",
+            json!({ "matchConditions": when("UniqueIdentity"), "taintsToAdd": down() }),
+            &clusters,
+            "NoClusterMatches",
+            "none of the 1",
+        ),
+        (
+            "no such cluster",
+            json!({ "targetClusters": nobody, "matchConditions": when("Ready"), "taintsToAdd": down() }),
+            &clusters,
+            "NoClusterSelected",
+            "spec.targetClusters selects none of the 1",
+        ),
+        (
+            "no cluster at all",
+            json!({ "matchConditions": when("Ready"), "taintsToAdd": down() }),
+            &[],
+            "NoClusterSelected",
+            "the fleet has no cluster",
+        ),
+        (
+            "no conditions",
+            json!({ "taints": down() }),
+            &clusters,
+            "NoConditions",
+            "addOnConditions",
+        ),
+        (
+            "two targets",
+            json!({ "targetClusters": nobody, "targetCluster": nobody, "taints": down() }),
+            &clusters,
+            "Invalid",
+            "two names for the same thing",
+        ),
+    ] {
+        let status = judged(&policy(&spec), clusters);
+        let condition = &status.conditions[0];
+        assert_eq!(condition.reason, reason, "{what}");
+        assert!(
+            condition.message.contains(part),
+            "{what}: {}",
+            condition.message
+        );
+        let acts = reason == "NoClusterMatches";
+        let is_wrong = ["NoConditions", "Invalid"].contains(&reason);
+        let holds = |kind: &str| conditions::is_true(&status.conditions, kind);
+        assert_eq!(holds("Ready"), !is_wrong, "{what}");
+        assert_eq!(holds("Effective"), acts, "{what}");
+    }
+}
+
+#[test]
+fn a_status_that_is_written_is_not_written_again_and_its_times_are_those_of_the_changes() {
+    let clusters = [cluster("a", "True", &json!([]), &json!({}))];
+    let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
+    let mut policy = policy(&json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }));
+    let first = status(&policy, &sights, FOLLOWED, at(100));
+    assert_eq!(first.unknown_conditions[0].since, Some(Time(at(100))));
+    policy.status = Some(first.clone());
+    assert_eq!(status(&policy, &sights, FOLLOWED, at(200)), first);
+    policy.spec.match_conditions[0].condition_type = "Ready".to_owned();
+    policy.metadata.generation = Some(4);
+    let mended = status(&policy, &sights, FOLLOWED, at(300));
+    assert!(mended.unknown_conditions.is_empty());
+    assert!(conditions::is_true(&mended.conditions, "Effective"));
+    assert_eq!(mended.conditions[1].last_transition_time, Time(at(300)));
+    policy.status = Some(mended);
+    policy.spec.match_conditions[0].condition_type = "Redy".to_owned();
+    let again = status(&policy, &sights, FOLLOWED, at(400));
+    assert_eq!(again.unknown_conditions[0].since, Some(Time(at(400))));
+}
+
+#[test]
+fn with_failover_off_a_policy_says_that_it_is_not_followed() {
+    let clusters = [cluster("a", "False", &json!([]), &json!({}))];
+    let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
+    for (taints, reason, is_ready) in [
+        (down(), "FailoverOff", true),
+        (json!([{"key": "a", "effect": "Never"}]), "Invalid", false),
+    ] {
+        let policy = policy(&json!({ "matchConditions": when("Ready"), "taintsToAdd": taints }));
+        let rules = Rules {
+            follows: false,
+            ..FOLLOWED
+        };
+        let status = status(&policy, &sights, rules, at(100));
+        let holds = |kind: &str| conditions::is_true(&status.conditions, kind);
+        assert_eq!(status.conditions[0].reason, reason);
+        assert_eq!((holds("Ready"), holds("Effective")), (is_ready, false));
+    }
+}
+
+#[test]
+fn a_status_is_bounded_whatever_policies_and_clusters_say() {
+    let long = "é".repeat(100_000);
+    let conditions: Vec<Value> = (0..1_000)
+        .map(|number| json!({
+            "conditionType": format!("{number}{long}"), "operator": "In", "statusValues": ["True"],
+        }))
+        .collect();
+    let odd: Vec<Value> = (0..1_000)
+        .map(|_| json!({ "key": long, "effect": long }))
+        .collect();
+    let clusters: Vec<Cluster> = (0..100)
+        .map(|number| cluster(&format!("m{number}"), "False", &json!([]), &json!({})))
+        .collect();
+    for spec in [
+        json!({ "matchConditions": conditions, "taintsToAdd": down() }),
+        json!({ "matchConditions": when("Ready"), "taintsToAdd": odd }),
+        json!({ "matchConditions": when("Ready"), "taintsToAdd": down() }),
+    ] {
+        let status = judged(&policy(&spec), &clusters);
+        let size = json!(status).to_string().len();
+        assert!(size < 4_096, "{size}");
+    }
+}

@@ -1,0 +1,441 @@
+//! Starts and ends the tasks of each member that the control plane manages.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use kube::api::{Api, Patch, PostParams};
+use kube::{Config, ResourceExt};
+use muster_agent::Hosted;
+use muster_agent::settings::Settings as AgentSettings;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::client::{self, Gateway, Head, Limits, Profile};
+use muster_shared::conditions;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Secret, ServiceAccount};
+use muster_shared::names::condition;
+use muster_shared::queue::{Next, backoff, jittered};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Doubt, Presence};
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Problem, connection, is_same_server, secret_key};
+use super::renewal;
+use crate::clusters::cluster::monitored::{self, Monitoring};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::patch_params;
+use crate::settings::{PUSH_CONTROLLERS, Settings};
+
+/// Name of the queue.
+const NAME: &str = "push clusters";
+/// Members that are looked at at a time.
+const WORKERS: usize = 4;
+/// Pause between two looks at the Secret of a member, whose changes are not watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Longest time of a renewal of a token.
+const RENEWAL: Duration = Duration::from_secs(15);
+/// Name of the controller that reports the status of members.
+const STATUS: &str = "clusterStatus";
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    Controller::new(fleet, NAME)
+        .watches(&fleet.clusters, |_, change| [change.object().name_any()])
+        .run(
+            tasks,
+            WORKERS,
+            Arc::<Hosts>::default(),
+            |fleet, hosts, name: String| async move { reconcile(&fleet, &hosts, &name).await },
+        );
+}
+
+/// Members whose tasks run, and members without a connection.
+#[derive(Default)]
+struct Hosts {
+    running: Mutex<HashMap<String, Host>>,
+    /// Since when a member has had no connection.
+    unconnected: Mutex<HashMap<String, Instant>>,
+}
+
+/// Tasks of one member.
+struct Host {
+    config: Config,
+    /// Resource version of the Secret with the credentials.
+    version: Option<String>,
+    gateway: Arc<Gateway>,
+    /// Runs the tasks of the member.
+    task: JoinHandle<()>,
+    /// Renews the token of the member's account.
+    renewal: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Hosts {
+    fn unconnected(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.unconnected.lock()
+    }
+
+    /// Ends the tasks of a member.
+    fn stop(&self, name: &str) {
+        self.running.lock().remove(name);
+        self.unconnected().remove(name);
+        let count = self.running.lock().len();
+        metrics::gauge!("muster_push_clusters").set(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+}
+
+async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next, ApiError> {
+    let cluster = match fleet.clusters.presence(None, name) {
+        Presence::There(cluster) => cluster,
+        // What cannot be read may be the Cluster as it was: its member goes on.
+        Presence::Unknown(Doubt::Unreadable { .. } | Doubt::Unlisted) => return Ok(Next::Done),
+        Presence::Gone | Presence::Unknown(_) => {
+            hosts.stop(name);
+            return Ok(Next::Done);
+        }
+    };
+    if cluster.spec.sync_mode != ClusterSyncMode::Push {
+        hosts.stop(name);
+        return Ok(Next::Done);
+    }
+    let secret = match secret(fleet, &cluster).await {
+        Ok(secret) => secret,
+        Err(error) if hosts.running.lock().contains_key(name) => return Err(error),
+        Err(error) => {
+            let words = client::brief(&error.source);
+            let problem = Problem::Unreadable(error.object, words);
+            return unconnected(fleet, hosts, &cluster, &problem).await;
+        }
+    };
+    let config = match connection(&cluster, secret.as_ref()).await {
+        Ok(config) => config,
+        Err(problem) => return unconnected(fleet, hosts, &cluster, &problem).await,
+    };
+    hosts.unconnected().remove(name);
+    let version = secret.as_ref().and_then(ResourceExt::resource_version);
+    let gateway = host(fleet, hosts, &cluster, (config, version));
+    let monitoring = if fleet.settings.runs(STATUS) {
+        Monitoring::Connected
+    } else {
+        Monitoring::Off
+    };
+    note(fleet, &cluster, monitoring).await?;
+    if let Some(secret) = secret {
+        renew(fleet, hosts, &cluster, secret, gateway);
+    }
+    Ok(Next::After(jittered(LOOK_AGAIN)))
+}
+
+/// Reads the Secret that a Cluster names.
+async fn secret(fleet: &Fleet, cluster: &Cluster) -> Result<Option<Secret>, ApiError> {
+    let Ok((namespace, name)) = secret_key(cluster) else {
+        return Ok(None);
+    };
+    let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
+    secrets
+        .get_opt(&name)
+        .await
+        .map_err(ApiError::of("read", &format!("{namespace}/{name}")))
+}
+
+async fn note(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    monitoring: Monitoring<'_>,
+) -> Result<(), ApiError> {
+    let title = format!("Cluster {}", cluster.name_any());
+    monitored::note(fleet, cluster, monitoring)
+        .await
+        .map_err(ApiError::of("write the status of", &title))
+}
+
+/// Starts the tasks of a member, or gives them other credentials; returns its connection.
+fn host(
+    fleet: &Arc<Fleet>,
+    hosts: &Hosts,
+    cluster: &Cluster,
+    (config, version): (Config, Option<String>),
+) -> Arc<Gateway> {
+    let name = cluster.name_any();
+    let mut running = hosts.running.lock();
+    if let Some(host) = running.get_mut(&name)
+        && is_same_server(&host.config, &config)
+        && !host.task.is_finished()
+    {
+        if host.version != version {
+            tracing::info!(cluster = name, "the credentials of the member changed");
+            host.gateway.take(config.clone());
+            (host.config, host.version) = (config, version);
+        }
+        return Arc::clone(&host.gateway);
+    }
+    // Another server may be another cluster: its identity is compared before anything is applied.
+    let gateway = fleet.gateway.beside("member", config.clone());
+    let stop = fleet.shutdown.child_token();
+    let task = muster_shared::clock::spawn(run(
+        Arc::clone(fleet),
+        name.clone(),
+        Arc::clone(&gateway),
+        stop.clone(),
+    ));
+    let host = Host {
+        config,
+        version,
+        task,
+        renewal: None,
+        gateway: Arc::clone(&gateway),
+        stop,
+    };
+    running.insert(name, host);
+    let count = u32::try_from(running.len()).unwrap_or(u32::MAX);
+    metrics::gauge!("muster_push_clusters").set(count);
+    gateway
+}
+
+/// Runs the tasks of a member until they are to stop. If one of them ends, all are started anew.
+async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: CancellationToken) {
+    let mut failures = 0;
+    while !stop.is_cancelled() {
+        let hosted = Hosted {
+            settings: settings(&fleet.settings, &name),
+            fleet: Arc::clone(&fleet.gateway),
+            member: Arc::clone(&member),
+            leadership: fleet.leadership.clone(),
+            interpreters: Arc::clone(&fleet.interpreters),
+        };
+        let begun = Instant::now();
+        // A token of its own: the tasks cancel it if one of them ends.
+        if let Err(error) = hosted.run(stop.child_token()).await {
+            tracing::error!(cluster = name, %error, "the tasks of a push cluster ended; they are started anew");
+        }
+        failures = if begun.elapsed() > Duration::from_mins(10) {
+            1
+        } else {
+            failures + 1
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(jittered(backoff(failures))) => {}
+        }
+    }
+}
+
+/// Returns the settings of the agent's tasks for a member.
+fn settings(ours: &Settings, name: &str) -> AgentSettings {
+    let chosen: Vec<&str> = PUSH_CONTROLLERS
+        .into_iter()
+        .filter(|controller| ours.runs(controller))
+        .collect();
+    AgentSettings {
+        cluster_name: name.to_owned(),
+        controllers: chosen
+            .join(",")
+            .parse()
+            .unwrap_or_else(|never| match never {}),
+        cluster_status_update_frequency: ours.cluster_status_update_frequency,
+        cluster_success_threshold: ours.cluster_success_threshold,
+        cluster_failure_threshold: ours.cluster_failure_threshold,
+        enable_cluster_resource_modeling: ours.enable_cluster_resource_modeling,
+        feature_gates: ours.feature_gates.clone(),
+        leader_elect: false,
+        ..AgentSettings::default()
+    }
+}
+
+/// Tells that a member cannot be reached for want of an address or credentials. Tasks that run go
+/// on with what they have. A member without any becomes `Ready`=Unknown after the grace period,
+/// because nothing is known of it.
+async fn unconnected(
+    fleet: &Fleet,
+    hosts: &Hosts,
+    cluster: &Cluster,
+    problem: &Problem,
+) -> Result<Next, ApiError> {
+    let name = cluster.name_any();
+    let words = problem.to_string();
+    note(fleet, cluster, Monitoring::Unconnected(&words)).await?;
+    if hosts.running.lock().contains_key(&name) {
+        return Ok(Next::After(jittered(LOOK_AGAIN)));
+    }
+    let since = *hosts
+        .unconnected()
+        .entry(name.clone())
+        .or_insert_with(Instant::now);
+    // Without the reporter of this control plane, `Ready` is another one's.
+    if !fleet.settings.runs(STATUS) {
+        return Ok(Next::After(jittered(LOOK_AGAIN)));
+    }
+    let grace = *fleet.settings.cluster_monitor_grace_period;
+    let left = grace.saturating_sub(since.elapsed());
+    if !left.is_zero() {
+        return Ok(Next::After(left.min(LOOK_AGAIN)));
+    }
+    let message = format!("The control plane cannot connect to the member: {words}");
+    let ready = conditions::new(
+        condition::READY,
+        conditions::UNKNOWN,
+        "ClusterStatusUnknown",
+        &message,
+        fleet.clock.now(),
+    );
+    let held = cluster
+        .status
+        .as_ref()
+        .map(|status| status.conditions.clone());
+    if let Some(list) = conditions::merge(&held.unwrap_or_default(), [ready]) {
+        let patch = json!({
+            "metadata": { "resourceVersion": cluster.resource_version() },
+            "status": { "conditions": list },
+        });
+        let api = Api::<Head<Cluster>>::all(fleet.client.clone());
+        match api
+            .patch_status(&name, &patch_params(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => {}
+            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
+            Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
+            Err(error) => {
+                let title = format!("Cluster {name}");
+                return Err(ApiError::of("write the status of", &title)(error));
+            }
+        }
+    }
+    Ok(Next::After(jittered(LOOK_AGAIN)))
+}
+
+/// Renews the token of a member's account if it is due, in a task of the member's own: a member
+/// that does not answer keeps no other waiting. A failure is told by an event; the token is good
+/// for as long again.
+fn renew(
+    fleet: &Arc<Fleet>,
+    hosts: &Hosts,
+    cluster: &Arc<Cluster>,
+    secret: Secret,
+    member: Arc<Gateway>,
+) {
+    let data = secret.data.as_ref().and_then(|data| data.get("token"));
+    let text = data.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+    let Some(token) = text.as_deref().and_then(renewal::read) else {
+        return;
+    };
+    if !renewal::due(&token, fleet.clock.now()).is_zero() {
+        return;
+    }
+    let mut running = hosts.running.lock();
+    let Some(host) = running.get_mut(&cluster.name_any()) else {
+        return;
+    };
+    if host.renewal.as_ref().is_some_and(|it| !it.is_finished()) {
+        return;
+    }
+    let (fleet, cluster) = (Arc::clone(fleet), Arc::clone(cluster));
+    host.renewal = Some(muster_shared::clock::spawn(async move {
+        let renewed = timeout(RENEWAL, renewed(&fleet, &secret, &token, &member)).await;
+        let problem = match renewed {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => client::brief(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        let note = format!(
+            "The token of the member's account {}/{} is not renewed, and expires at {}: {problem}",
+            token.namespace, token.account, token.expires
+        );
+        tracing::warn!(cluster = cluster.name_any(), "{note}");
+        fleet
+            .events
+            .publish(&*cluster, EventType::Warning, "TokenNotRenewed", note);
+    }));
+}
+
+async fn renewed(
+    fleet: &Fleet,
+    secret: &Secret,
+    token: &renewal::Token,
+    member: &Arc<Gateway>,
+) -> Result<(), kube::Error> {
+    let client = member
+        .client(Profile::Write, Limits::NONE)
+        .map_err(|error| kube::Error::Service(Box::new(error)))?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, &token.namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: i64::try_from(renewal::LIFETIME.as_secs()).ok(),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(&token.account, &PostParams::default(), &request)
+        .await?;
+    let Some(status) = answer.status.filter(|status| !status.token.is_empty()) else {
+        return Err(kube::Error::Service("the member made no token".into()));
+    };
+    let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
+    let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
+    let patch = json!({
+        "metadata": { "resourceVersion": secret.resource_version() },
+        "data": { "token": STANDARD.encode(status.token) },
+    });
+    secrets
+        .patch(&name, &patch_params(), &Patch::Merge(patch))
+        .await?;
+    tracing::info!(
+        secret = name,
+        "the token of the member's account was renewed"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_and_gates_of_the_control_plane_hold_for_its_push_clusters() {
+        let of = |ours: &Settings| settings(ours, "m1");
+        assert!(of(&Settings::default()).models_enabled());
+        let ours = Settings {
+            cluster_status_update_frequency: "7s".parse().unwrap(),
+            cluster_success_threshold: "8s".parse().unwrap(),
+            cluster_failure_threshold: "9s".parse().unwrap(),
+            feature_gates: "CustomizedClusterResourceModeling=false".parse().unwrap(),
+            ..Settings::default()
+        };
+        let theirs = of(&ours);
+        assert_eq!(theirs.cluster_name, "m1");
+        assert_eq!(
+            [
+                theirs.cluster_status_update_frequency,
+                theirs.cluster_success_threshold,
+                theirs.cluster_failure_threshold,
+            ],
+            [
+                ours.cluster_status_update_frequency,
+                ours.cluster_success_threshold,
+                ours.cluster_failure_threshold,
+            ]
+        );
+        assert!(theirs.enable_cluster_resource_modeling && !theirs.models_enabled());
+        let unwatched = Settings {
+            enable_cluster_resource_modeling: false,
+            ..Settings::default()
+        };
+        assert!(!of(&unwatched).enable_cluster_resource_modeling);
+    }
+}

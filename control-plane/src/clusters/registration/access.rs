@@ -1,0 +1,335 @@
+//! Roles in the fleet API that registration requires: created and removed from the chart's files.
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use muster_shared::client;
+use muster_shared::k8s::{
+    Api, ApiResource, Client, DynamicObject, Error as CallError, GroupVersionKind, ObjectMeta,
+    Preconditions, ResourceExt,
+};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
+
+/// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write
+/// beyond what roles can say.
+const REGISTRATION: [&str; 2] = [
+    include_str!("../../../../charts/control-plane/access/registration.yaml"),
+    include_str!("../../../../charts/control-plane/access/agents.yaml"),
+];
+/// What the agent of a member may, what it needs to renew its certificate, and what a token for it
+/// may.
+const MEMBER: [&str; 3] = [
+    include_str!("../../../../charts/control-plane/access/member.yaml"),
+    include_str!("../../../../charts/control-plane/access/member-certificates.yaml"),
+    include_str!("../../../../charts/control-plane/access/member-registration.yaml"),
+];
+/// What else a member may have been given.
+const MORE: &str = include_str!("../../../../charts/control-plane/access/member-secrets.yaml");
+/// As whom we write.
+const FIELD_MANAGER: &str = "kubectl-muster";
+
+/// Reason why roles could not be created or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The chart's files are not YAML.
+    #[error("read the chart's roles: {0}")]
+    Text(String),
+    /// The API rejected a request.
+    #[error("{step} {kind} {name:?}: {}", client::brief(error))]
+    Call {
+        /// Step that failed.
+        step: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// Error of the API.
+        error: Box<CallError>,
+    },
+}
+
+/// Returns everything that registration itself needs.
+pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
+    let mut all = Vec::new();
+    for text in REGISTRATION {
+        all.extend(objects(text)?);
+    }
+    Ok(all)
+}
+
+/// Returns everything that one member needs.
+pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
+    let mut all = Vec::new();
+    for text in MEMBER {
+        all.extend(objects(&text.replace("MEMBER", cluster))?);
+    }
+    Ok(all)
+}
+
+/// Reads the objects of a YAML text.
+pub fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
+    serde_saphyr::from_multiple(yaml).map_err(|error| Error::Text(error.to_string()))
+}
+
+/// Puts objects there, or makes them what they should be. They are ours by their names, so that
+/// what a former version wrote is written over.
+pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
+    for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
+        ensure_namespace(fleet, name).await?;
+    }
+    apply(fleet, objects).await
+}
+
+/// Applies objects, or makes them what they should be.
+pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    for object in objects {
+        let name = object.name_any();
+        let applied = api(client, object)
+            .patch(&name, &params, &Patch::Apply(object))
+            .await;
+        applied.map_err(|error| failed("grant", object, error))?;
+    }
+    Ok(())
+}
+
+/// Creates a namespace unless it exists.
+pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
+    let namespaces: Api<Namespace> = Api::all(fleet.clone());
+    let failed = |error| Error::Call {
+        step: "create",
+        kind: "Namespace".to_owned(),
+        name: name.to_owned(),
+        error: Box::new(error),
+    };
+    if namespaces.get_opt(name).await.map_err(failed)?.is_some() {
+        return Ok(());
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match namespaces.create(&PostParams::default(), &namespace).await {
+        Err(error) if !client::is_conflict(&error) => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how
+/// many objects there were.
+pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
+    let mut all = of_member(cluster)?;
+    all.extend(objects(&MORE.replace("MEMBER", cluster))?);
+    all.retain(|object| kind(object) != "Namespace");
+    // Bindings first: what is left after an interruption grants nothing.
+    all.sort_by_key(|object| !kind(object).ends_with("Binding"));
+    let mut gone = 0;
+    for object in &all {
+        let deleted = api(fleet, object)
+            .delete(&object.name_any(), &DeleteParams::default())
+            .await;
+        match deleted {
+            Ok(_) => gone += 1,
+            Err(error) if client::is_not_found(&error) => {}
+            Err(error) => return Err(failed("remove", object, error)),
+        }
+        gone += usize::from(revoke_former(fleet, cluster, object).await?);
+    }
+    Ok(gone)
+}
+
+/// Removes what a role or a binding was called before names had colons, if it is this member's.
+/// With dashes the roles of members `a` and `a-secrets` could have the same name.
+async fn revoke_former(
+    fleet: &Client,
+    cluster: &str,
+    object: &DynamicObject,
+) -> Result<bool, Error> {
+    let Some(name) = former_name(object) else {
+        return Ok(false);
+    };
+    let api = api(fleet, object);
+    let found = api.get_opt(&name).await;
+    let found = found.map_err(|error| failed("look for the former", object, error))?;
+    let Some(found) = found.filter(|found| is_former(found, object, cluster)) else {
+        return Ok(false);
+    };
+    let as_seen = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.metadata.uid,
+            resource_version: found.metadata.resource_version,
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&name, &as_seen).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_not_found(&error) || client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(failed("remove the former", object, error)),
+    }
+}
+
+/// Returns what a role or a binding was called before names had colons.
+fn former_name(object: &DynamicObject) -> Option<String> {
+    let name = object.name_any();
+    (kind(object).contains("Role") && name.contains(':')).then(|| name.replace(':', "-"))
+}
+
+/// Returns whether a role or a binding of the former name is what this one is now: for the same
+/// subjects, or about the same resources and this member's objects only.
+fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool {
+    if kind(now).ends_with("Binding") {
+        return found.data["subjects"] == now.data["subjects"];
+    }
+    let own = [
+        cluster.to_owned(),
+        format!("{cluster}-impersonator"),
+        format!("karmada-agent-{cluster}"),
+        execution_namespace(cluster),
+        CLUSTER_NAMESPACE.to_owned(),
+        // Read to tell fleets apart.
+        "kube-system".to_owned(),
+    ];
+    let rules = |object: &DynamicObject| object.data["rules"].as_array().cloned();
+    let resources = |object: &DynamicObject| {
+        let rules = rules(object).unwrap_or_default();
+        let lists = rules.iter().map(|rule| rule["resources"].clone());
+        lists.collect::<Vec<_>>()
+    };
+    let names = rules(found).unwrap_or_default();
+    let mut names = names.iter().flat_map(|rule| {
+        rule["resourceNames"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    });
+    resources(found) == resources(now) && names.all(|name| own.iter().any(|it| name == **it))
+}
+
+/// Returns the kind of an object.
+pub fn kind(object: &DynamicObject) -> &str {
+    object.types.as_ref().map_or("", |it| &it.kind)
+}
+
+/// Returns the API of an object's kind and namespace, for kinds that every API has and whose
+/// plurals are regular.
+pub fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+    let version = object.types.as_ref().map_or("", |it| &it.api_version);
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind(object)));
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(fleet.clone(), &namespace, &resource),
+        None => Api::all_with(fleet.clone(), &resource),
+    }
+}
+
+fn failed(step: &'static str, object: &DynamicObject, error: CallError) -> Error {
+    Error::Call {
+        step,
+        kind: kind(object).to_owned(),
+        name: object.name_any(),
+        error: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_named_everywhere_and_nobody_else_is() {
+        let all = of_member("m1").unwrap();
+        assert!(all.iter().any(|it| kind(it) == "Namespace"));
+        for object in all {
+            let text = serde_json::to_string(&object).unwrap();
+            assert!(text.contains("m1") && !text.contains("MEMBER"), "{text}");
+            if kind(&object).ends_with("Binding") {
+                let subjects = object.data["subjects"].to_string();
+                let ours = ["system:karmada:agent:m1", "karmada:cluster:m1"];
+                assert!(ours.iter().any(|it| subjects.contains(it)), "{subjects}");
+            }
+        }
+        assert!(!of_registration().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_member_whose_name_is_another_thing_in_yaml_is_still_named_by_a_text() {
+        for name in ["null", "true", "no", "123", "1e3", "0x1f", "2026-01-01"] {
+            let rules = everything(name).into_iter().flat_map(|object| {
+                let rules = object.data["rules"].as_array().cloned();
+                rules.unwrap_or_default()
+            });
+            let named: Vec<_> = rules
+                .filter_map(|rule| rule["resourceNames"].as_array().cloned())
+                .flatten()
+                .collect();
+            assert!(named.iter().all(serde_json::Value::is_string), "{named:?}");
+            assert!(named.iter().any(|it| it == name), "{named:?}");
+        }
+    }
+
+    fn everything(cluster: &str) -> Vec<DynamicObject> {
+        let mut all = of_member(cluster).unwrap();
+        all.extend(objects(&MORE.replace("MEMBER", cluster)).unwrap());
+        all
+    }
+
+    #[test]
+    fn no_name_of_a_member_gives_it_the_roles_of_another() {
+        let roles = |objects: Vec<DynamicObject>| -> Vec<String> {
+            let roles = objects.iter().filter(|it| kind(it).contains("Role"));
+            roles
+                .map(|it| {
+                    let namespace = it.namespace().unwrap_or_default();
+                    format!("{} {namespace}/{}", kind(it), it.name_any())
+                })
+                .collect()
+        };
+        let fixed = roles(of_registration().unwrap());
+        let first = roles(everything("a"));
+        for other in [
+            "a-certificates",
+            "a-registration",
+            "a-secrets",
+            "approver",
+            "renewal",
+            "bootstrap",
+            "agent",
+        ] {
+            for role in roles(everything(other)) {
+                assert!(!first.contains(&role) && !fixed.contains(&role), "{role}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_former_names_only_a_members_own_are_removed() {
+        let former = |cluster: &str| -> Vec<DynamicObject> {
+            let mut all = everything(cluster);
+            all.retain(|it| former_name(it).is_some());
+            for object in &mut all {
+                object.metadata.name = former_name(object);
+            }
+            all
+        };
+        let removed = |of: &str, there: &[DynamicObject]| -> usize {
+            let all = everything(of);
+            let is_ours = |found: &DynamicObject| {
+                all.iter().any(|now| {
+                    kind(now) == kind(found)
+                        && now.namespace() == found.namespace()
+                        && former_name(now) == found.metadata.name
+                        && is_former(found, now, of)
+                })
+            };
+            there.iter().filter(|found| is_ours(found)).count()
+        };
+        let theirs = former("a");
+        assert_eq!(removed("a", &theirs), theirs.len());
+        for other in ["a-certificates", "a-registration", "a-secrets", "b"] {
+            assert_eq!(removed(other, &theirs), 0, "{other}");
+            assert_eq!(removed("a", &former(other)), 0, "{other}");
+        }
+    }
+}

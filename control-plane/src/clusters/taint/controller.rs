@@ -1,0 +1,379 @@
+//! Reconciles the taints of every cluster with the ClusterTaintPolicies.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::ClusterAffinity;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::client;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Taint;
+use muster_shared::queue::Next;
+use muster_shared::queue::until;
+use muster_shared::selectors::matches_affinity;
+use muster_shared::taints::describe;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Doubt, Presence};
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
+
+use super::decide::{Outcome, Scene, decide};
+use super::policy::faults;
+use super::record::{ANNOTATION, LIMIT, Record};
+use super::refusal::{Refusals, culprits};
+use crate::clusters::taint::condition_taints;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot write the taints of cluster {cluster:?}: {}",
+    client::brief(error)
+)]
+struct Error {
+    cluster: String,
+    error: Box<kube::Error>,
+}
+
+/// Starts the controller. With the gate `Failover` off it runs only to show what would happen, if
+/// asked to.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    Controller::new(fleet, "clustertaintpolicy")
+        .watches(&fleet.clusters, |_, change| match change {
+            Change::Applied { old, new } => {
+                let concerns_us = old.as_ref().is_none_or(|old| matters(old, new));
+                concerns_us.then(|| new.name_any())
+            }
+            // It is forgotten.
+            Change::Deleted { old } => Some(old.name_any()),
+        })
+        .watches(&fleet.taint_policies, |fleet, change| {
+            if let Change::Applied { old, new } = change {
+                if old.as_ref().is_some_and(|old| !is_other_policy(old, new)) {
+                    return Vec::new();
+                }
+                report_faults(fleet, new);
+            }
+            fleet.cluster_names()
+        })
+        .run(
+            tasks,
+            workers,
+            Arc::<Memory>::default(),
+            |fleet, memory, name| async move { look(&fleet, &memory, &name).await },
+        );
+}
+
+/// Returns whether a policy says something else than before. A change of its status does not.
+pub(crate) fn is_other_policy(old: &ClusterTaintPolicy, new: &ClusterTaintPolicy) -> bool {
+    let (was, is) = (&old.metadata, &new.metadata);
+    old.spec != new.spec
+        || was.uid != is.uid
+        || was.generation != is.generation
+        || was.creation_timestamp != is.creation_timestamp
+        || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
+}
+
+/// Returns whether a change can change a decision: heartbeats and resource counts cannot.
+pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
+    let conditions = [old, new].map(|it| it.status.as_ref().map(|status| &status.conditions));
+    old.spec != new.spec
+        || old.metadata.labels != new.metadata.labels
+        || old.annotations().get(ANNOTATION) != new.annotations().get(ANNOTATION)
+        || conditions[0] != conditions[1]
+}
+
+fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
+    for fault in faults(&policy.spec, fleet.settings.condition_taints) {
+        tracing::warn!(policy = policy.name_any(), %fault, "a part of a taint policy is stepped over");
+        fleet.events.publish(
+            policy,
+            EventType::Warning,
+            "InvalidClusterTaintPolicy",
+            fault.to_string(),
+        );
+    }
+}
+
+/// What this process remembers.
+#[derive(Default)]
+struct Memory {
+    /// The clusters that were looked at, each with the number of policies that are not followed
+    /// there.
+    looked_at: Mutex<HashMap<String, usize>>,
+    refusals: Refusals,
+}
+
+impl Memory {
+    fn looked_at(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.looked_at.lock()
+    }
+}
+
+async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
+    let Some(cluster) = fleet.clusters.get(None, name) else {
+        memory.looked_at().remove(name);
+        return Ok(Next::Done);
+    };
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Ok(Next::Done);
+    }
+    let policies = fleet.taint_policies.list();
+    let policies: Vec<&ClusterTaintPolicy> = policies.iter().map(AsRef::as_ref).collect();
+    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str));
+    let gone = gone(fleet, record.as_ref()).await.map_err(|error| Error {
+        cluster: name.to_owned(),
+        error: Box::new(error),
+    })?;
+    let now = fleet.clock.now();
+    let decide = || {
+        let scene = Scene {
+            cluster: &cluster,
+            record: record.clone(),
+            policies: &policies,
+            selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
+            is_gone: &|policy| gone.contains(policy),
+            is_refused: &|taint| memory.refusals.has(taint),
+            first_look: !memory.looked_at().contains_key(name),
+            reserves: fleet.settings.condition_taints,
+        };
+        decide(&scene, now)
+    };
+    // What the API refuses is left out, and the rest is decided anew: each round leaves out one
+    // taint more at least.
+    let outcome = loop {
+        let outcome = decide();
+        if outcome.is_settled() {
+            break outcome;
+        }
+        match write(fleet, &cluster, &outcome).await {
+            Ok(()) => {
+                tell(fleet, &cluster, &outcome);
+                break outcome;
+            }
+            Err(error) => {
+                if let Some(next) = overtaken(&error) {
+                    return Ok(next);
+                }
+                let coming = outcome.changes.iter().filter(|(_, _, added)| *added);
+                let coming: Vec<&Taint> = coming.map(|(_, taint, _)| taint).collect();
+                let written = outcome.taints.as_deref().unwrap_or_default();
+                let refused = culprits(&error, written, &coming);
+                if !refused.is_empty() {
+                    for taint in refused {
+                        memory.refusals.add(taint);
+                        tell_refused(fleet, &cluster, &outcome, taint, &error);
+                    }
+                    continue;
+                }
+                fleet.events.publish(
+                    &*cluster,
+                    EventType::Warning,
+                    "TaintClusterFailed",
+                    client::brief(&error),
+                );
+                return Err(Error {
+                    cluster: name.to_owned(),
+                    error: Box::new(error),
+                });
+            }
+        }
+    };
+    let left_out = outcome.left_out.len();
+    let known = memory.looked_at().insert(name.to_owned(), left_out);
+    if outcome.leaves_out_others(known) {
+        tell_left_out(fleet, &cluster, &outcome);
+    }
+    Ok(outcome
+        .again
+        .map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+/// Returns the policies that a record speaks of and that do not exist any more. One that the cache
+/// does not have may be unreadable, or the list was short: unless it was seen leaving, the API
+/// itself is asked.
+async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>, kube::Error> {
+    let mut gone = HashSet::new();
+    for name in record.into_iter().flat_map(Record::policies) {
+        match fleet.taint_policies.presence(None, name) {
+            Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
+            Presence::Gone => {
+                gone.insert(name.to_owned());
+            }
+            Presence::Unknown(_) => {
+                let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
+                if api.get_metadata_opt(name).await?.is_none() {
+                    gone.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    Ok(gone)
+}
+
+/// Says which taint the API refuses, on the cluster and on the policies that want it.
+fn tell_refused(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    outcome: &Outcome,
+    taint: &Taint,
+    error: &kube::Error,
+) {
+    let why = client::brief(error);
+    let what = describe(taint);
+    let is_it = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
+    for (policy, ..) in outcome.changes.iter().filter(|(_, it, _)| is_it(it)) {
+        let note = format!(
+            "the fleet API refuses taint {what} of ClusterTaintPolicy {policy}, which is left out; other taints come and go: {why}"
+        );
+        tracing::warn!(cluster = cluster.name_any(), policy, "{note}");
+        let reason = "TaintRefused";
+        let events = &fleet.events;
+        events.publish(cluster, EventType::Warning, reason, note.clone());
+        if let Some(policy) = fleet.taint_policies.get(None, policy) {
+            events.publish(&*policy, EventType::Warning, reason, note);
+        }
+    }
+}
+
+/// Says which policies are not followed on a cluster.
+fn tell_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
+    let some: Vec<&str> = outcome
+        .left_out
+        .iter()
+        .take(5)
+        .map(String::as_str)
+        .collect();
+    let note = format!(
+        "{} taint policies are not followed on this cluster, because the record of those that are has reached {} KiB (annotation {ANNOTATION}); the youngest are left out, among them {}: use fewer",
+        outcome.left_out.len(),
+        LIMIT / 1024,
+        some.join(", ")
+    );
+    tracing::warn!(cluster = cluster.name_any(), "{note}");
+    let reason = "TooManyClusterTaintPolicies";
+    fleet
+        .events
+        .publish(cluster, EventType::Warning, reason, note);
+}
+
+async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<(), kube::Error> {
+    let mut patch = json!({"metadata": {"resourceVersion": cluster.metadata.resource_version}});
+    if let Some(record) = &outcome.record {
+        patch["metadata"]["annotations"] = json!({ANNOTATION: record.write()});
+    }
+    if let Some(taints) = &outcome.taints {
+        patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
+    }
+    let api = Api::<client::Head<Cluster>>::all(fleet.client.clone());
+    api.patch(
+        &cluster.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(patch),
+    )
+    .await
+    .map(drop)
+}
+
+fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
+    let name = cluster.name_any();
+    for (policy, taint, added) in &outcome.changes {
+        let what = if *added { "added" } else { "removed" };
+        tracing::info!(
+            cluster = name,
+            policy,
+            taint = taint.key,
+            effect = taint.effect,
+            "{what} by policy"
+        );
+    }
+    if let Some(taints) = &outcome.taints {
+        let note = format!(
+            "Update Cluster({name}) with taints({}) succeed",
+            condition_taints::describe(taints)
+        );
+        fleet
+            .events
+            .publish(cluster, EventType::Normal, "TaintClusterSucceed", note);
+    }
+}
+
+#[cfg(test)]
+mod told;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_looked_at_again_for_what_can_change_a_decision_and_for_nothing_else() {
+        let old: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "m1", "labels": {"tier": "gold"}},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [], "nodeSummary": {"totalNum": 1, "readyNum": 1}},
+        }))
+        .unwrap();
+        for (path, value, expected) in [
+            ("/metadata/labels", json!({"tier": "silver"}), true),
+            ("/metadata/annotations", json!({ANNOTATION: "{}"}), true),
+            (
+                "/spec/taints",
+                json!([{"key": "k", "effect": "NoExecute"}]),
+                true,
+            ),
+            ("/spec/region", json!("eu"), true),
+            (
+                "/status/conditions",
+                json!([{"type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
+                true,
+            ),
+            ("/metadata/annotations", json!({"other": "x"}), false),
+            ("/metadata/resourceVersion", json!("7"), false),
+            (
+                "/status/nodeSummary",
+                json!({"totalNum": 2, "readyNum": 1}),
+                false,
+            ),
+        ] {
+            let mut new = serde_json::to_value(&old).unwrap();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let new: Cluster = serde_json::from_value(new).unwrap();
+            assert_eq!(matters(&old, &new), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_another_one_when_it_says_something_else_or_is_made_anew() {
+        let old: ClusterTaintPolicy = serde_json::from_value(json!({
+            "metadata": {
+                "name": "p", "uid": "1", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
+            "status": {},
+        }))
+        .unwrap();
+        let time = "2026-01-02T00:00:00Z";
+        for (path, value, expected) in [
+            ("/metadata/uid", json!("2"), true),
+            ("/metadata/generation", json!(2), true),
+            ("/metadata/creationTimestamp", json!(time), true),
+            ("/metadata/deletionTimestamp", json!(time), true),
+            ("/spec/taints", json!([]), true),
+            ("/metadata/labels", json!({"a": "b"}), false),
+            ("/metadata/resourceVersion", json!("7"), false),
+        ] {
+            let mut new = serde_json::to_value(&old).unwrap();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let new: ClusterTaintPolicy = serde_json::from_value(new).unwrap();
+            assert_eq!(is_other_policy(&old, &new), expected, "{path}");
+        }
+    }
+}

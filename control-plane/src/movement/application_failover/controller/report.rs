@@ -1,0 +1,190 @@
+//! Writes the history, the condition and the events of an application.
+
+use jiff::Timestamp;
+use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::client;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::movement::application_failover::decide::Since;
+use crate::movement::application_failover::explain::{
+    CONDITION, Turn, Unfollowed, is_not_followed,
+};
+use crate::movement::application_failover::history::{self, History};
+
+impl Applications {
+    /// Writes down and tells what came of a look.
+    pub(super) async fn conclude(
+        &self,
+        case: &Case<'_>,
+        history: &History,
+        progress: Progress,
+    ) -> Result<Next, ApiError> {
+        let Progress {
+            mut turn,
+            mut wait,
+            held,
+            is_said,
+        } = progress;
+        for (cluster, why, pause) in held {
+            count("held");
+            wait = wait.into_iter().chain(pause).min();
+            let since = history.since.get(&cluster).copied();
+            turn = Some(Turn::Held {
+                since: since.unwrap_or(case.now),
+                cluster,
+                why,
+            });
+        }
+        let settled = self.settle(case, history).await?;
+        let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let turn = turn.or_else(|| match was_told {
+            _ if is_said => None,
+            told if history.untold(told).is_some() => history.untold(told).cloned().map(Turn::from),
+            Some(told) if is_not_followed(told) => Some(Turn::Followed),
+            Some(told) if told.status == "True" => Some(Turn::Recovered),
+            _ => None,
+        });
+        if let Some(turn) = turn {
+            self.tell_news(case, &turn, was_told).await?;
+        }
+        Ok(sooner(wait, settled))
+    }
+
+    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
+    /// other ones.
+    async fn tell_news(
+        &self,
+        case: &Case<'_>,
+        turn: &Turn,
+        was_told: Option<&Condition>,
+    ) -> Result<(), ApiError> {
+        let told_at = self
+            .known
+            .lock()
+            .get(case.key)
+            .and_then(|known| known.told_at);
+        if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
+            return Ok(());
+        }
+        self.tell(case.key, case.binding, turn, case.now).await?;
+        if let Some(known) = self.known.lock().get_mut(case.key) {
+            known.told_at = Some(case.now);
+        }
+        Ok(())
+    }
+
+    /// Ends what is known of the health of an application that is not followed, and says why it is
+    /// not.
+    pub(super) async fn forget(
+        &self,
+        case: &Case<'_>,
+        why: Option<Unfollowed>,
+    ) -> Result<Next, ApiError> {
+        let history = case.written.clone().with_health(Since::new(), case.now);
+        let settled = self.settle(case, &history).await?;
+        let told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let turn = match why {
+            Some(why) => Some(Turn::NotFollowed(why)),
+            None => told
+                .filter(|told| is_not_followed(told) || told.status == "True")
+                .map(|_| Turn::Withdrawn),
+        };
+        if let Some(turn) = turn {
+            self.tell(case.key, case.binding, &turn, case.now).await?;
+        }
+        Ok(settled)
+    }
+
+    /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
+    async fn settle(&self, case: &Case<'_>, history: &History) -> Result<Next, ApiError> {
+        let Case {
+            key,
+            binding,
+            ref written,
+            now,
+        } = *case;
+        // That a move is long ago is no news: it would be written for each application at the first
+        // start an hour later.
+        let is_known = written.with_health(written.since.clone(), now) == *history;
+        if is_known && !written.is_ahead(now) {
+            return Ok(Next::Done);
+        }
+        let newest = history
+            .since
+            .iter()
+            .filter(|(cluster, _)| !written.since.contains_key(*cluster));
+        let settles = newest
+            .filter_map(|(_, since)| since.checked_add(SETTLING).ok())
+            .filter(|then| *then > now)
+            .min();
+        if let Some(then) = settles {
+            return Ok(Next::After(after(then, now)));
+        }
+        let client = self.fleet.status_writer.turn().await;
+        let patch = json!({"metadata": {
+            "resourceVersion": binding.metadata.resource_version,
+            "annotations": {history::ANNOTATION: history.write()},
+        }});
+        let answer = key
+            .api(&client)
+            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+            .await;
+        match answer {
+            Ok(_) => Ok(Next::Done),
+            Err(error) if client::is_conflict(&error) => Ok(Next::Again),
+            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
+            Err(error) => Err(ApiError::of("note the health of", key)(error)),
+        }
+    }
+
+    /// Writes the condition about the failover, and publishes events where that changed.
+    pub(super) async fn tell(
+        &self,
+        key: &BindingKey,
+        binding: &AnyBinding,
+        turn: &Turn,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
+        let failed = |error| ApiError::of("explain the failover of", key)(error);
+        let api = key.api(&self.fleet.status_writer.turn().await);
+        let (mut fresh, mut attempts) = (None, 0);
+        loop {
+            let held = fresh.as_ref().unwrap_or(binding);
+            let Some(all) = conditions::merge(&held.status().conditions, [turn.condition(now)])
+            else {
+                return Ok(());
+            };
+            // Conditions are a list that others write, too.
+            let patch = json!({
+                "metadata": {"resourceVersion": held.metadata.resource_version},
+                "status": {"conditions": all},
+            });
+            match api
+                .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
+                .await
+            {
+                Ok(_) => break,
+                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    fresh = Some(api.get(&key.name).await.map_err(failed)?);
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let (severity, reason) = (turn.severity(), turn.reason());
+        self.fleet
+            .publish(binding, severity, reason, turn.message());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+//! Conditions and events about failing applications, one for each change of state.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+
+use super::history::Move;
+use crate::movement::eviction::plan::Nowhere;
+
+/// Type of the condition on a binding: True while the application is to leave a cluster, or will
+/// be, and has not left it.
+pub const CONDITION: &str = "ApplicationFailoverPending";
+
+/// Reason of the condition where dependencies would stay behind.
+const DEPENDENCIES: &str = "DependenciesStayBehind";
+/// Reason of the condition where the health of the kind is not known.
+const HEALTH: &str = "HealthUnknown";
+
+/// Ending of the message about a move that left the application's state behind.
+const WITHOUT_STATE: &str = "; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off";
+
+/// Returns whether a condition says that the policy is not followed.
+pub fn is_not_followed(condition: &Condition) -> bool {
+    [DEPENDENCIES, HEALTH].contains(&condition.reason.as_str())
+}
+
+/// State of a failing application, to be reported.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Turn {
+    /// The application is unhealthy, and tolerated until a time.
+    Tolerated {
+        /// Cluster in which it is unhealthy.
+        cluster: String,
+        /// Start of the unhealthy time.
+        since: Timestamp,
+        /// End of the toleration.
+        until: Timestamp,
+    },
+    /// The application has to leave a cluster, and stays.
+    Held {
+        /// Cluster to leave.
+        cluster: String,
+        /// Start of the unhealthy time.
+        since: Timestamp,
+        /// Reason why it stays.
+        why: Obstacle,
+    },
+    /// The application was evicted.
+    Left {
+        /// Cluster that it left.
+        cluster: String,
+        /// Start of the unhealthy time.
+        since: Timestamp,
+        /// New clusters.
+        to: String,
+        /// Purge mode of the eviction.
+        mode: String,
+        /// Whether rules of state preservation had no effect, because a feature gate is off.
+        without_state: bool,
+    },
+    /// The application is no longer reported unhealthy.
+    Recovered,
+    /// The policy requests a failover that cannot be given.
+    NotFollowed(Unfollowed),
+    /// The policy can be followed again.
+    Followed,
+    /// The policy no longer requests failover.
+    Withdrawn,
+}
+
+/// Reason why `failover.application` of a policy is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfollowed {
+    /// The policy has no `propagateDeps`, so that dependencies would stay behind.
+    #[error(
+        "its policy does not say propagateDeps: true, so that it would arrive without what it needs"
+    )]
+    Dependencies,
+    /// The feature gate `PropagateDeps` is off, so that dependencies would stay behind.
+    #[error("the feature gate PropagateDeps is off, so that it would arrive without what it needs")]
+    DependenciesOff,
+    /// The kind has no health rule.
+    #[error("there is no rule that tells the health of its kind")]
+    Health,
+}
+
+/// Reason why an application that has to leave stays.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Obstacle {
+    /// The cluster is not ready, so that its last report may be outdated. Its taints decide.
+    #[error("{0} is not ready, so that its last report may be out of date")]
+    Unheard(String),
+    /// The cluster became ready a moment ago; its reports may be outdated.
+    #[error("{cluster} came back a moment ago: what it reports from {until:.0} on counts")]
+    Returned {
+        /// Name of the cluster.
+        cluster: String,
+        /// Time from which its reports count.
+        until: Timestamp,
+    },
+    /// The application was moved a short time ago.
+    #[error("it was moved {moves} times lately; it may leave again from {until:.0} on")]
+    Rests {
+        /// Number of moves.
+        moves: u32,
+        /// Time from which it may be moved again.
+        until: Timestamp,
+    },
+    /// The eviction rate is used up.
+    #[error("it leaves when --resource-eviction-rate allows")]
+    Rate,
+    /// Too many clusters have failed: nothing is evicted.
+    #[error(
+        "more clusters have failed than --unhealthy-cluster-threshold allows: nothing is moved"
+    )]
+    Stopped,
+    /// Somebody paused movement.
+    #[error("{0}")]
+    Paused(String),
+    /// Purge mode `Gracefully` requires a feature gate that is off.
+    #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
+    GateOff,
+    /// No other cluster can take the application.
+    #[error(transparent)]
+    Nowhere(#[from] Nowhere),
+    /// The write failed and is tried again.
+    #[error("it could not be written: {0}")]
+    Failed(String),
+}
+
+/// How long the reason why there is no place may be out of date: the numbers in it change with
+/// every report of any cluster, and each write of the condition is a reason to look for a place
+/// again.
+const STALE: SignedDuration = SignedDuration::from_mins(5);
+
+impl From<Move> for Turn {
+    fn from(moved: Move) -> Self {
+        Self::Left {
+            cluster: moved.from,
+            since: moved.since,
+            to: moved.to,
+            mode: moved.mode,
+            without_state: moved.without_state,
+        }
+    }
+}
+
+impl Turn {
+    /// Returns whether the report says the same as the condition that was written at a moment,
+    /// except for the numbers in the reason why there is no place.
+    pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
+        let Self::Held {
+            cluster,
+            since,
+            why: Obstacle::Nowhere(_),
+        } = self
+        else {
+            return false;
+        };
+        now.duration_since(at) < STALE
+            && told.is_some_and(|told| {
+                told.status == conditions::TRUE
+                    && told.reason == self.reason()
+                    && told.message.starts_with(&stays(cluster, *since))
+            })
+    }
+
+    /// Returns the reason of the condition and the event, in one word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Tolerated { .. } => "WaitingForToleration",
+            Self::Held { why, .. } => match why {
+                Obstacle::Unheard(_) => "ClusterNotReady",
+                Obstacle::Returned { .. } => "ClusterReturned",
+                Obstacle::Paused(_) => "Paused",
+                Obstacle::Stopped => "StoppedByThreshold",
+                Obstacle::Rests { .. } => "MovedLately",
+                Obstacle::Rate => "WaitingForRate",
+                Obstacle::GateOff => "GracefulEvictionDisabled",
+                Obstacle::Nowhere(Nowhere::State(_)) => "StateNotPreserved",
+                Obstacle::Nowhere(_) => "NowhereToGo",
+                Obstacle::Failed(_) => "EvictWorkloadFromClusterFailed",
+            },
+            Self::Left { .. } => "ApplicationMoved",
+            Self::Recovered => "ApplicationRecovered",
+            Self::NotFollowed(Unfollowed::Dependencies | Unfollowed::DependenciesOff) => {
+                DEPENDENCIES
+            }
+            Self::NotFollowed(Unfollowed::Health) => HEALTH,
+            Self::Followed => "Followed",
+            Self::Withdrawn => "NotAsked",
+        }
+    }
+
+    /// Returns the message of the condition and the event, in a sentence.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Tolerated {
+                cluster,
+                since,
+                until,
+            } => format!(
+                "the application has been unhealthy in {cluster} since {since:.0}: it stays until {until:.0}"
+            ),
+            Self::Held {
+                cluster,
+                since,
+                why,
+            } => format!("{}{why}", stays(cluster, *since)),
+            Self::Left {
+                cluster,
+                since,
+                to,
+                mode,
+                without_state,
+            } => {
+                let state = if *without_state { WITHOUT_STATE } else { "" };
+                format!(
+                    "left {cluster} for {to} ({mode}): the application had been unhealthy in {cluster} since {since:.0}{state}"
+                )
+            }
+            Self::Recovered => "the application is not known to be unhealthy any more".to_owned(),
+            Self::NotFollowed(why) => format!(
+                "the application stays where it is even when it fails, although its policy has failover.application: {why}"
+            ),
+            Self::Followed => {
+                "the application leaves a cluster where it stays unhealthy".to_owned()
+            }
+            Self::Withdrawn => "the policy asks for no failover of the application".to_owned(),
+        }
+    }
+
+    /// Returns the type of the event: a warning where somebody may have to do something.
+    pub fn severity(&self) -> EventType {
+        match self {
+            Self::Held { why, .. } if !matches!(why, Obstacle::Rate) => EventType::Warning,
+            Self::NotFollowed(_)
+            | Self::Left {
+                without_state: true,
+                ..
+            } => EventType::Warning,
+            _ => EventType::Normal,
+        }
+    }
+
+    /// Returns the condition that tells the state of the application.
+    pub fn condition(&self, now: Timestamp) -> Condition {
+        let pending = matches!(self, Self::Tolerated { .. } | Self::Held { .. });
+        let status = if pending { "True" } else { "False" };
+        conditions::new(CONDITION, status, self.reason(), &self.message(), now)
+    }
+}
+
+fn stays(cluster: &str, since: Timestamp) -> String {
+    format!(
+        "the application has been unhealthy in {cluster} since {since:.0}, has to leave and stays: "
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_names_the_cluster_and_the_reason() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (cluster, since) = ("m1".to_owned(), at(0));
+        let held = |why: Obstacle| Turn::Held {
+            cluster: cluster.clone(),
+            since,
+            why,
+        };
+        for (turn, reason, message) in [
+            (
+                Turn::Tolerated {
+                    cluster: cluster.clone(),
+                    since,
+                    until: at(300),
+                },
+                "WaitingForToleration",
+                "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z: it stays until 1970-01-01T00:05:00Z",
+            ),
+            (
+                held(Obstacle::Nowhere(Nowhere::Empty)),
+                "NowhereToGo",
+                "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: no other cluster could take it: the placement would be empty",
+            ),
+            (
+                held(Obstacle::Rests {
+                    moves: 2,
+                    until: at(60),
+                }),
+                "MovedLately",
+                "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: it was moved 2 times lately; it may leave again from 1970-01-01T00:01:00Z on",
+            ),
+            (
+                Turn::Left {
+                    cluster: cluster.clone(),
+                    since,
+                    to: "m2".to_owned(),
+                    mode: "Gracefully".to_owned(),
+                    without_state: false,
+                },
+                "ApplicationMoved",
+                "left m1 for m2 (Gracefully): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z",
+            ),
+            (
+                Turn::Left {
+                    cluster: cluster.clone(),
+                    since,
+                    to: "m2".to_owned(),
+                    mode: "Directly".to_owned(),
+                    without_state: true,
+                },
+                "ApplicationMoved",
+                "left m1 for m2 (Directly): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off",
+            ),
+        ] {
+            assert_eq!((turn.reason(), turn.message().as_str()), (reason, message));
+        }
+    }
+
+    #[test]
+    fn that_there_is_no_place_is_not_written_again_for_other_numbers() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let held = |cluster: &str, room: &str| Turn::Held {
+            cluster: cluster.to_owned(),
+            since: at(0),
+            why: Obstacle::Nowhere(Nowhere::NotAvailable(room.to_owned())),
+        };
+        let told = held("m1", "3 free").condition(at(10));
+        for (turn, told, now, repeats) in [
+            (held("m1", "4 free"), Some(&told), 20, true),
+            (held("m1", "4 free"), Some(&told), 309, true),
+            (held("m1", "4 free"), Some(&told), 310, false),
+            (held("m2", "4 free"), Some(&told), 20, false),
+            (held("m1", "4 free"), None, 20, false),
+            (Turn::Recovered, Some(&told), 20, false),
+        ] {
+            assert_eq!(
+                turn.repeats(told, at(10), at(now)),
+                repeats,
+                "{turn:?} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_somebody_may_have_to_do_something_about_is_a_warning() {
+        let since = Timestamp::UNIX_EPOCH;
+        let held = |why| Turn::Held {
+            cluster: "m1".to_owned(),
+            since,
+            why,
+        };
+        let left = |without_state| Turn::Left {
+            cluster: "m1".to_owned(),
+            since,
+            to: "m2".to_owned(),
+            mode: "Directly".to_owned(),
+            without_state,
+        };
+        for (turn, severity) in [
+            (held(Obstacle::Rate), EventType::Normal),
+            (held(Obstacle::Nowhere(Nowhere::Empty)), EventType::Warning),
+            (left(false), EventType::Normal),
+            (left(true), EventType::Warning),
+            (Turn::Withdrawn, EventType::Normal),
+        ] {
+            assert_eq!(turn.severity(), severity, "{turn:?}");
+        }
+        for (reason, expected) in [(DEPENDENCIES, true), (HEALTH, true), ("Other", false)] {
+            let condition = conditions::new(CONDITION, "False", reason, "", since);
+            assert_eq!(is_not_followed(&condition), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_over_is_told_again() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let turn = Turn::Held {
+            cluster: "m1".to_owned(),
+            since: at(0),
+            why: Obstacle::Nowhere(Nowhere::Empty),
+        };
+        let mut told = turn.condition(at(1));
+        assert!(turn.repeats(Some(&told), at(1), at(2)));
+        told.status = conditions::FALSE.to_owned();
+        assert!(!turn.repeats(Some(&told), at(1), at(2)));
+        told.status = conditions::TRUE.to_owned();
+        told.reason = "Other".to_owned();
+        assert!(!turn.repeats(Some(&told), at(1), at(2)));
+        assert!(!turn.repeats(None, at(1), at(2)));
+    }
+}

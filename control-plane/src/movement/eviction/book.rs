@@ -1,0 +1,387 @@
+//! What is known of the evictions of one workload, and what of it was written.
+
+use std::time::Duration;
+
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use tokio::time::Instant;
+
+use super::explain::{self, Note, Turn};
+
+/// How long the reason why no cluster takes a workload may be out of date, while that there is none
+/// stays true: the numbers in it change with every report of any cluster.
+const STALE: Duration = Duration::from_mins(5);
+/// How long a process that has just begun to act leaves alone what was said of a workload before,
+/// when all it knows itself is that the workload waits for the rate, or stays as it did.
+pub const LONGEST_START: Duration = Duration::from_mins(1);
+
+/// What is known of one workload: what is pending, and what came to an end and was not told yet.
+/// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
+/// and most have one entry.
+#[derive(Clone, Debug, Default)]
+pub struct Book(Vec<Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    note: Note,
+    /// When it was written.
+    told: Option<Instant>,
+    /// When it was taken, if this process knew nothing of the workload on the cluster before.
+    first: Option<Instant>,
+    /// The note that came within [`STALE`] after this one was written. It is written after that
+    /// time.
+    later: Option<Box<Note>>,
+}
+
+/// When a note is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The note is known, or waits already to be written.
+    None,
+    /// At once.
+    Now,
+    /// After a while, if it is still true.
+    In(Duration),
+}
+
+/// Result of comparing a note with the present state, before the note is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Revision {
+    /// The note is still true.
+    Stands,
+    /// The note is not true any more; this turn is written in its place.
+    Over(Turn),
+    /// The note is not true any more and was never written, so that it is dropped.
+    Forgotten,
+}
+
+impl Book {
+    /// Takes a note; says whether it is news.
+    pub fn take(&mut self, note: Note, now: Instant) -> News {
+        match self.place(&note.cluster) {
+            Ok(at) => {
+                let known = &mut self.0[at];
+                let is_same = known.note == note;
+                let both_nowhere = matches!(
+                    (&known.note.turn, &note.turn),
+                    (Turn::Nowhere { .. }, Turn::Nowhere { .. })
+                );
+                if let Some(told) = known.told {
+                    let wait = STALE.saturating_sub(now.duration_since(told));
+                    if is_same {
+                        known.later = None;
+                        return News::None;
+                    }
+                    if both_nowhere && !wait.is_zero() {
+                        let is_awaited = known.later.replace(Box::new(note)).is_some();
+                        return if is_awaited {
+                            News::None
+                        } else {
+                            News::In(wait)
+                        };
+                    }
+                }
+                *known = Entry {
+                    note,
+                    told: None,
+                    first: known.first.filter(|_| is_same),
+                    later: None,
+                };
+                News::Now
+            }
+            Err(at) => {
+                self.0.reserve_exact(1);
+                let entry = Entry {
+                    note,
+                    told: None,
+                    first: Some(now),
+                    later: None,
+                };
+                self.0.insert(at, entry);
+                News::Now
+            }
+        }
+    }
+
+    /// Puts each later note in the place of the written one that has become older than [`STALE`].
+    pub fn ripen(&mut self, now: Instant) {
+        for entry in &mut self.0 {
+            let is_stale = |told: Instant| now.duration_since(told) >= STALE;
+            if entry.told.is_some_and(is_stale)
+                && let Some(later) = entry.later.take()
+            {
+                (entry.note, entry.told) = (*later, None);
+            }
+        }
+    }
+
+    /// Returns the time until the first later note has to be written; `None` if there is none.
+    pub fn ripens(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.0.iter().filter(|entry| entry.later.is_some());
+        let told = waiting.filter_map(|entry| entry.told).min()?;
+        Some(STALE.saturating_sub(now.duration_since(told)))
+    }
+
+    /// Returns all notes.
+    pub fn notes(&self) -> Vec<Note> {
+        self.0.iter().map(|entry| entry.note.clone()).collect()
+    }
+
+    /// Returns the notes that were not written yet.
+    pub fn untold(&self) -> impl Iterator<Item = &Note> {
+        let untold = self.0.iter().filter(|entry| entry.told.is_none());
+        untold.map(|entry| &entry.note)
+    }
+
+    /// Returns how long the present message of the condition is left as it is. A process that has
+    /// just begun to act knows that a workload waits for the rate before it learns the reason that
+    /// was known before, and that is written on the binding.
+    pub fn wait(&self, known: Option<&Condition>, now: Instant) -> Option<Duration> {
+        let known = known.filter(|it| it.status == conditions::TRUE)?;
+        if !explain::STRANDED.contains(&known.reason.as_str()) {
+            // A pause, say, may have ended meanwhile.
+            return None;
+        }
+        let untold = || self.0.iter().filter(|entry| entry.told.is_none());
+        let is_said = |entry: &Entry| {
+            let Note { cluster, turn } = &entry.note;
+            entry.first.is_some()
+                && matches!(turn, Turn::Queued { .. })
+                && explain::names_cluster(&known.message, cluster)
+        };
+        let since = self.0.iter().filter_map(|entry| entry.first).min()?;
+        let wait = LONGEST_START.saturating_sub(now.duration_since(since));
+        // The condition does not speak of clusters that it need not leave while there is another.
+        let is_silent = |entry: &Entry| matches!(entry.note.turn, Turn::Stays { .. });
+        let is_known = untold().all(|it| is_said(it) || is_silent(it)) && untold().any(is_said);
+        (!wait.is_zero() && is_known).then_some(wait)
+    }
+
+    /// Notes that these notes were written, and forgets what came to an end.
+    pub fn told(&mut self, notes: &[Note], now: Instant) {
+        for note in notes {
+            let Ok(at) = self.place(&note.cluster) else {
+                continue;
+            };
+            if self.0[at].note != *note {
+                // There has been news since.
+                continue;
+            }
+            if note.is_pending() {
+                self.0[at].told.get_or_insert(now);
+            } else {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// Applies a revision to each note.
+    pub fn revise(&mut self, revision: impl Fn(&Note) -> Revision) {
+        self.0.retain_mut(|entry| match revision(&entry.note) {
+            Revision::Stands => true,
+            Revision::Over(turn) => {
+                (entry.note.turn, entry.told, entry.later) = (turn, None, None);
+                true
+            }
+            Revision::Forgotten => false,
+        });
+    }
+
+    /// Returns whether there are no notes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn place(&self, cluster: &str) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|entry| entry.note.cluster.as_str().cmp(cluster))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn note(cluster: &str, turn: Turn) -> Note {
+        Note {
+            cluster: cluster.into(),
+            turn,
+        }
+    }
+
+    /// Returns the note that no other cluster takes the workload of a cluster.
+    pub fn nowhere(cluster: &str, why: &str) -> Note {
+        let (cause, why) = ("taint x:NoExecute".into(), why.into());
+        note(cluster, Turn::Nowhere { cause, why })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
+        let start = Instant::now();
+        let mut book = Book::default();
+        assert_eq!(book.take(nowhere("m1", "3 are full"), start), News::Now);
+        book.told(&book.notes(), start);
+        let mut written = Vec::new();
+        for second in 0..3_600 {
+            let now = start + Duration::from_secs(second);
+            let news = book.take(nowhere("m1", &format!("{second} are full")), now);
+            if news == News::Now {
+                written.push(second);
+                book.told(&book.notes(), now);
+            }
+        }
+        let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
+        assert_eq!(written, expected, "one every five minutes");
+        let queued = note("m1", Turn::Queued { cause: "x".into() });
+        let news = book.take(queued.clone(), start);
+        assert_eq!(news, News::Now, "another turn");
+        book.told(&book.notes(), start);
+        assert_eq!(book.take(queued, start), News::None, "the same");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_numbers_are_written_though_nothing_comes_after_them() {
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut book = Book::default();
+        book.take(nowhere("m1", "3 are full"), start);
+        book.told(&book.notes(), start);
+        let wait = News::In(Duration::from_secs(290));
+        assert_eq!(book.take(nowhere("m1", "4 are full"), later(10)), wait);
+        let news = book.take(nowhere("m1", "5 are full"), later(20));
+        assert_eq!(news, News::None, "that is awaited already");
+        book.ripen(later(299));
+        assert_eq!(book.untold().count(), 0);
+        assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
+        book.ripen(later(300));
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&nowhere("m1", "5 are full")]);
+        book.told(&book.notes(), later(300));
+        let news = book.take(nowhere("m1", "6 are full"), later(310));
+        assert_eq!(news, wait, "and so on");
+        book.take(nowhere("m1", "5 are full"), later(320));
+        book.ripen(later(600));
+        assert_eq!(book.untold().count(), 0, "it is as it was told");
+        assert_eq!(book.ripens(later(600)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fresh_process_leaves_what_was_said_until_it_has_judged_anew_or_a_minute_is_over() {
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let queued = |cluster| note(cluster, Turn::Queued { cause: "x".into() });
+        let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
+        let stranded = said(&[nowhere("m1", "full")]);
+        let stays = |cluster| {
+            let (rule, taints) = (
+                crate::movement::eviction::judge::Stay::NotAsked,
+                "x".to_owned(),
+            );
+            let since = None;
+            note(
+                cluster,
+                Turn::Stays {
+                    rule,
+                    taints,
+                    since,
+                },
+            )
+        };
+        let (cause, why) = ("x".to_owned(), "of an upgrade".to_owned());
+        let paused = said(&[note("m1", Turn::Paused { cause, why })]);
+        for (what, known, notes, second, expected) in [
+            ("it was said", &stranded, vec![queued("m1")], 1, Some(59)),
+            ("for long", &stranded, vec![queued("m1")], 60, None),
+            ("of another", &stranded, vec![queued("m2")], 1, None),
+            (
+                "of one",
+                &stranded,
+                vec![queued("m1"), queued("m2")],
+                1,
+                None,
+            ),
+            (
+                "and need not leave another",
+                &stranded,
+                vec![queued("m1"), stays("m2")],
+                1,
+                Some(59),
+            ),
+            ("need not leave it", &stranded, vec![stays("m1")], 1, None),
+            ("nothing", &None, vec![queued("m1")], 1, None),
+            ("a pause", &paused, vec![queued("m1")], 1, None),
+            (
+                "it is over",
+                &said(&[note("m1", Turn::Recovered)]),
+                vec![queued("m1")],
+                1,
+                None,
+            ),
+            (
+                "twice",
+                &stranded,
+                vec![queued("m1"), queued("m1")],
+                1,
+                Some(59),
+            ),
+            ("judged", &stranded, vec![nowhere("m1", "gone")], 1, None),
+            (
+                "judged, then queued",
+                &stranded,
+                vec![nowhere("m1", "full"), queued("m1")],
+                1,
+                None,
+            ),
+        ] {
+            let mut book = Book::default();
+            for note in notes {
+                book.take(note, start);
+            }
+            let wait = book.wait(known.as_ref(), later(second));
+            assert_eq!(wait.map(|it| it.as_secs()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_has_come_to_an_end_before_it_was_told_is_told_so_or_forgotten() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        for cluster in ["m1", "m2", "m3"] {
+            book.take(nowhere(cluster, "full"), now);
+        }
+        book.told(&book.notes(), now);
+        book.revise(|note| match note.cluster.as_str() {
+            "m1" => Revision::Stands,
+            "m2" => Revision::Over(Turn::Recovered),
+            _ => Revision::Forgotten,
+        });
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&note("m2", Turn::Recovered)]);
+        assert_eq!(book.notes().len(), 2);
+    }
+
+    #[test]
+    fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        book.take(nowhere("m1", "full"), now);
+        book.take(nowhere("m2", "full"), now);
+        book.told(&book.notes(), now);
+        book.take(note("m1", Turn::Recovered), now);
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&note("m1", Turn::Recovered)]);
+        assert_eq!(book.notes().len(), 2, "the condition speaks of both");
+        let written = book.notes();
+        book.take(nowhere("m1", "full"), now);
+        book.told(&written, now);
+        assert_eq!(
+            book.untold().count(),
+            1,
+            "what came meanwhile is written, too"
+        );
+        book.take(note("m1", Turn::Moved), now);
+        book.take(note("m2", Turn::Moved), now);
+        book.told(&book.notes(), now);
+        assert!(book.0.is_empty());
+    }
+}

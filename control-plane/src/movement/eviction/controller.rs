@@ -1,0 +1,361 @@
+//! Passes every change of clusters and bindings to the evictor, and carries out its
+//! decisions.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::clock::Clock;
+use muster_shared::events::Events;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
+
+use super::fence::Fence;
+use super::homes;
+use super::jobs::Jobs;
+use super::judge::{Switches, purge_mode};
+use super::measure::{self, INTERVAL, Meter};
+use super::pace::Pace;
+use super::plan::{Departure, Nowhere, plan};
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::copy;
+use crate::fleet::fencing;
+use crate::fleet::protection::protected;
+use crate::fleet::works::{self, Role};
+use crate::movement::eviction::condition_writer::ConditionWriter;
+use crate::movement::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
+use crate::movement::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::movement::eviction::reason::EvictionReason;
+use crate::scheduler::core::Options;
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
+
+/// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
+const IN_FLIGHT: usize = 32;
+
+struct Controller {
+    evictor: Mutex<Evictor>,
+    meter: Mutex<Meter>,
+    changed: Arc<Notify>,
+    writer: ConditionWriter,
+    events: Events,
+    clusters: Informer<Cluster>,
+    clock: Arc<Clock>,
+    options: Options,
+    switches: Switches,
+}
+
+/// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed
+/// clusters, and says of workloads in tainted ones why they stay.
+pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
+    // Whether a Job has completed is known by its template where no cluster tells.
+    fleet.follow_templates();
+    let settings = &fleet.settings;
+    measure::describe();
+    let controller = Arc::new(Controller {
+        evictor: Mutex::new(
+            Evictor::sharing(Switches::of(settings), pace.clone())
+                .with_fence(Fence::of(fleet))
+                .with_jobs(Jobs::of(fleet))
+                .with_pauses(fleet.pauses.clone()),
+        ),
+        meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
+        changed: Arc::new(Notify::new()),
+        writer: ConditionWriter::start(fleet, tasks),
+        events: fleet.events.clone(),
+        clusters: fleet.clusters.clone(),
+        clock: Arc::clone(&fleet.clock),
+        options: Options::of(settings).for_departure(),
+        switches: Switches::of(settings),
+    });
+    pace.wakes(Arc::clone(&controller.changed));
+    fleet.pauses.on_change({
+        let controller = Arc::clone(&controller);
+        move || controller.with(Evictor::pauses_changed)
+    });
+    fleet.clusters.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| match change {
+            Change::Applied { new, .. } => {
+                controller.with(|evictor, now| evictor.cluster(new, now));
+            }
+            Change::Deleted { old } => {
+                let name = old.name_any();
+                let left = controller.clusters.presence(None, &name).is_gone();
+                controller.with(|evictor, now| evictor.cluster_gone(&name, left, now));
+            }
+        }
+    });
+    fleet.clusters.on_unread_departure({
+        let controller = Arc::clone(&controller);
+        move |_, name| controller.with(|evictor, now| evictor.cluster_gone(name, true, now))
+    });
+    follow(&controller, &fleet.bindings);
+    fleet.works.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| {
+            // A copy that was being removed is gone now, or a namespace, for which everything in it
+            // may wait.
+            if let Change::Deleted { old } = change {
+                let key = works::binding_of(old).filter(|_| old.role != Role::Container);
+                controller.with(|evictor, now| evictor.order_may_fit(key.as_ref(), now));
+            }
+        }
+    });
+    let overrides_changed = {
+        let controller = Arc::clone(&controller);
+        move || controller.with(|evictor, now| evictor.order_may_fit(None, now))
+    };
+    fleet.override_policies.on_change({
+        let changed = overrides_changed.clone();
+        move |_| changed()
+    });
+    fleet
+        .cluster_override_policies
+        .on_change(move |_| overrides_changed());
+    tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
+    tasks.spawn("eviction figures", show(controller, Arc::clone(fleet)));
+}
+
+fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
+    let controller = Arc::clone(controller);
+    bindings.on_change(move |change| match change {
+        Change::Applied { new, .. } => {
+            controller.with(|evictor, now| evictor.binding(new, now));
+        }
+        Change::Deleted { old } => {
+            controller.with(|evictor, _| evictor.binding_gone(&BindingKey::of(old.as_ref())));
+        }
+    });
+}
+
+impl Controller {
+    /// Does something with the evictor, and passes its news on.
+    fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
+        let mut evictor = self.evictor.lock();
+        act(&mut evictor, Now::by(&self.clock));
+        self.tell(evictor.take_news());
+        drop(evictor);
+        self.changed.notify_one();
+    }
+
+    fn next(&self) -> Step {
+        let mut evictor = self.evictor.lock();
+        let step = evictor.next(Now::by(&self.clock));
+        self.tell(evictor.take_news());
+        step
+    }
+
+    /// Tells the news to the writer of conditions, and publishes events about clusters. It is
+    /// called with the evictor locked: of two notes about one binding the later must be told last.
+    fn tell(&self, news: News) {
+        self.writer.forget(&news.gone);
+        self.writer.tell(news.bindings);
+        for note in news.clusters {
+            tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
+            if let Some(cluster) = self.clusters.get(None, &note.cluster) {
+                self.events
+                    .publish(&*cluster, note.severity(), note.reason, note.message);
+            }
+        }
+    }
+}
+
+async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
+    if !fleet.ready().await {
+        return;
+    }
+    controller.writer.begin();
+    controller.with(Evictor::open);
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    loop {
+        let permit = tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            permit = Arc::clone(&in_flight).acquire_owned() => permit,
+        };
+        let wait = match controller.next() {
+            Step::Evict(eviction) => {
+                let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
+                muster_shared::clock::spawn(async move {
+                    let mut eviction = *eviction;
+                    let spec = protected(&fleet, &eviction.binding);
+                    eviction.purge_mode = purge_mode(&spec, &controller.switches, &eviction.cause);
+                    let eviction = Arc::new(eviction);
+                    let work = evict(
+                        Arc::clone(&controller),
+                        Arc::clone(&fleet),
+                        Arc::clone(&eviction),
+                    );
+                    let outcome = settle(muster_shared::clock::spawn(work)).await;
+                    let mut meter = controller.meter.lock();
+                    meter.count(&eviction, &outcome, fleet.clock.now());
+                    drop(meter);
+                    controller.with(|evictor, now| evictor.done(&eviction, outcome, now));
+                    drop(permit);
+                });
+                continue;
+            }
+            Step::Wait(wait) => wait,
+        };
+        drop(permit);
+        let timer = async {
+            match wait {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            () = controller.changed.notified() => {}
+            () = timer => {}
+        }
+    }
+}
+
+/// Waits for an eviction and returns its outcome, also of one that panicked on odd data: that has
+/// failed, is told of, and is tried again with back-off. Without an outcome its binding would never
+/// be evicted, and nobody would learn why.
+async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
+    eviction.await.unwrap_or_else(|error| {
+        Outcome::Failed(format!("the eviction could not be planned: {error}"))
+    })
+}
+
+/// Runs one eviction: plan, one patch, and what that means.
+async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
+    let (controller, fleet) = (&*controller, &*fleet);
+    let key = BindingKey::of(&eviction.binding);
+    // A setting that protects counts from the moment at which it stands in the policy.
+    let spec = &*protected(fleet, &eviction.binding);
+    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
+        // The binding is about to say so, too, and is judged anew then.
+        return Outcome::Conflict;
+    }
+    let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+    let departure = Departure {
+        spec,
+        status: eviction.binding.status(),
+        cluster: &eviction.cluster,
+        reason: EvictionReason::Taint(&eviction.cause),
+        purge_mode: &eviction.purge_mode,
+        preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
+        ours,
+        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+    };
+    let now = fleet.clock.now();
+    let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
+        Ok(mut plan) => {
+            let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
+            let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
+            let annotations = &mut plan.patch["metadata"]["annotations"];
+            for (name, value) in homes {
+                annotations[name] = value;
+            }
+            plan
+        }
+        Err(nowhere) => {
+            return match nowhere {
+                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+                nowhere => Outcome::Nowhere(nowhere.to_string()),
+            };
+        }
+    };
+    let is_paused = fleet
+        .pauses
+        .of(&eviction.cluster, fleet.clock.now())
+        .is_some();
+    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+        return Outcome::Conflict;
+    }
+    let to = plan.destination();
+    match carry_out(fleet, &eviction.binding, plan).await {
+        Ok(binding) => {
+            tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
+            Outcome::Evicted {
+                // Until the cache shows it, and after an outage there are as many as it hit.
+                binding: fleet.bindings.kept(binding),
+                to,
+            }
+        }
+        Err(error) => {
+            let why = client::brief(&error);
+            tracing::info!(binding = %key, cluster = %eviction.cluster, error = why, "not evicted");
+            outcome_of(&error)
+        }
+    }
+}
+
+/// Returns the outcome of an eviction whose write was answered by this error.
+fn outcome_of(error: &kube::Error) -> Outcome {
+    match error {
+        error if client::is_conflict(error) => Outcome::Conflict,
+        error if client::is_not_found(error) => Outcome::Gone,
+        error if may_be_written(error) => Outcome::Unclear(client::brief(error)),
+        error => Outcome::Failed(client::brief(error)),
+    }
+}
+
+/// Sets the gauges from time to time while this replica leads: another one decides nothing, and
+/// figures of what it does not decide would be counted twice.
+async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
+    if !fleet.ready().await {
+        return;
+    }
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            _ = interval.tick() => {}
+        }
+        let evictor = controller.evictor.lock();
+        let mut meter = controller.meter.lock();
+        meter.show(&evictor, tokio::time::Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod written;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_eviction_that_panics_has_failed_and_says_so() {
+        let gone = tokio::spawn(async { Outcome::Gone });
+        assert!(matches!(settle(gone).await, Outcome::Gone));
+        let odd = tokio::spawn(async { panic!("odd data") });
+        let Outcome::Failed(why) = settle(odd).await else {
+            panic!("it has failed")
+        };
+        assert!(why.contains("odd data"), "{why}");
+    }
+
+    #[test]
+    fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
+        for (code, expected) in [
+            (409, "Conflict"),
+            (404, "Gone"),
+            (403, "Failed"),
+            (422, "Failed"),
+            (429, "Failed"),
+            (500, "Unclear"),
+            (504, "Unclear"),
+        ] {
+            let reason = match code {
+                404 => "NotFound",
+                409 => "Conflict",
+                _ => "Other",
+            };
+            let status = kube::core::Status::failure("", reason).with_code(code);
+            let outcome = outcome_of(&kube::Error::Api(status.boxed()));
+            let outcome = format!("{outcome:?}");
+            assert!(outcome.starts_with(expected), "{code}: {outcome}");
+        }
+    }
+}

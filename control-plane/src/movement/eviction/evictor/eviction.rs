@@ -1,0 +1,136 @@
+//! Inputs and outputs of the eviction queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::clock::Clock;
+use muster_shared::events::EventType;
+use tokio::time::Instant;
+
+use super::Key;
+use crate::movement::eviction::backlog::Rank;
+use crate::movement::eviction::explain::Note;
+use crate::movement::eviction::judge::Cause;
+use crate::scheduler::core::Snapshot;
+
+/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that
+/// waiting is done by.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Calendar.
+    pub wall: Timestamp,
+    /// Monotonic.
+    pub tick: Instant,
+}
+
+impl Now {
+    /// Returns the present moment, by the clock that decisions are dated by.
+    pub fn by(clock: &Clock) -> Self {
+        Self {
+            wall: clock.now(),
+            tick: Instant::now(),
+        }
+    }
+
+    pub(super) fn instant_of(self, moment: Timestamp) -> Instant {
+        self.tick + Duration::try_from(moment.duration_since(self.wall)).unwrap_or_default()
+    }
+}
+
+/// A workload whose turn has come, with all that is needed to move it.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    /// The cluster it leaves.
+    pub cluster: Arc<str>,
+    /// Its binding.
+    pub binding: Arc<AnyBinding>,
+    /// Why it leaves.
+    pub cause: Cause,
+    /// What becomes of the old copy.
+    pub purge_mode: PurgeMode,
+    /// The fleet it is placed in.
+    pub snapshot: Snapshot,
+    pub(super) rank: Rank,
+    /// How often the stranded workloads had been woken when the snapshot was taken.
+    pub(super) wakes: u64,
+}
+
+impl Eviction {
+    /// Returns since when the workload was to leave.
+    pub fn since(&self) -> Timestamp {
+        self.rank.since()
+    }
+}
+
+/// What the evictor wants.
+#[derive(Debug)]
+pub enum Step {
+    /// Move a workload, then tell `Evictor::done`.
+    Evict(Box<Eviction>),
+    /// Nothing before this instant, unless something changes.
+    Wait(Option<Instant>),
+}
+
+/// What came of an eviction.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It left: the binding as it is now, and where the workload is placed.
+    Evicted {
+        /// The binding.
+        binding: Arc<AnyBinding>,
+        /// The clusters.
+        to: String,
+    },
+    /// No other cluster could take it, in words.
+    Nowhere(String),
+    /// The new copy could not be told what its policy asks for, in words.
+    Unpreserved(String),
+    /// Somebody else wrote the binding first.
+    Conflict,
+    /// The binding is gone.
+    Gone,
+    /// The API refused the write, in words: nothing was evicted.
+    Failed(String),
+    /// Nobody knows whether the write was carried out (no answer in time, an error within the
+    /// server, a connection that was lost), in words. What was paid for it stays paid: the rate
+    /// holds when the API is in trouble, too.
+    Unclear(String),
+}
+
+/// Something to tell about a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterNote {
+    /// The cluster.
+    pub cluster: Arc<str>,
+    /// The reason, in one word.
+    pub reason: &'static str,
+    /// The same in a sentence.
+    pub message: String,
+}
+
+impl ClusterNote {
+    /// Returns the type of the event: a warning or a normal one.
+    pub fn severity(&self) -> EventType {
+        match self.reason {
+            "EvictionStopped"
+            | "EvictionNowhereToGo"
+            | "DrainRateUnreadable"
+            | "MovementPaused" => EventType::Warning,
+            _ => EventType::Normal,
+        }
+    }
+}
+
+/// What people are to be told.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Bindings that are gone: there is nothing more to tell of them.
+    pub gone: Vec<Key>,
+    /// About bindings.
+    pub bindings: Vec<(Key, Note)>,
+    /// About clusters.
+    pub clusters: Vec<ClusterNote>,
+}

@@ -1,0 +1,305 @@
+//! Reports of the eviction queue: its rate band, and the state of each waiting item.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::taints::{self, is_drain};
+
+use super::{ClusterNote, Evictor, Key, Now};
+use crate::movement::eviction::backlog::{Depth, Slot};
+use crate::movement::eviction::explain::{CONDITION, Note, Turn, names_cluster};
+use crate::movement::eviction::fleet_view::evicts;
+use crate::movement::eviction::judge::{Cause, Judgement};
+use crate::movement::eviction::rate::Band;
+use crate::movement::eviction::record::{Record, bounded};
+
+/// What was told of a cluster's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Workloads that left.
+    pub left: usize,
+    /// The number above and what remained, when it was told last.
+    told: Option<(usize, Depth)>,
+}
+
+impl Evictor {
+    /// Tells what a cluster's taints mean for its workloads.
+    pub(super) fn tell_of_queue(&mut self, cluster: &Arc<str>) {
+        let all = self.on.get(cluster).map_or(0, HashSet::len);
+        if all == 0 {
+            return;
+        }
+        if !self.switches.failover && !self.fleet.taints(cluster).iter().any(is_drain) {
+            let message = format!(
+                "its taints move none of its {all} workloads: the feature gate Failover is off"
+            );
+            return self.tell_of(cluster, "EvictionOff", message);
+        }
+        let depth = self.backlog.depth(cluster);
+        // None is stranded: each was judged anew a moment ago.
+        let queued = depth.ready;
+        let (reason, stay) = match (queued, depth.waiting) {
+            (0, 0) => ("EvictionTolerated", all),
+            (0, waiting) => ("EvictionAwaitsToleration", all - waiting),
+            (queued, waiting) => ("EvictionQueued", all - queued - waiting),
+        };
+        let message = format!(
+            "of {all} workloads {queued} have to leave it, {} when their tolerations have run out; {stay} stay",
+            depth.waiting
+        );
+        self.tell_of(cluster, reason, message);
+    }
+
+    /// Tells how far the queue of a cluster has come, once there is nothing to be done in it for
+    /// the moment.
+    pub(super) fn tell_of_progress(&mut self, cluster: &Arc<str>) {
+        let depth = self.backlog.depth(cluster);
+        if depth.ready > 0 || self.in_hand.values().any(|from| from == cluster) {
+            return;
+        }
+        let known = self.tallies.get(cluster).copied().unwrap_or_default();
+        let now = Some((known.left, depth));
+        if known.told == now || known.left == 0 && depth.stranded == 0 {
+            return;
+        }
+        let tally = self.tallies.entry(Arc::clone(cluster)).or_default();
+        tally.told = now;
+        let reason = if depth.stranded > 0 {
+            "EvictionNowhereToGo"
+        } else {
+            "Evicted"
+        };
+        let message = format!(
+            "{} workloads have left it, {} have nowhere to go, {} wait for their tolerations to run out",
+            tally.left, depth.stranded, depth.waiting
+        );
+        self.tell_of(cluster, reason, message);
+    }
+
+    pub(super) fn turn_of_ready(&self, cluster: &str, cause: &Cause, now: Now) -> Turn {
+        let cause = bounded(cause.to_string());
+        if let Some(pause) = self.pauses.of(cluster, now.wall) {
+            let why = pause.to_string();
+            return Turn::Paused { cause, why };
+        }
+        match self.band {
+            Band::Stopped => Turn::Stopped { cause },
+            Band::Primary | Band::Secondary => Turn::Queued { cause },
+        }
+    }
+
+    pub(super) fn settle_band(&mut self, now: Now) {
+        let health = self.health();
+        let band = self.pace.band();
+        if band == self.band {
+            return;
+        }
+        let before = std::mem::replace(&mut self.band, band);
+        let per_second = self.pace.per_second();
+        let (reason, what) = match band {
+            Band::Primary => (
+                "EvictionResumed",
+                "workloads are evicted at the primary rate",
+            ),
+            Band::Secondary => (
+                "EvictionSlowed",
+                "workloads are evicted at the secondary rate",
+            ),
+            Band::Stopped => ("EvictionStopped", "no workload is evicted"),
+        };
+        let message = format!(
+            "{} of {} clusters have failed: {what} ({per_second} per second)",
+            health.failed, health.total
+        );
+        let failed: Vec<Arc<str>> = self
+            .fleet
+            .failed()
+            .map(|cluster| Arc::from(cluster.name_any()))
+            .collect();
+        for cluster in failed {
+            self.tell_of(&cluster, reason, message.clone());
+        }
+        if before == Band::Stopped || band == Band::Stopped {
+            self.explain_ready_items(now);
+        }
+    }
+
+    /// Tells clusters and workloads that wait that a pause began, changed or ended.
+    pub fn pauses_changed(&mut self, now: Now) {
+        if !self.open {
+            return;
+        }
+        let waiting: Vec<Arc<str>> = self
+            .backlog
+            .depths()
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for cluster in waiting {
+            let (reason, message) = match self.pauses.of(&cluster, now.wall) {
+                Some(pause) => (
+                    "MovementPaused",
+                    format!("no workload is evicted from it: {pause}"),
+                ),
+                None => (
+                    "MovementResumed",
+                    "movement out of it is not paused".to_owned(),
+                ),
+            };
+            self.tell_of(&cluster, reason, message);
+        }
+        self.explain_ready_items(now);
+    }
+
+    pub(super) fn explain_ready_items(&mut self, now: Now) {
+        let lanes: Vec<Arc<str>> = self
+            .backlog
+            .depths()
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for cluster in lanes {
+            let ready: Vec<Key> = self
+                .backlog
+                .items(&cluster)
+                .filter(|(_, place)| matches!(place, Slot::Ready(_)))
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in ready {
+                self.review(&cluster, &key, now);
+            }
+        }
+    }
+
+    /// Tells what a process that ended did not tell any more: an eviction that took place, or that
+    /// none is pending now because the cluster recovered, or the workload was moved, while no
+    /// process was looking.
+    pub(super) fn tell_what_was_not(&mut self, binding: &AnyBinding) {
+        let conditions = &binding.status().conditions;
+        if let Some(Note { cluster, turn }) = untold(binding) {
+            return self.note(self.key_of(binding), &cluster, turn);
+        }
+        let Some(stale) = conditions::get(conditions, CONDITION) else {
+            return;
+        };
+        let targets = &binding.spec.clusters;
+        let is_pending = targets
+            .iter()
+            .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
+        if stale.status != conditions::TRUE || is_pending {
+            return;
+        }
+        let named = targets
+            .iter()
+            .find(|target| names_cluster(&stale.message, &target.name));
+        let (cluster, turn) = match named {
+            Some(target) => (target.name.clone(), Turn::Recovered),
+            None => ("the cluster it had to leave".to_owned(), Turn::Moved),
+        };
+        self.note(self.key_of(binding), &cluster, turn);
+    }
+
+    /// Notes that a workload does not have to leave a cluster any more, for another reason than an
+    /// eviction that was answered: an eviction whose answer was lost, because somebody else moved
+    /// it, because the cluster recovered or is not known any more.
+    pub(super) fn note_end(&mut self, key: &Key, cluster: &str) {
+        let Some(binding) = self.bindings.get(key) else {
+            return;
+        };
+        let turn = if binding.spec.target(cluster).is_none() {
+            let evicted = untold(binding).filter(|note| note.cluster == cluster);
+            evicted.map_or(Turn::Moved, |note| note.turn)
+        } else if self.fleet.get(cluster).is_some() {
+            Turn::Recovered
+        } else {
+            Turn::ClusterGone
+        };
+        self.note(Arc::clone(key), cluster, turn);
+    }
+
+    /// Returns why a workload that was to leave a cluster is not there any more: somebody moved it,
+    /// or it was evicted by a write whose answer was lost, or by another process.
+    pub(super) fn turn_of_moved(
+        &mut self,
+        old: Option<&AnyBinding>,
+        new: &AnyBinding,
+        cluster: &str,
+    ) -> Turn {
+        let record = |binding: &AnyBinding| Record::read(binding.metadata.annotations.as_ref());
+        let is_new =
+            |found: &Record| found.from == cluster && old.and_then(record) != Some(found.clone());
+        match record(new).filter(is_new) {
+            Some(record) => {
+                self.count_left(cluster);
+                record.note().turn
+            }
+            None => Turn::Moved,
+        }
+    }
+
+    pub(super) fn count_left(&mut self, cluster: &str) {
+        let cluster = self.share(cluster);
+        self.tallies.entry(cluster).or_default().left += 1;
+    }
+
+    /// Notes for all clusters that drive others out why the workload stays there. All are noted at
+    /// once, so that the explanation does not depend on which cluster changed last.
+    pub(super) fn note_stays(&mut self, key: &Key, now: Now) {
+        let Some(binding) = self.bindings.get(key) else {
+            return;
+        };
+        let mut stays = Vec::new();
+        for target in &binding.spec.clusters {
+            let taints = self.fleet.taints(&target.name).iter();
+            let taints: Vec<&Taint> = taints.filter(|it| evicts(it)).collect();
+            if taints.is_empty() {
+                continue;
+            }
+            let added = |taint: &&Taint| taint.time_added.as_ref().map(|it| it.0);
+            let since: Option<Vec<_>> = taints.iter().map(added).collect();
+            let since = since.and_then(|all| all.into_iter().max());
+            let taints: Vec<String> = taints.into_iter().map(taints::describe).collect();
+            if let Judgement::Stay(rule) = self.judge(&target.name, binding, now) {
+                let taints = bounded(format!("taint {}", taints.join(" and ")));
+                stays.push((
+                    target.name.clone(),
+                    Turn::Stays {
+                        rule,
+                        taints,
+                        since,
+                    },
+                ));
+            }
+        }
+        for (cluster, turn) in stays {
+            self.note(key.clone(), &cluster, turn);
+        }
+    }
+
+    pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
+        self.news.bindings.push((
+            key,
+            Note {
+                cluster: cluster.to_owned(),
+                turn,
+            },
+        ));
+    }
+
+    pub(super) fn tell_of(&mut self, cluster: &Arc<str>, reason: &'static str, message: String) {
+        self.news.clusters.push(ClusterNote {
+            cluster: Arc::clone(cluster),
+            reason,
+            message,
+        });
+    }
+}
+
+/// Returns the note of the last eviction of a workload, if it has not been told yet.
+fn untold(binding: &AnyBinding) -> Option<Note> {
+    let record = Record::read(binding.metadata.annotations.as_ref())?;
+    let told = record.is_told(&binding.status().conditions);
+    (!told).then(|| record.note())
+}

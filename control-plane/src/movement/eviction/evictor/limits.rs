@@ -1,0 +1,155 @@
+//! Limits of single clusters, beside the rate of the fleet: the own rate of a drain, and pauses.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use tokio::time::Instant;
+
+use super::{Evictor, Now};
+use crate::movement::eviction::drain;
+use crate::movement::eviction::rate::Budget;
+
+/// Budgets of the clusters that have a rate of their own.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    budgets: HashMap<Arc<str>, Limit>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    per_second: f64,
+    budget: Budget,
+}
+
+impl Limits {
+    /// Sets the rate of a cluster from now on; with `None` the cluster has no rate of its own.
+    fn set(&mut self, cluster: &Arc<str>, per_second: Option<f64>, now: Instant) {
+        match (per_second, self.budgets.get_mut(cluster)) {
+            (None, _) => {
+                self.budgets.remove(cluster);
+            }
+            (Some(per_second), Some(known)) => {
+                known.per_second = per_second;
+                known.budget.set_rate(per_second, now);
+            }
+            (Some(per_second), None) => {
+                let budget = Budget::new(per_second, now);
+                let limit = Limit { per_second, budget };
+                self.budgets.insert(Arc::clone(cluster), limit);
+            }
+        }
+    }
+
+    /// Evictions begin: what accrued before does not count.
+    pub fn begin(&mut self, now: Instant) {
+        for limit in self.budgets.values_mut() {
+            limit.budget = Budget::new(limit.per_second, now);
+        }
+    }
+
+    /// Forgets a cluster that is not known any more.
+    pub fn forget(&mut self, cluster: &str) {
+        self.budgets.remove(cluster);
+    }
+
+    /// Pays for one workload that is about to leave a cluster.
+    pub fn pay(&mut self, cluster: &str, now: Instant) {
+        if let Some(limit) = self.budgets.get_mut(cluster) {
+            // It was asked a moment ago whether the budget suffices.
+            let _ = limit.budget.pay(now);
+        }
+    }
+
+    /// Refunds the payment for a workload that did not leave.
+    pub fn refund(&mut self, cluster: &str) {
+        if let Some(limit) = self.budgets.get_mut(cluster) {
+            limit.budget.refund();
+        }
+    }
+}
+
+/// Clusters that nothing may leave now.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub clusters: BTreeSet<Arc<str>>,
+    /// When the first of them may be left, if time alone does it.
+    pub until: Option<Instant>,
+}
+
+impl Evictor {
+    /// Returns the clusters whose workloads are ready to leave and may not leave now.
+    pub(super) fn held(&mut self, now: Now) -> Held {
+        let mut held = Held::default();
+        for (cluster, limit) in &mut self.limits.budgets {
+            if limit.budget.suffices(now.tick) || self.backlog.depth(cluster).ready == 0 {
+                continue;
+            }
+            // Nothing is paid: it does not suffice.
+            let when = limit.budget.pay(now.tick).err().flatten();
+            held.until = held.until.into_iter().chain(when).min();
+            held.clusters.insert(Arc::clone(cluster));
+        }
+        for (cluster, depth) in self.backlog.depths() {
+            let Some(pause) = self
+                .pauses
+                .of(cluster, now.wall)
+                .filter(|_| depth.ready > 0)
+            else {
+                continue;
+            };
+            let when = pause.until.map(|until| now.instant_of(until));
+            held.until = held.until.into_iter().chain(when).min();
+            held.clusters.insert(Arc::clone(cluster));
+        }
+        held
+    }
+
+    /// Settles the rate of a cluster that is new or changed: it may have another rate now.
+    pub(super) fn settle_limit(&mut self, name: &Arc<str>, cluster: &Cluster, now: Now) {
+        match drain::rate(cluster, &self.switches) {
+            Ok(rate) => self.limits.set(name, rate, now.tick),
+            Err(fault) => {
+                let is_news = self
+                    .limits
+                    .budgets
+                    .get(name)
+                    .is_none_or(|it| it.per_second > 0.0);
+                self.limits.set(name, Some(0.0), now.tick);
+                if is_news && self.open {
+                    self.tell_of_rate(&Arc::from(cluster.name_any()), &fault.to_string());
+                }
+            }
+        }
+    }
+
+    /// Tells that the rate of a drain cannot be read.
+    pub(super) fn tell_of_rate(&mut self, cluster: &Arc<str>, fault: &str) {
+        let message = format!("no workload is evicted from it: {fault}");
+        self.tell_of(cluster, "DrainRateUnreadable", message);
+    }
+
+    /// Begins to apply the limits, and tells of all clusters whose drain rate cannot be read:
+    /// nobody was told of them before evictions began.
+    pub(super) fn begin_limits(&mut self, now: Now) {
+        self.limits.begin(now.tick);
+        let stopped: Vec<Arc<str>> = self
+            .limits
+            .budgets
+            .iter()
+            .filter(|(_, it)| it.per_second <= 0.0)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in stopped {
+            let known = self
+                .fleet
+                .get(&name)
+                .map(|(_, cluster)| Arc::clone(cluster));
+            let fault = known.and_then(|cluster| drain::rate(&cluster, &self.switches).err());
+            if let Some(fault) = fault {
+                self.tell_of_rate(&name, &fault.to_string());
+            }
+        }
+    }
+}

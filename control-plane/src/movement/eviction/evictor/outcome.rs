@@ -1,0 +1,147 @@
+//! Changes of the queue after an eviction has ended.
+
+use std::sync::Arc;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::queue::again;
+
+use super::{BACKOFF, Evictor, Failures, Key};
+use crate::movement::eviction::backlog::Slot;
+use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome};
+use crate::movement::eviction::explain::Turn;
+use crate::movement::eviction::record::{bounded, whole};
+
+impl Evictor {
+    /// Takes in the outcome of an eviction that came to an end.
+    pub fn done(&mut self, eviction: &Eviction, outcome: Outcome, now: Now) {
+        let pauses = matches!(
+            outcome,
+            Outcome::Conflict | Outcome::Failed(_) | Outcome::Unclear(_)
+        );
+        self.take_outcome(eviction, outcome, now);
+        self.review_missed(eviction, pauses, now);
+        self.tell_of_progress(&eviction.cluster);
+    }
+
+    /// Judges a workload whose binding or clusters changed during its eviction; `pauses`: not yet
+    /// on the cluster of the eviction.
+    fn review_missed(&mut self, eviction: &Eviction, pauses: bool, now: Now) {
+        let key = self.key_of(&eviction.binding);
+        if !self.missed.remove(&key) {
+            return;
+        }
+        let Some(binding) = self.bindings.get(&key).cloned() else {
+            return;
+        };
+        for target in &binding.spec.clusters {
+            if !pauses || target.name != *eviction.cluster {
+                let name = self.share(&target.name);
+                self.review(&name, &key, now);
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, eviction: &Eviction, outcome: Outcome, now: Now) {
+        let key = self.key_of(&eviction.binding);
+        let (cluster, rank) = (&eviction.cluster, eviction.rank);
+        self.in_hand.remove(&key);
+        let Failures {
+            count: before,
+            mut paid_for,
+        } = self.failures.remove(&key).unwrap_or_default();
+        let version = eviction.binding.metadata.resource_version.as_ref();
+        // A write upon the same version was paid before: it was this one, or none. As long as none
+        // succeeds at all the API is in trouble, and has to be spared.
+        let is_paid_already = paid_for
+            .as_ref()
+            .is_some_and(|(paid, then)| Some(paid) == version && *then < self.successes);
+        let may_be_written = matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_));
+        if is_paid_already || !may_be_written {
+            self.pace.refund();
+            self.limits.refund(cluster);
+        } else {
+            paid_for = version.map(|version| (version.clone(), self.successes));
+        }
+        self.successes += u64::from(matches!(outcome, Outcome::Evicted { .. }));
+        let failures = Failures {
+            count: before.saturating_add(1),
+            paid_for,
+        };
+        let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_));
+        let rank = if has_failed { rank.failed() } else { rank };
+        let pause = match outcome {
+            Outcome::Evicted { binding, to } => {
+                let turn = Turn::Evicted {
+                    cause: bounded(eviction.cause.to_string()),
+                    to,
+                    mode: eviction.purge_mode.to_string(),
+                    at: whole(now.wall),
+                };
+                self.note(key.clone(), cluster, turn);
+                self.count_left(cluster);
+                self.backlog.retry(2);
+                // Where the watch was faster, it may know a later version than the answer to our
+                // write.
+                let is_latest = |known: &Arc<AnyBinding>| {
+                    known.metadata.resource_version == eviction.binding.metadata.resource_version
+                };
+                if self.bindings.get(&key).is_some_and(is_latest) {
+                    self.binding(&binding, now);
+                }
+                return;
+            }
+            Outcome::Gone => return self.binding_gone(&key),
+            Outcome::Nowhere(why) => {
+                let cause = bounded(eviction.cause.to_string());
+                let why = bounded(why);
+                return self.strand(eviction, &key, Turn::Nowhere { cause, why }, now);
+            }
+            Outcome::Unpreserved(why) => {
+                let cause = bounded(eviction.cause.to_string());
+                let why = bounded(why);
+                return self.strand(eviction, &key, Turn::Unpreserved { cause, why }, now);
+            }
+            Outcome::Conflict => {
+                self.failures.insert(key.clone(), failures);
+                again(before)
+            }
+            Outcome::Failed(why) | Outcome::Unclear(why) => {
+                let why = bounded(why);
+                self.note(key.clone(), cluster, Turn::Failed { why });
+                self.failures.insert(key.clone(), failures);
+                BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
+            }
+        };
+        if self.is_on(cluster, &key) {
+            self.backlog.put(
+                cluster,
+                key,
+                Slot::Waiting {
+                    until: now.tick + pause,
+                    rank,
+                },
+            );
+        } else {
+            if !self.bindings.contains_key(&key) {
+                self.failures.remove(&key);
+            }
+            self.note_end(&key, cluster);
+        }
+    }
+
+    fn strand(&mut self, eviction: &Eviction, key: &Key, turn: Turn, now: Now) {
+        let (cluster, rank) = (&eviction.cluster, eviction.rank);
+        if self.is_on(cluster, key) {
+            self.note(key.clone(), cluster, turn);
+            self.backlog.put(cluster, key.clone(), Slot::Stranded(rank));
+            // What woke the others meanwhile may help this one, which was judged by the clusters as
+            // they were before.
+            if eviction.wakes != self.wakes {
+                self.backlog.wake(cluster, key);
+                self.retry.get_or_insert(now.tick);
+            }
+        } else {
+            self.note_end(key, cluster);
+        }
+    }
+}

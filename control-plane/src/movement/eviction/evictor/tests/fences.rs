@@ -1,0 +1,167 @@
+//! What keeps a workload whose time has come: fences, pauses, and an eviction that is under way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::fleet::pause::Pause;
+
+/// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
+fn failed(more: &Value) -> World {
+    let clusters = vec![cluster("c0", &down(7)), cluster("c1", &json!([]))];
+    World::of(clusters, vec![binding("w", &["c0"], more)], true)
+}
+
+impl World {
+    /// Goes on with another evictor, made of a new one.
+    fn with(mut self, change: impl FnOnce(Evictor) -> Evictor) -> Self {
+        let new = Evictor::new(switches(true), Rates::default(), self.now());
+        self.begin(change(new));
+        self.evictor.open(self.now());
+        self
+    }
+
+    /// Begins the next eviction and returns it; it has not come to an end yet.
+    fn begin_eviction(&mut self) -> Box<Eviction> {
+        match self.evictor.next(self.now()) {
+            Step::Evict(eviction) => eviction,
+            Step::Wait(_) => panic!("it is to be evicted"),
+        }
+    }
+
+    fn wait(&mut self) -> Instant {
+        match self.evictor.next(self.now()) {
+            Step::Wait(until) => until.expect("time alone helps"),
+            Step::Evict(_) => panic!("nothing is to be evicted yet"),
+        }
+    }
+}
+
+#[test]
+fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
+    let world = failed(&json!({}));
+    let stopped = world.now().tick + Duration::from_secs(50);
+    let fence = Fence::new(move |_, _, now| {
+        if now < stopped {
+            Gate::Until(stopped, "it runs".to_owned())
+        } else {
+            Gate::Open
+        }
+    });
+    let mut world = world.with(|evictor| evictor.with_fence(fence));
+    assert!(world.evict(49.9).is_empty());
+    let evictions = world.pass(5.0, leave);
+    assert_eq!(evictions.len(), 1);
+    assert_eq!(evictions[0].since(), Timestamp::from_second(7).unwrap());
+}
+
+#[test]
+fn a_copy_that_nothing_stops_is_asked_about_again_later() {
+    let fence = Fence::new(|_, _, _| Gate::Shut("nothing stops it".to_owned()));
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    let now = world.now().tick;
+    assert_eq!(world.wait(), now + UNFENCED);
+    assert!(world.evict(1_000.0).is_empty());
+}
+
+#[test]
+fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
+    let is_open = Arc::new(AtomicBool::new(true));
+    let fence = Fence::new({
+        let is_open = Arc::clone(&is_open);
+        move |_, _, now| {
+            if is_open.load(Ordering::Relaxed) {
+                Gate::Open
+            } else {
+                Gate::Until(now + Duration::from_secs(20), "it runs again".to_owned())
+            }
+        }
+    });
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    assert!(world.evict(1.0).is_empty(), "the rate does not permit it");
+    is_open.store(false, Ordering::Relaxed);
+    assert!(world.evict(100.0).is_empty());
+    is_open.store(true, Ordering::Relaxed);
+    assert_eq!(world.evict(21.0), ["w"]);
+}
+
+#[test]
+fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_any_more() {
+    let more = json!({"resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"}});
+    for (known, after, leaves) in [
+        (Some(true), Some(true), false),
+        (Some(false), Some(false), true),
+        // The template is read in a moment, and says what it says.
+        (None, Some(true), false),
+        (None, Some(false), true),
+        (None, None, false),
+    ] {
+        let says = Arc::new(Mutex::new(known));
+        let jobs = Jobs::new({
+            let says = Arc::clone(&says);
+            move |_| *says.lock()
+        });
+        let mut world = failed(&more).with(|evictor| evictor.with_jobs(jobs));
+        let first = world.evict(10.0).len();
+        assert_eq!(first == 1, known == Some(false), "{known:?}");
+        let told = world.told();
+        let waits = told
+            .iter()
+            .any(|(_, reason)| *reason == "WaitingForTemplate");
+        assert_eq!(waits, known.is_none(), "{known:?}: {told:?}");
+        *says.lock() = after;
+        let then = first + world.evict(10.0).len();
+        assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");
+    }
+    // Nobody asks about what is no Job.
+    let jobs = Jobs::new(|_| None);
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_jobs(jobs));
+    assert_eq!(world.evict(10.0), ["w"]);
+}
+
+#[test]
+fn the_pauses_that_an_evictor_is_given_hold() {
+    let pauses = Pauses::default();
+    pauses.set_fleet(Some(Pause::default()));
+    let mut world = failed(&json!({})).with(|evictor| evictor.with_pauses(pauses));
+    assert!(world.evict(100.0).is_empty());
+}
+
+#[test]
+fn a_policy_that_is_edited_while_its_workload_leaves_counts_if_it_stays_after_all() {
+    let mut world = failed(&json!({}));
+    world.second = 100.0;
+    let eviction = world.begin_eviction();
+    let tolerant = json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}});
+    world.put(&binding("w", &["c0"], &tolerant));
+    let nowhere = Outcome::Nowhere("full".to_owned());
+    world.evictor.done(&eviction, nowhere, world.now());
+    assert_eq!(world.evictor.backlog().depth("c0"), Depth::default());
+}
+
+#[test]
+fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
+    let mut world = failed(&json!({}));
+    world.second = 100.0;
+    let eviction = world.begin_eviction();
+    world
+        .evictor
+        .binding_gone(&BindingKey::of(&eviction.binding));
+    let failure = Outcome::Failed("refused".to_owned());
+    world.evictor.done(&eviction, failure, world.now());
+    assert!(world.evictor.failures.is_empty());
+}
+
+#[test]
+fn a_toleration_that_ends_while_evictions_are_stopped_is_told() {
+    let tolerant = json!({"placement": {"clusterTolerations": [
+        {"key": "down", "operator": "Exists", "tolerationSeconds": 1_053},
+    ]}});
+    let mut world = failed(&tolerant);
+    world.set(&cluster("c1", &down(0)));
+    world.told();
+    assert!(world.evict(61.0).is_empty());
+    let stopped = ("w".to_owned(), "StoppedByThreshold");
+    assert_eq!(world.told().last(), Some(&stopped));
+}

@@ -1,0 +1,314 @@
+//! What is said about evictions in conditions and events, one for each change of state.
+
+mod condition;
+
+use jiff::Timestamp;
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+
+pub use self::condition::{condition, merge};
+use muster_shared::api::any_binding::AnyBinding;
+
+use super::judge::Stay;
+use crate::movement::eviction::inputs;
+
+/// Type of the condition on a binding: True while the workload is to leave a cluster and has not
+/// left it.
+pub const CONDITION: &str = "EvictionPending";
+
+/// Reasons of the condition of a workload that has to leave a cluster and cannot, for reasons of
+/// its own.
+pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of that condition where a Job stays because it has completed.
+const COMPLETED: &str = "JobCompleted";
+
+/// A turn that an eviction took, about one binding and one cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The cluster.
+    pub cluster: String,
+    /// What happened.
+    pub turn: Turn,
+}
+
+/// State of an eviction, to be reported.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Turn {
+    /// The taint is tolerated until a time.
+    Tolerated {
+        /// Taint and rule.
+        cause: String,
+        /// End of the toleration.
+        until: Timestamp,
+    },
+    /// The eviction waits for the rate.
+    Queued {
+        /// Taint and rule.
+        cause: String,
+    },
+    /// Too many clusters have failed: nothing is evicted. How many there are is not told of each
+    /// workload: it changes with every cluster that fails or returns.
+    Stopped {
+        /// Taint and rule.
+        cause: String,
+    },
+    /// Somebody paused movement.
+    Paused {
+        /// Taint and rule.
+        cause: String,
+        /// The pause.
+        why: String,
+    },
+    /// It is not known whether the workload may leave.
+    Unread {
+        /// Taint and rule.
+        cause: String,
+        /// What cannot be read.
+        why: String,
+    },
+    /// The old copy may still run, and is stopped later.
+    Fencing {
+        /// Taint and rule.
+        cause: String,
+        /// What is waited for.
+        why: String,
+    },
+    /// The old copy may still run, and nothing stops it.
+    Unfenced {
+        /// Taint and rule.
+        cause: String,
+        /// Reason why not.
+        why: String,
+    },
+    /// No other cluster can take the workload.
+    Nowhere {
+        /// Taint and rule.
+        cause: String,
+        /// Reason of the scheduler.
+        why: String,
+    },
+    /// The state of the old copy cannot be preserved.
+    Unpreserved {
+        /// Taint and rule.
+        cause: String,
+        /// Reason why not.
+        why: String,
+    },
+    /// The write failed and is tried again.
+    Failed {
+        /// Error of the API.
+        why: String,
+    },
+    /// The workload was evicted.
+    Evicted {
+        /// Taint and rule.
+        cause: String,
+        /// New clusters.
+        to: String,
+        /// Purge mode of the eviction.
+        mode: String,
+        /// Time of the eviction.
+        at: Timestamp,
+    },
+    /// The cluster recovered before the eviction.
+    Recovered,
+    /// Another writer removed the workload from the cluster before the eviction.
+    Moved,
+    /// The cluster left the fleet before the eviction.
+    ClusterGone,
+    /// The workload does not have to leave.
+    Stays {
+        /// Rule by which it stays.
+        rule: Stay,
+        /// Taints of the cluster that evict others.
+        taints: String,
+        /// When the last of these taints was added, if each of them says so.
+        since: Option<Timestamp>,
+    },
+}
+
+impl Note {
+    /// Returns whether the note tells of an eviction that took place.
+    pub fn is_eviction(&self) -> bool {
+        matches!(self.turn, Turn::Evicted { .. })
+    }
+
+    /// Returns whether the note has to be written before others. That a workload waits for the rate
+    /// is nothing new and may concern very many.
+    pub fn is_urgent(&self) -> bool {
+        !matches!(
+            self.turn,
+            Turn::Queued { .. }
+                | Turn::Stopped { .. }
+                | Turn::Paused { .. }
+                | Turn::Unread { .. }
+                | Turn::Stays { .. }
+        )
+    }
+
+    /// Returns the reason of the condition and the event, in one word.
+    pub fn reason(&self) -> &'static str {
+        match self.turn {
+            Turn::Tolerated { .. } => "WaitingForToleration",
+            Turn::Queued { .. } => "WaitingForRate",
+            Turn::Stopped { .. } => "StoppedByThreshold",
+            Turn::Paused { .. } => "Paused",
+            Turn::Unread { .. } => "WaitingForTemplate",
+            Turn::Fencing { .. } => "WaitingForFence",
+            Turn::Unfenced { .. } => "NotFenced",
+            Turn::Nowhere { .. } => "NowhereToGo",
+            Turn::Unpreserved { .. } => "StateNotPreserved",
+            Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
+            Turn::Evicted { .. } => "Evicted",
+            Turn::Recovered => "AbandonedOnRecovery",
+            Turn::Moved => "AbandonedOnMove",
+            Turn::ClusterGone => "AbandonedClusterGone",
+            Turn::Stays { rule, .. } => match rule {
+                Stay::SwitchedOff => "FailoverOff",
+                Stay::NoExecuteOff => "NoExecuteEvictionOff",
+                Stay::NotAsked => "FailoverNotRequested",
+                Stay::NoPlacement => "PlacementUnknown",
+                Stay::Completed => COMPLETED,
+                Stay::NoTaint | Stay::Tolerated => "Tolerated",
+            },
+        }
+    }
+
+    /// Returns the message of the condition and the event, in a sentence.
+    pub fn message(&self) -> String {
+        let cluster = &self.cluster;
+        match &self.turn {
+            Turn::Tolerated { cause, until } => {
+                format!("{cluster} has {cause}: it stays until {until:.0}")
+            }
+            Turn::Queued { cause } => {
+                format!("{cluster} has {cause}: it leaves when the eviction rate allows")
+            }
+            Turn::Stopped { cause } => format!(
+                "{cluster} has {cause}: it stays until enough clusters return, since more have failed than --unhealthy-cluster-threshold allows"
+            ),
+            Turn::Paused { cause, why } => {
+                format!("{cluster} has {cause}: it stays, because {why}")
+            }
+            Turn::Unread { cause, why } => {
+                format!("{cluster} has {cause}: it stays for the moment, because {why}")
+            }
+            Turn::Fencing { cause, why } => format!(
+                "{cluster} has {cause}: it leaves when its copy there is stopped (failover.cluster.fencing): {why}"
+            ),
+            Turn::Unfenced { cause, why } => format!(
+                "has to leave {cluster} and stays until that is ready and can remove its copy, because nothing stops that \
+                 (failover.cluster.fencing): {why}; {cluster} has {cause}"
+            ),
+            Turn::Nowhere { cause, why } => {
+                format!("has to leave {cluster} and stays: {why}; {cluster} has {cause}")
+            }
+            Turn::Unpreserved { cause, why } => format!(
+                "has to leave {cluster} and stays: its state cannot be preserved: {why}; {cluster} has {cause}"
+            ),
+            Turn::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
+            Turn::Evicted {
+                cause, to, mode, ..
+            } => {
+                format!("{}{to} ({mode}): {cluster} has {cause}", left(cluster))
+            }
+            Turn::Recovered => format!("{cluster} recovered before the workload had to leave it"),
+            Turn::Moved => {
+                format!("{cluster} is none of its clusters any more, so it need not leave it")
+            }
+            Turn::ClusterGone => format!("{cluster} is not known in the fleet any more"),
+            Turn::Stays { rule, taints, .. } => {
+                format!("stays on {cluster}, which has {taints}: {rule}")
+            }
+        }
+    }
+
+    /// Returns whether the workload is still to leave the cluster.
+    pub fn is_pending(&self) -> bool {
+        match self.turn {
+            Turn::Tolerated { .. }
+            | Turn::Queued { .. }
+            | Turn::Stopped { .. }
+            | Turn::Paused { .. }
+            | Turn::Unread { .. }
+            | Turn::Fencing { .. }
+            | Turn::Unfenced { .. }
+            | Turn::Nowhere { .. }
+            | Turn::Unpreserved { .. }
+            | Turn::Failed { .. } => true,
+            Turn::Evicted { .. }
+            | Turn::Recovered
+            | Turn::Moved
+            | Turn::ClusterGone
+            | Turn::Stays { .. } => false,
+        }
+    }
+
+    /// Returns the type of the event: a warning or a normal one.
+    pub fn severity(&self) -> EventType {
+        match self.turn {
+            Turn::Stopped { .. }
+            | Turn::Paused { .. }
+            | Turn::Unfenced { .. }
+            | Turn::Nowhere { .. }
+            | Turn::Unpreserved { .. }
+            | Turn::Failed { .. }
+            | Turn::Stays {
+                rule: Stay::NoPlacement,
+                ..
+            } => EventType::Warning,
+            _ => EventType::Normal,
+        }
+    }
+}
+
+/// First word of the story of an eviction.
+const LEFT: &str = "left ";
+
+/// Returns the beginning of a message about an eviction from a cluster.
+pub fn left(cluster: &str) -> String {
+    format!("{LEFT}{cluster} for ")
+}
+
+/// Returns whether a message names a cluster, and not only one whose name contains that cluster's
+/// name.
+pub fn names_cluster(message: &str, cluster: &str) -> bool {
+    let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
+    message
+        .split(|symbol| !is_part(symbol))
+        .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
+}
+
+/// Returns whether a Job has completed in a cluster: the cluster reports it, or it reports nothing
+/// and the control plane has said so from the Job's template.
+pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
+    let told = || {
+        let condition = conditions::get(&binding.status().conditions, CONDITION);
+        condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
+    };
+    inputs::has_completed(binding, cluster) || (!inputs::has_report_of(binding, cluster) && told())
+}
+
+impl Turn {
+    /// Returns how important the news is for people: of several clusters, the one with the greatest
+    /// weight gives the condition its reason.
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Failed { .. } => 11,
+            Self::Nowhere { .. } => 10,
+            Self::Unpreserved { .. } => 9,
+            Self::Unfenced { .. } => 8,
+            Self::Stopped { .. } | Self::Paused { .. } => 7,
+            Self::Fencing { .. } | Self::Unread { .. } => 6,
+            Self::Queued { .. } => 5,
+            Self::Tolerated { .. } => 4,
+            Self::Evicted { .. } => 3,
+            Self::Stays { .. } => 2,
+            Self::Recovered => 1,
+            Self::Moved | Self::ClusterGone => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! State of the clusters for evictions: which have failed, which evict workloads, and which changes
+//! may help a stranded workload.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::condition;
+
+use crate::fleet::availability::reads_works;
+pub use crate::fleet::budget::failed::{evicts, has_failed, is_counted};
+use crate::scheduler::core::Snapshot;
+
+/// All clusters.
+#[derive(Debug, Default)]
+pub struct FleetView {
+    clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    snapshot: Snapshot,
+}
+
+/// What the change of a cluster means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Its taints changed (or it is new): its workloads are to be judged again.
+    pub taints: bool,
+    /// After this time workloads that had nowhere to go should be tried again: soon when what is
+    /// allowed changed, later when there only is more or less room, which is reported all the time.
+    pub helps_after: Option<Duration>,
+}
+
+/// Time in which related changes of clusters arrive.
+pub const SOON: Duration = Duration::from_secs(1);
+const LATER: Duration = Duration::from_secs(10);
+
+impl FleetView {
+    /// Takes a cluster in, new or changed.
+    pub fn put(&mut self, cluster: &Arc<Cluster>) -> Effect {
+        let name: Arc<str> = Arc::from(cluster.name_any());
+        let old = self.clusters.insert(name, Arc::clone(cluster));
+        let effect = effect(old.as_deref(), cluster);
+        if effect.helps_after.is_some() {
+            self.snapshot.put(Arc::clone(cluster));
+        }
+        effect
+    }
+
+    /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
+    pub fn remove(&mut self, name: &str, left: bool) {
+        self.clusters.remove(name);
+        if left {
+            self.snapshot.depart(name);
+        } else {
+            self.snapshot.remove(name);
+        }
+    }
+
+    /// Returns the taints of a cluster; there are none if it is unknown.
+    pub fn taints(&self, name: &str) -> &[Taint] {
+        self.clusters
+            .get(name)
+            .map_or(&[], |cluster| &cluster.spec.taints)
+    }
+
+    /// Returns the cluster of a name, with the shared text of the name.
+    pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Arc<Cluster>)> {
+        self.clusters.get_key_value(name)
+    }
+
+    /// Returns the clusters that have failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        let counts = |cluster: &&Arc<Cluster>| is_counted(cluster) && has_failed(cluster);
+        self.clusters.values().filter(counts)
+    }
+
+    /// Returns the names of the clusters that drive workloads out.
+    pub fn evicting(&self) -> impl Iterator<Item = &Arc<str>> {
+        let evicting = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
+        self.clusters
+            .iter()
+            .filter(move |(_, cluster)| evicting(cluster))
+            .map(|(name, _)| name)
+    }
+
+    /// Returns the fleet as the scheduler takes it.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot.clone()
+    }
+}
+
+/// Returns whether after a change a cluster may take workloads that it could not take before, apart
+/// from a change of its room. A cluster that fails or gets a taint takes none of them.
+pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
+    let Some(old) = old else { return true };
+    let is_ready = |cluster: &Cluster| {
+        let conditions = cluster.status.as_ref().map_or(&[][..], |it| &it.conditions);
+        conditions::is_true(conditions, condition::READY)
+    };
+    let apis = |cluster: &Cluster| cluster.status.as_ref().map(|it| it.api_enablements.clone());
+    let has_lost_taint = || {
+        old.spec
+            .taints
+            .iter()
+            .any(|it| !new.spec.taints.contains(it))
+    };
+    let is_moved = || {
+        let untainted = |cluster: &Cluster| ClusterSpec {
+            taints: Vec::new(),
+            ..cluster.spec.clone()
+        };
+        untainted(old) != untainted(new)
+    };
+    effect(Some(old), new).helps_after == Some(SOON)
+        && ((!is_ready(old) && is_ready(new))
+            || has_lost_taint()
+            || old.metadata.labels != new.metadata.labels
+            || (!reads_works(old) && reads_works(new))
+            || apis(old) != apis(new)
+            || is_moved())
+}
+
+fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
+    let Some(old) = old else {
+        return Effect {
+            taints: true,
+            helps_after: Some(SOON),
+        };
+    };
+    // By reference: this is asked for every heartbeat of every cluster.
+    let (before, after) = (old.status.as_ref(), new.status.as_ref());
+    let status = |cluster: Option<&ClusterStatus>| {
+        conditions::status(cluster.map_or(&[], |it| &it.conditions), condition::READY)
+            .map(str::to_owned)
+    };
+    let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
+    let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
+    let taints = old.spec.taints != new.spec.taints;
+    let allowed = old.spec != new.spec
+        || old.metadata.labels != new.metadata.labels
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || status(before) != status(after)
+        || reads_works(old) != reads_works(new)
+        || apis;
+    let helps_after = if allowed {
+        Some(SOON)
+    } else {
+        room.then_some(LATER)
+    };
+    Effect {
+        taints,
+        helps_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_may_let_a_workload_in_that_had_nowhere_to_go_helps_soon() {
+        let cluster = |change: serde_json::Value| {
+            let condition = |kind: &str, status: &serde_json::Value| {
+                json!({"type": kind, "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z"})
+            };
+            let conditions = [
+                condition("Ready", &change["ready"]),
+                condition("WorksUpToDate", &change["works"]),
+                condition("StatusUpToDate", &change["status"]),
+            ];
+            let cluster = json!({
+                "metadata": {"name": "m1"},
+                "spec": {"region": change["region"]},
+                "status": {
+                    "conditions": conditions,
+                    "resourceSummary": {"allocatable": {"cpu": change["cpu"]}},
+                },
+            });
+            serde_json::from_value::<Cluster>(cluster).unwrap()
+        };
+        let before = json!({
+            "ready": "True", "works": "False", "status": "True", "region": "eu", "cpu": "1",
+        });
+        for (field, value, expected, is_open) in [
+            ("ready", "Unknown", Some(SOON), false),
+            ("works", "True", Some(SOON), true),
+            ("region", "us", Some(SOON), true),
+            ("cpu", "2", Some(LATER), false),
+            ("status", "False", None, false),
+        ] {
+            let mut after = before.clone();
+            after[field] = json!(value);
+            let (before, after) = (cluster(before.clone()), cluster(after));
+            let effect = effect(Some(&before), &after);
+            assert_eq!(effect.helps_after, expected, "{field}");
+            assert_eq!(opens(Some(&before), &after), is_open, "{field}");
+            // The way back from Unknown opens.
+            assert_eq!(
+                opens(Some(&after), &before),
+                field == "ready" || field == "region"
+            );
+        }
+    }
+
+    fn cluster(taints: &serde_json::Value, labels: &serde_json::Value) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "m1", "labels": labels},
+            "spec": {"taints": taints},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_label_or_a_taint_that_goes_lets_workloads_in_and_a_taint_that_comes_lets_in_none() {
+        let (none, plain) = (json!([]), json!({}));
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        for (what, old, new, is_open) in [
+            (
+                "labelled",
+                cluster(&none, &plain),
+                cluster(&none, &json!({"a": "b"})),
+                true,
+            ),
+            (
+                "tainted",
+                cluster(&none, &plain),
+                cluster(&json!([taint("a")]), &plain),
+                false,
+            ),
+            (
+                "freed",
+                cluster(&json!([taint("a")]), &plain),
+                cluster(&none, &plain),
+                true,
+            ),
+            (
+                "freed of one of two",
+                cluster(&json!([taint("a"), taint("b")]), &plain),
+                cluster(&json!([taint("b")]), &plain),
+                true,
+            ),
+        ] {
+            assert_eq!(effect(Some(&old), &new).helps_after, Some(SOON), "{what}");
+            assert_eq!(opens(Some(&old), &new), is_open, "{what}");
+        }
+    }
+
+    #[test]
+    fn those_have_failed_that_count_and_that_workloads_are_to_leave() {
+        for (effect, deleting, evicts_from, has_failed) in [
+            (None, false, false, false),
+            (Some("NoSchedule"), false, false, false),
+            (Some("NoExecute"), false, true, true),
+            (Some("PreferNoExecute"), false, true, true),
+            (Some("NoExecute"), true, true, false),
+        ] {
+            let taints: Vec<_> = effect
+                .iter()
+                .map(|effect| json!({"key": "a", "effect": effect}))
+                .collect();
+            let mut one = cluster(&json!(taints), &json!({}));
+            if deleting {
+                one.metadata.deletion_timestamp = one
+                    .status
+                    .as_ref()
+                    .map(|status| status.conditions[0].last_transition_time.clone());
+            }
+            let mut view = FleetView::default();
+            view.put(&Arc::new(one));
+            let evicting = view.evicting().count() == 1;
+            let failed = view.failed().count() == 1;
+            assert_eq!(
+                (evicting, failed),
+                (evicts_from, has_failed),
+                "{effect:?} {deleting}"
+            );
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Plans an eviction: the binding after it, and the one patch that leads there.
+//!
+//! Eviction and new placement are one write, so that the workload always has a target. If another
+//! scheduler is responsible, the new placement is a check only, and the patch leaves it to that
+//! scheduler.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{
+    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
+    ResourceHealth, TargetCluster,
+};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::k8s::Time;
+use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
+use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
+use muster_shared::taints::is_drain;
+use serde_json::{Map, Value, json};
+
+use super::preserve;
+use super::record::Record;
+use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
+use crate::fleet::copy::Obstacle;
+use crate::fleet::fencing;
+use crate::movement::eviction::reason::EvictionReason;
+use crate::scheduler::core::around::{Obstructed, place_around};
+use crate::scheduler::core::record::record;
+use crate::scheduler::core::{
+    ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
+};
+
+/// A task's message may not be longer (the schema's rule).
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Clusters that an explanation names at most.
+const LONGEST_LIST: usize = 5;
+
+/// What is known when a workload is about to leave.
+pub struct Departure<'a> {
+    /// The binding's spec.
+    pub spec: &'a ResourceBindingSpec,
+    /// The binding's status.
+    pub status: &'a ResourceBindingStatus,
+    /// The cluster that is left.
+    pub cluster: &'a str,
+    /// Why.
+    pub reason: EvictionReason<'a>,
+    /// What becomes of the old copy.
+    pub purge_mode: &'a PurgeMode,
+    /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
+    pub preserves_state: bool,
+    /// Whether the placement is ours to write.
+    pub ours: bool,
+    /// What keeps an order for the workload from being carried out in a cluster, if anything does.
+    pub obstacle: &'a (dyn Fn(&str) -> Option<Obstacle> + Sync),
+}
+
+/// A departure that can take place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// `spec.clusters` once the scheduler has done its part.
+    pub clusters: Vec<TargetCluster>,
+    /// The merge patch, without `metadata.resourceVersion`.
+    pub patch: Value,
+    /// The affinity group in use from now on, if it changes: it belongs to the status.
+    pub affinity_name: Option<String>,
+}
+
+/// Reason why a workload cannot be evicted now.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Nowhere {
+    /// No other cluster fits.
+    #[error("no other cluster could take it: {0}")]
+    FitError(#[from] FitError),
+    /// No cluster fits but such in which the order for it could not be carried out.
+    #[error("no other cluster could take it: {0}")]
+    Obstructed(String),
+    /// The schedule would have no cluster.
+    #[error("no other cluster could take it: the placement would be empty")]
+    Empty,
+    /// The clusters that it would have are those that have it already, with what they have.
+    #[error("no other cluster would take it over: each cluster that fits has it already")]
+    Again,
+    /// None of the chosen clusters is available, with the reason for each.
+    #[error("no other cluster could take it: {0}")]
+    NotAvailable(String),
+    /// Scheduling of the binding is suspended.
+    #[error("its scheduling is suspended")]
+    Suspended,
+    /// The state of the old copy cannot be preserved.
+    #[error("its state cannot be preserved: {0}")]
+    State(#[from] preserve::Error),
+}
+
+/// Plans a departure.
+///
+/// # Errors
+/// No other cluster could take the workload now, so it stays: a copy on a failed cluster is better
+/// than none.
+pub fn plan(
+    departure: &Departure<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Plan, Nowhere> {
+    let Departure {
+        spec,
+        status,
+        cluster,
+        ..
+    } = *departure;
+    if spec.scheduling_suspended() {
+        return Err(Nowhere::Suspended);
+    }
+    let (mut after, task_stays) = departure.leave(now)?;
+    let decision = departure.choose(&after, snapshot, options)?;
+    if decision.clusters.is_empty()
+        || decision
+            .clusters
+            .iter()
+            .any(|target| target.name == cluster)
+    {
+        return Err(Nowhere::Empty);
+    }
+    if departure.has_to_be_taken_over() && decision.clusters.iter().all(|it| has_as_much(spec, it))
+    {
+        return Err(Nowhere::Again);
+    }
+    let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
+    departure.require_available(&decision.clusters, snapshot, asks_for_kind)?;
+    if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
+        // The task was for the scheduler's eyes: the old copy goes in the same write as the new one
+        // is placed, so there is nothing to protect. Karmada keeps a task, which blocks every write
+        // of the binding while the cluster cannot be reached. Here it stays only where it is
+        // needed: for what is preserved, after an application failure, and for another scheduler,
+        // which would choose the cluster again and meanwhile has placed nothing yet.
+        after
+            .graceful_eviction_tasks
+            .retain(|task| task.from_cluster != cluster);
+    }
+    if departure.ours {
+        departure.let_follow(&mut after, &decision.clusters, now);
+        after.clusters.clone_from(&decision.clusters);
+    }
+    let observed = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    let affinity_name = decision
+        .affinity_name
+        .filter(|name| departure.ours && name != observed);
+    let mut plan = Plan {
+        patch: departure.patch(&after),
+        clusters: decision.clusters,
+        affinity_name,
+    };
+    if let EvictionReason::Taint(cause) = departure.reason {
+        let (to, mode) = (plan.destination(), departure.purge_mode.to_string());
+        let record = Record::new(cluster, &to, &mode, &cause.to_string(), now);
+        let annotations = &mut plan.patch["metadata"]["annotations"];
+        annotations[LAST_EVICTION] = json!(record.write());
+    }
+    Ok(plan)
+}
+
+/// Returns what the policy itself says against an order for a cluster.
+pub fn suspended(spec: &ResourceBindingSpec, cluster: &str) -> Option<Obstacle> {
+    spec.dispatching_suspended_in(cluster)
+        .then_some(Obstacle::Suspended)
+}
+
+/// Returns texts with commas between them, a few in full and the number of the others.
+fn named<'a>(texts: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let all = texts.len();
+    let mut named: Vec<&str> = texts.take(LONGEST_LIST).map(String::as_str).collect();
+    let more = format!("{} more likewise", all - named.len());
+    if all > named.len() {
+        named.push(&more);
+    }
+    named.join(", ")
+}
+
+/// Returns whether a workload already has as many replicas in a cluster as it is to have there.
+fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
+    spec.target(&target.name)
+        .is_some_and(|now| now.replicas >= target.replicas)
+}
+
+/// Returns whether a report says that the object could not be applied, and not that a copy of
+/// before is healthy.
+fn is_refused(report: &AggregatedStatusItem) -> bool {
+    let is_healthy = report.health == Some(ResourceHealth::Healthy);
+    !report.applied && report.applied_message.is_some() && !is_healthy
+}
+
+impl Plan {
+    /// Returns the new targets, for people: a few by name, and how many more there are.
+    pub fn destination(&self) -> String {
+        let names: Vec<&str> = self
+            .clusters
+            .iter()
+            .map(|target| target.name.as_str())
+            .collect();
+        if names.len() <= LONGEST_LIST {
+            return names.join(",");
+        }
+        let more = names.len() - LONGEST_LIST;
+        format!("{} and {more} more", names[..LONGEST_LIST].join(","))
+    }
+}
+
+impl Departure<'_> {
+    /// Requires that one of the new targets at least is available now. A target that holds the
+    /// workload already counts as a target whatever its state, so that without this check the only
+    /// copies left might be on clusters that are failing. A target that has not reported a copy
+    /// must still be able to get it.
+    fn require_available(
+        &self,
+        targets: &[TargetCluster],
+        snapshot: &Snapshot,
+        asks_for_kind: bool,
+    ) -> Result<(), Nowhere> {
+        let (spec, status) = (self.spec, self.status);
+        let workload = Workload::of(spec, spec.placement.as_deref());
+        let mut reasons = Vec::new();
+        for target in targets {
+            let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
+            let has_it = spec.target(&target.name).is_some();
+            let mut reports = status.aggregated_status.iter();
+            let report = reports.find(|it| has_it && it.cluster_name == target.name);
+            let available = match cluster {
+                Some(deaf) if report.is_none() && !reads_works(deaf) => {
+                    Err(Unavailable::WorksUnread)
+                }
+                _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
+                _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
+                _ => can_take(cluster, &workload),
+            };
+            // A copy that was never reported is one that is still to be made.
+            let obstacle = || {
+                report
+                    .is_none()
+                    .then(|| (self.obstacle)(&target.name))
+                    .flatten()
+            };
+            let reason = match available {
+                Err(reason) => reason.to_string(),
+                Ok(()) => match obstacle() {
+                    Some(obstacle) => obstacle.to_string(),
+                    None => return Ok(()),
+                },
+            };
+            reasons.push(format!("{} {reason}", target.name));
+        }
+        Err(Nowhere::NotAvailable(named(reasons.iter())))
+    }
+
+    /// Schedules the workload without the cluster that it leaves. A new target in which the order
+    /// could not be carried out is none: the next one is tried.
+    fn choose(
+        &self,
+        after: &ResourceBindingSpec,
+        snapshot: &Snapshot,
+        options: &Options,
+    ) -> Result<Decision, Nowhere> {
+        let options = options.for_departure();
+        let is_new = |name: &str| self.spec.target(name).is_none();
+        let new = |decision: &Decision| {
+            let names = decision.clusters.iter().map(|target| target.name.clone());
+            names.filter(|name| is_new(name)).collect()
+        };
+        let place = |snapshot: &Snapshot| schedule(after, self.status, snapshot, &options);
+        let obstacle = |name: &str| (self.obstacle)(name).filter(|_| is_new(name));
+        place_around(snapshot, place, new, obstacle).map_err(|obstructed| {
+            let Obstructed {
+                failure, obstacles, ..
+            } = obstructed;
+            if obstacles.is_empty() {
+                return failure.into();
+            }
+            let reasons: Vec<String> = obstacles
+                .iter()
+                .map(|(name, why)| format!("{name} {why}"))
+                .collect();
+            let why = named(reasons.iter());
+            Nowhere::Obstructed(format!("{why}; besides these: {failure}"))
+        })
+    }
+
+    /// Returns whether the workload stays unless some cluster gains something when it leaves.
+    ///
+    /// No taint keeps a cluster from being chosen again in which an application has failed: the
+    /// same copy would be removed and made again without end (as in Karmada). Under a taint, a copy
+    /// that no other cluster takes over is better than none, unless the policy says with a spread
+    /// constraint how many are enough, or a person empties the cluster.
+    fn has_to_be_taken_over(&self) -> bool {
+        let placement = self.spec.placement.as_ref();
+        match self.reason {
+            EvictionReason::Failure { .. } | EvictionReason::Refused { .. } => true,
+            EvictionReason::Taint(cause) => {
+                !is_drain(&cause.taint)
+                    && placement.is_none_or(|it| it.spread_constraints.is_empty())
+            }
+        }
+    }
+
+    /// Returns the spec without the cluster and with the eviction task, and whether that task
+    /// carries something besides the old copy.
+    ///
+    /// # Errors
+    /// The state that the new copy is to be told of is not there. That holds it back only where the
+    /// state would be used: it goes to the new copy when the old one goes first, `Directly`.
+    pub fn leave(&self, now: Timestamp) -> Result<(ResourceBindingSpec, bool), Nowhere> {
+        let mut after = self.spec.clone();
+        // A task for a cluster that was chosen again is over; it must not swallow this one
+        // (Karmada, K43).
+        after
+            .graceful_eviction_tasks
+            .retain(|task| task.from_cluster != self.cluster);
+        let preserved = if self.preserves_state {
+            match preserve::labels(self.reason.rules(self.spec), self.status, self.cluster) {
+                Ok(preserved) => preserved,
+                Err(error) if *self.purge_mode == PurgeMode::Directly => return Err(error.into()),
+                Err(_) => BTreeMap::new(),
+            }
+        } else {
+            BTreeMap::new()
+        };
+        let task_stays = self.reason.outlives_the_copy() || !preserved.is_empty();
+        after.take_out(self.task(preserved, now));
+        self.order_tasks(&mut after);
+        Ok((after, task_stays))
+    }
+
+    /// Adds a task for each cluster that the new placement drops besides the one that is left, as
+    /// another affinity group or weights that are divided anew do: its copies are healthy, and stay
+    /// until the new ones are. (Karmada deletes them at once in every mode.)
+    ///
+    /// `Directly` is said of the copy that leaves. A workload that ran in several clusters may run
+    /// in several, so that the others need not go with it; only where a fence is asked for no new
+    /// copy is made before all old ones are gone.
+    fn let_follow(
+        &self,
+        after: &mut ResourceBindingSpec,
+        chosen: &[TargetCluster],
+        now: Timestamp,
+    ) {
+        if fencing::asked(self.spec).is_some() {
+            return;
+        }
+        let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);
+        let dropped = after.clusters.iter().filter(|old| !is_chosen(old));
+        let dropped: Vec<String> = dropped.map(|old| old.name.clone()).collect();
+        let mode = match self.purge_mode {
+            PurgeMode::Directly => &PurgeMode::Gracefully,
+            mode => mode,
+        };
+        let follower = Departure {
+            purge_mode: mode,
+            ..*self
+        };
+        for from in dropped {
+            let left = self.cluster;
+            let why = self.reason.message(left);
+            let message =
+                format!("{from} is no target any more since the workload left {left}: {why}");
+            after
+                .graceful_eviction_tasks
+                .retain(|task| task.from_cluster != from);
+            after.take_out(GracefulEvictionTask {
+                reason: REASON_PLACEMENT_CHANGED.to_owned(),
+                producer: PRODUCER_SCHEDULER.to_owned(),
+                message: Some(shortened(message)),
+                from_cluster: from,
+                ..follower.task(BTreeMap::new(), now)
+            });
+        }
+        self.order_tasks(after);
+    }
+
+    /// Puts the task of the copy that ran last: the state for the new copy is read from the last
+    /// task, here and in Karmada.
+    fn order_tasks(&self, after: &mut ResourceBindingSpec) {
+        let never_ran = matches!(self.reason, EvictionReason::Refused { .. });
+        let goes_last =
+            |task: &GracefulEvictionTask| (task.from_cluster == self.cluster) != never_ran;
+        after.graceful_eviction_tasks.sort_by_key(goes_last);
+    }
+
+    /// Returns the graceful eviction task for the cluster that is left.
+    pub fn task(
+        &self,
+        preserved: BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> GracefulEvictionTask {
+        GracefulEvictionTask {
+            from_cluster: self.cluster.to_owned(),
+            purge_mode: Some(self.purge_mode.clone()),
+            reason: self.reason.reason().to_owned(),
+            message: Some(shortened(self.reason.message(self.cluster))),
+            producer: self.reason.producer().to_owned(),
+            grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
+            suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
+            // So that only a cluster gets the labels that did not run the workload before (unlike
+            // in Karmada).
+            clusters_before_failover: if preserved.is_empty() {
+                Vec::new()
+            } else {
+                let before = self.spec.clusters.iter();
+                before.map(|target| target.name.clone()).collect()
+            },
+            preserved_label_state: preserved,
+            creation_timestamp: Some(Time(now)),
+            ..GracefulEvictionTask::default()
+        }
+    }
+
+    /// Returns the merge patch with only what changes: such a patch replaces lists whole and
+    /// removes what is null.
+    fn patch(&self, after: &ResourceBindingSpec) -> Value {
+        let mut spec = Map::new();
+        if after.clusters != self.spec.clusters {
+            spec.insert("clusters".to_owned(), list(&after.clusters));
+        }
+        if after.graceful_eviction_tasks != self.spec.graceful_eviction_tasks {
+            spec.insert(
+                "gracefulEvictionTasks".to_owned(),
+                list(&after.graceful_eviction_tasks),
+            );
+        }
+        let mut patch = json!({ "spec": spec });
+        if self.ours && self.spec.placement.is_some() {
+            let text = record(self.spec);
+            patch["metadata"] = json!({"annotations": {APPLIED_PLACEMENT: text}});
+        }
+        patch
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
+}
+
+fn list<T: serde::Serialize>(items: &[T]) -> Value {
+    if items.is_empty() {
+        Value::Null
+    } else {
+        json!(items)
+    }
+}
+
+#[cfg(test)]
+mod tests;

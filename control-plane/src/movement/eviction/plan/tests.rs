@@ -1,0 +1,952 @@
+use std::sync::Arc;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::Taint;
+
+use super::*;
+use crate::movement::eviction::judge::{Cause, Rule};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
+    standing(name, taints, "True")
+}
+
+fn standing(name: &str, taints: &Value, ready: &str) -> Arc<Cluster> {
+    let summary = json!({"allocatable": {"cpu": "100", "memory": "100Gi", "pods": "100"}});
+    Arc::new(
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"syncMode": "Pull", "taints": taints},
+            "status": {
+                "conditions": [{
+                    "type": "Ready", "status": ready, "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }],
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+                "resourceSummary": summary,
+            },
+        }))
+        .unwrap(),
+    )
+}
+
+fn fleet(failed: &[&str], healthy: &[&str]) -> Snapshot {
+    let taints = json!([{"key": "down", "effect": "NoExecute"}]);
+    let failed = failed.iter().map(|name| cluster(name, &taints));
+    Snapshot::new(
+        failed
+            .chain(healthy.iter().map(|name| cluster(name, &json!([]))))
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn spec(replicas: i32, clusters: &Value, placement: &Value) -> ResourceBindingSpec {
+    serde_json::from_value(json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx", "uid": "u"},
+        "replicas": replicas,
+        "replicaRequirements": {},
+        "clusters": clusters,
+        "placement": placement,
+    }))
+    .unwrap()
+}
+
+/// Returns the divided workload of Karmada's failover overview: weights 1 and 2, three replicas.
+fn divided() -> ResourceBindingSpec {
+    let weight = |name: &str, weight: i64| json!({"targetCluster": {"clusterNames": [name]}, "weight": weight});
+    spec(
+        3,
+        &json!([{"name": "member1", "replicas": 1}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided",
+                "replicaDivisionPreference": "Weighted",
+                "weightPreference": {"staticWeightList": [weight("member1", 1), weight("member2", 2)]},
+            },
+        }),
+    )
+}
+
+/// Returns the duplicated workload of Karmada's failover overview: it is in two of four clusters.
+fn duplicated() -> ResourceBindingSpec {
+    spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2", "member3", "member5"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+            "replicaScheduling": {"replicaSchedulingType": "Duplicated"},
+        }),
+    )
+}
+
+struct Leave<'a> {
+    spec: &'a ResourceBindingSpec,
+    from: &'a str,
+    mode: PurgeMode,
+    ours: bool,
+}
+
+fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
+    try_with(leave, snapshot, &Options::default(), &json!({}))
+}
+
+/// Plans the departure with these options and this additional status.
+fn try_with(
+    leave: &Leave<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    status: &Value,
+) -> Result<Plan, Nowhere> {
+    let taint = Taint {
+        key: "down".into(),
+        effect: "NoExecute".into(),
+        ..Taint::default()
+    };
+    let cause = Cause {
+        taint,
+        rule: Rule::Untolerated,
+    };
+    let departure = Departure {
+        spec: leave.spec,
+        status: &ResourceBindingStatus::default(),
+        cluster: leave.from,
+        reason: EvictionReason::Taint(&cause),
+        purge_mode: &leave.mode,
+        preserves_state: true,
+        ours: leave.ours,
+        obstacle: &|_| None,
+    };
+    let mut reported = status.clone();
+    reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
+    let departure = Departure {
+        status: &serde_json::from_value(reported).unwrap(),
+        ..departure
+    };
+    plan(&departure, snapshot, options, at(50))
+}
+
+fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
+    Leave {
+        spec,
+        from,
+        mode: PurgeMode::Gracefully,
+        ours: true,
+    }
+}
+
+fn names(clusters: &[TargetCluster]) -> Vec<(&str, i32)> {
+    clusters
+        .iter()
+        .map(|target| (target.name.as_str(), target.replicas))
+        .collect()
+}
+
+#[test]
+fn a_divided_workload_moves_to_the_survivor_in_one_patch() {
+    let plan = try_to(
+        &gracefully(&divided(), "member1"),
+        &fleet(&["member1"], &["member2", "member3"]),
+    )
+    .unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 3)]);
+    assert_eq!(
+        plan.patch["spec"]["clusters"],
+        json!([{"name": "member2", "replicas": 3}])
+    );
+    assert_eq!(
+        plan.patch["spec"]["gracefulEvictionTasks"],
+        json!([{
+            "fromCluster": "member1",
+            "purgeMode": "Gracefully",
+            "replicas": 1,
+            "reason": "TaintUntolerated",
+            "message": "member1 has taint down:NoExecute, which is not tolerated",
+            "producer": "TaintManager",
+            "creationTimestamp": at(50),
+        }])
+    );
+    let applied = plan.patch["metadata"]["annotations"][APPLIED_PLACEMENT]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        serde_json::from_str::<muster_shared::api::policy::Placement>(applied).unwrap(),
+        *divided().placement.unwrap()
+    );
+}
+
+#[test]
+fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
+    let snapshot = fleet(&["member2"], &["member1", "member3", "member4", "member5"]);
+    let plan = try_to(&gracefully(&duplicated(), "member2"), &snapshot).unwrap();
+    let got = names(&plan.clusters);
+    assert_eq!(got.len(), 2);
+    assert!(got.contains(&("member1", 2)));
+    assert!(
+        got.contains(&("member3", 2)) || got.contains(&("member5", 2)),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
+    let four = ["member1", "member2", "member3", "member5"];
+    let everywhere = |placement: &Value| {
+        let targets = four.map(|name| json!({"name": name, "replicas": 2}));
+        spec(2, &json!(targets), placement)
+    };
+    let again = Err(Nowhere::Again);
+    for (what, spec, expected) in [
+        (
+            "divided: the other gets more",
+            divided(),
+            Ok(vec![("member1", 3)]),
+        ),
+        (
+            "another cluster fits",
+            duplicated(),
+            Ok(vec![("member1", 2), ("member3", 2)]),
+        ),
+        (
+            "each that fits has it",
+            everywhere(&json!({})),
+            again.clone(),
+        ),
+        (
+            "each that fits has it, duplicated",
+            everywhere(&json!({"replicaScheduling": {"replicaSchedulingType": "Duplicated"}})),
+            again,
+        ),
+    ] {
+        let departure = Departure {
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+            cluster: "member2",
+            reason: EvictionReason::Failure {
+                since: at(0),
+                producer: "p",
+                grace_seconds: None,
+            },
+            purge_mode: &PurgeMode::Directly,
+            preserves_state: false,
+            ours: true,
+            obstacle: &|_| None,
+        };
+        let clusters = fleet(&[], &four);
+        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        let found = found.map(|plan| plan.clusters);
+        let found = found.as_ref().map(|it| names(it)).map_err(Clone::clone);
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drained_cluster() {
+    let copies = |replicas: i32, constraints: &Value| {
+        let targets = ["member1", "member2"].map(|it| json!({"name": it, "replicas": replicas}));
+        let placement = json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": constraints,
+        });
+        let mut spec = spec(replicas, &json!(targets), &placement);
+        if replicas == 0 {
+            spec.replica_requirements = None;
+        }
+        spec
+    };
+    let none = json!([]);
+    let at_least =
+        |least: i64| json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": 2}]);
+    for (what, spec, tainted, drained) in [
+        ("replicas", copies(2, &none), Err("has it already"), Ok(1)),
+        (
+            "no replicas",
+            copies(0, &none),
+            Err("has it already"),
+            Ok(1),
+        ),
+        ("one is enough", copies(2, &at_least(1)), Ok(1), Ok(1)),
+        ("two have to be", copies(2, &at_least(2)), Err(""), Err("")),
+        ("the survivor takes its replicas", divided(), Ok(1), Ok(1)),
+    ] {
+        for (key, expected) in [
+            ("down", tainted),
+            (muster_shared::names::taint::DRAIN, drained),
+        ] {
+            let taints = json!([{"key": key, "effect": "NoExecute"}]);
+            let clusters = [cluster("member1", &json!([])), cluster("member2", &taints)];
+            let cause = Cause {
+                taint: clusters[1].spec.taints[0].clone(),
+                rule: Rule::Untolerated,
+            };
+            let departure = Departure {
+                spec: &spec,
+                status: &ResourceBindingStatus::default(),
+                cluster: "member2",
+                reason: EvictionReason::Taint(&cause),
+                purge_mode: &PurgeMode::Gracefully,
+                preserves_state: false,
+                ours: true,
+                obstacle: &|_| None,
+            };
+            let snapshot = Snapshot::new(clusters);
+            let found = plan(&departure, &snapshot, &Options::default(), at(50));
+            match (found, expected) {
+                (Ok(plan), Ok(number)) => assert_eq!(plan.clusters.len(), number, "{what}"),
+                (Err(why), Err(text)) => {
+                    assert!(why.to_string().contains(text), "{what}, {key}: {why}");
+                }
+                (found, _) => panic!("{what}, {key}: {found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_evicted_into_nowhere() {
+    let stays = |spec: &ResourceBindingSpec, from: &str, snapshot: &Snapshot| {
+        try_to(&gracefully(spec, from), snapshot).unwrap_err()
+    };
+    let alone = fleet(&["member1", "member2"], &["member4"]);
+    assert!(
+        matches!(
+            stays(&duplicated(), "member2", &alone),
+            Nowhere::FitError(_)
+        ),
+        "two groups are needed, one is left"
+    );
+
+    let mut only_here = divided();
+    only_here.clusters.truncate(1);
+    only_here.replicas = 1;
+    assert!(matches!(
+        stays(
+            &only_here,
+            "member1",
+            &fleet(&["member1", "member2"], &["member4"])
+        ),
+        Nowhere::FitError(_)
+    ));
+
+    let mut suspended = divided();
+    suspended.suspension = serde_json::from_value(json!({"scheduling": true})).unwrap();
+    assert_eq!(
+        stays(&suspended, "member1", &fleet(&["member1"], &["member2"])),
+        Nowhere::Suspended
+    );
+}
+
+/// Returns a workload with a copy on each of two clusters, where one copy is enough.
+fn copied(replicas: i32) -> ResourceBindingSpec {
+    let mut spec = spec(
+        replicas,
+        &json!([{"name": "member1", "replicas": replicas}, {"name": "member2", "replicas": replicas}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}],
+        }),
+    );
+    if replicas == 0 {
+        spec.replica_requirements = None;
+    }
+    spec
+}
+
+#[test]
+fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
+    let drained = || cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let lost = json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
+    let down = json!([{"key": "down", "effect": "NoExecute"}]);
+    let preferred = json!([{"key": "down", "effect": "PreferNoExecute"}]);
+    let mut leaving = (*cluster("member2", &json!([]))).clone();
+    leaving.metadata.deletion_timestamp = Some(Time(at(1)));
+    let mut deaf = (*cluster("member2", &json!([]))).clone();
+    let conditions = &mut deaf.status.as_mut().unwrap().conditions;
+    let reads = muster_shared::names::condition::WORKS_UP_TO_DATE;
+    conditions.push(muster_shared::conditions::new(
+        reads,
+        "False",
+        "R",
+        "",
+        at(1),
+    ));
+    for (what, second, goes) in [
+        ("it never got its copy, and cannot", Arc::new(deaf), false),
+        ("sound", cluster("member2", &json!([])), true),
+        ("tainted as silent", cluster("member2", &lost), false),
+        (
+            "silent, not tainted yet",
+            standing("member2", &json!([]), "Unknown"),
+            false,
+        ),
+        (
+            "ill, not tainted yet",
+            standing("member2", &json!([]), "False"),
+            false,
+        ),
+        ("to be left as well", cluster("member2", &down), false),
+        ("to be left by some", cluster("member2", &preferred), false),
+        ("leaving the fleet", Arc::new(leaving), false),
+    ] {
+        // Others are well, but the policy does not name them.
+        let others = ["member3", "member4"].map(|name| cluster(name, &json!([])));
+        let snapshot = Snapshot::new(others.into_iter().chain([drained(), second]));
+        for replicas in [2, 0] {
+            for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
+                let spec = copied(replicas);
+                let leave = Leave {
+                    mode: mode.clone(),
+                    ..gracefully(&spec, "member1")
+                };
+                let got = try_to(&leave, &snapshot);
+                assert_eq!(
+                    got.is_ok(),
+                    goes,
+                    "{what}, {replicas} replicas, {mode}: {got:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_fell_silent_a_moment_ago_gets_nothing_that_flees() {
+    let mut spec = copied(2);
+    spec.placement = Some(Arc::default());
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let silent = |name| standing(name, &json!([]), "Unknown");
+    let sound = cluster("member4", &json!([]));
+    let snapshot = Snapshot::new([drained, silent("member2"), silent("member3"), sound]);
+    let plan = try_to(&gracefully(&spec, "member1"), &snapshot).unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 2), ("member4", 2)]);
+}
+
+#[test]
+fn a_refusal_names_the_clusters_that_would_have_it_and_why_they_are_none() {
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let silent = standing("member2", &json!([]), "Unknown");
+    let spec = copied(2);
+    let stays = try_to(
+        &gracefully(&spec, "member1"),
+        &Snapshot::new([drained, silent]),
+    );
+    assert_eq!(
+        stays.unwrap_err().to_string(),
+        "no other cluster could take it: member2 has Ready=Unknown"
+    );
+}
+
+#[test]
+fn directly_leaves_no_task_and_no_way_back() {
+    let mut tolerant = divided();
+    Arc::make_mut(tolerant.placement.as_mut().unwrap()).cluster_tolerations =
+        serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&tolerant, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 3)]);
+    assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
+}
+
+#[test]
+fn beside_another_scheduler_the_decision_is_a_check_only() {
+    let spec = divided();
+    let leave = Leave {
+        ours: false,
+        ..gracefully(&spec, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    assert_eq!(
+        plan.patch["spec"]["clusters"],
+        json!([{"name": "member2", "replicas": 2}])
+    );
+    let annotations = plan.patch["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.get(APPLIED_PLACEMENT), None);
+}
+
+#[test]
+fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
+    let spec = divided();
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        let record = plan.patch["metadata"]["annotations"][LAST_EVICTION].as_str();
+        let said: Record = serde_json::from_str(record.unwrap()).unwrap();
+        let cause = "taint down:NoExecute, which is not tolerated";
+        let expected = Record::new("member1", "member2", mode.as_str(), cause, at(50));
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn beside_another_scheduler_the_task_stays_in_every_purge_mode() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let leave = Leave {
+            ours: false,
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        assert_eq!(plan.patch["spec"]["clusters"], Value::Null, "{mode}");
+        let task = &plan.patch["spec"]["gracefulEvictionTasks"][0];
+        assert_eq!(task["fromCluster"], "member1", "{mode}");
+        assert_eq!(task["purgeMode"], json!(mode));
+    }
+}
+
+#[test]
+fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
+    let mut spec = divided();
+    spec.graceful_eviction_tasks = serde_json::from_value(
+        json!([{"fromCluster": "member1", "reason": "Old", "producer": "x", "purgeMode": "Never"}]),
+    )
+    .unwrap();
+    let plan = try_to(
+        &gracefully(&spec, "member1"),
+        &fleet(&["member1"], &["member2"]),
+    )
+    .unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
+        .as_array()
+        .unwrap();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+}
+
+/// Returns the graceful eviction task that a purge mode leads to.
+fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
+    let mut spec = divided();
+    spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
+    let leave = Leave {
+        mode,
+        ..gracefully(&spec, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    plan.patch["spec"]
+        .get("gracefulEvictionTasks")
+        .map(|tasks| tasks[0].clone())
+}
+
+#[test]
+fn each_purge_mode_says_how_long_the_old_copy_stays() {
+    let patient = json!({"gracePeriodSeconds": 30});
+    for (mode, failover, grace, suppressed) in [
+        (PurgeMode::Gracefully, json!({}), Value::Null, Value::Null),
+        (
+            PurgeMode::Gracefully,
+            patient.clone(),
+            json!(30),
+            Value::Null,
+        ),
+        (PurgeMode::Never, patient.clone(), Value::Null, json!(true)),
+    ] {
+        let task = task_of(mode.clone(), &failover).unwrap();
+        assert_eq!(task["purgeMode"], json!(mode));
+        assert_eq!(
+            (&task["gracePeriodSeconds"], &task["suppressDeletion"]),
+            (&grace, &suppressed),
+            "{mode} with {failover}"
+        );
+    }
+    assert_eq!(
+        task_of(PurgeMode::Directly, &patient),
+        None,
+        "the old copy goes at once"
+    );
+}
+
+#[test]
+fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy() {
+    let rules = |path: &str| json!({"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": path}]}});
+    // The new copy is told of it by the last task, whatever else is dropped.
+    let mut spec = in_the_first_group();
+    spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let status = json!({
+        "schedulerObservingAffinityName": "primary",
+        "aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}],
+    });
+    let both = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let plan = try_with(&leave, &both, &Options::default(), &status).unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].clone();
+    let from = |at: usize| {
+        (
+            tasks[at]["fromCluster"].clone(),
+            tasks[at]["preservedLabelState"].clone(),
+        )
+    };
+    assert_eq!(from(0), (json!("member2"), Value::Null));
+    assert_eq!(from(1), (json!("member1"), json!({"job": "7f"})));
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let task = task_of(mode.clone(), &rules("{.id}")).unwrap();
+        assert_eq!(task["preservedLabelState"], json!({"job": "7f"}), "{mode}");
+        assert_eq!(
+            task["clustersBeforeFailover"],
+            json!(["member1", "member2"]),
+            "member2 runs a copy already and gets no labels"
+        );
+    }
+    // A state that is not there holds the workload only where the new copy would be told of it.
+    let mut spec = divided();
+    spec.failover = serde_json::from_value(json!({"cluster": rules("{.gone}")})).unwrap();
+    for (mode, stays) in [
+        (PurgeMode::Directly, true),
+        (PurgeMode::Gracefully, false),
+        (PurgeMode::Never, false),
+    ] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let got = try_to(&leave, &fleet(&["member1"], &["member2"]));
+        let held = matches!(got, Err(Nowhere::State(_)));
+        assert_eq!(held, stays, "{mode}: {got:?}");
+        assert!(held || got.is_ok());
+    }
+}
+
+#[test]
+fn a_decision_for_the_cluster_that_is_left_is_none() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    spec.placement = Some(Arc::new(
+        serde_json::from_value(json!({"clusterAffinity": {"clusterNames": ["member1"]}})).unwrap(),
+    ));
+    // Without these filters the scheduler takes any cluster.
+    let words = "*,-ClusterEviction,-TaintToleration".parse().unwrap();
+    let options = Options::default().with_plugins(&words).unwrap();
+    let stays = try_with(
+        &gracefully(&spec, "member1"),
+        &fleet(&["member1"], &["member2"]),
+        &options,
+        &json!({}),
+    );
+    assert_eq!(stays.unwrap_err(), Nowhere::Empty);
+}
+
+#[test]
+fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
+    let group =
+        |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
+    let spec = spec(
+        1,
+        &json!([{"name": "member1", "replicas": 1}]),
+        &json!({"clusterAffinities": [group("primary", "member1"), group("backup", "member2")]}),
+    );
+    for (ours, observed, told) in [
+        (true, "primary", Some("backup")),
+        (true, "backup", None),
+        (false, "primary", None),
+        (false, "backup", None),
+    ] {
+        let leave = Leave {
+            ours,
+            ..gracefully(&spec, "member1")
+        };
+        let status = json!({"schedulerObservingAffinityName": observed});
+        let fleet = fleet(&["member1"], &["member2"]);
+        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        assert_eq!(plan.affinity_name.as_deref(), told, "{ours} {observed}");
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_tell_its_kinds_is_a_refuge_where_kinds_are_not_asked_for() {
+    let mut blind = (*cluster("member2", &json!([]))).clone();
+    blind.status = blind.status.map(|mut status| {
+        status.api_enablements = Vec::new();
+        status
+    });
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let snapshot = Snapshot::new([drained, Arc::new(blind)]);
+    let mut alone = divided();
+    alone.clusters.truncate(1);
+    for (spec, plugins, goes) in [
+        (&alone, "*", false),
+        (&alone, "*,-APIEnablement", true),
+        (&divided(), "*,-APIEnablement", true),
+    ] {
+        let options = Options::default();
+        let options = options.with_plugins(&plugins.parse().unwrap()).unwrap();
+        let leave = gracefully(spec, "member1");
+        let got = try_with(&leave, &snapshot, &options, &json!({}));
+        assert_eq!(got.is_ok(), goes, "{plugins}: {got:?}");
+    }
+}
+
+#[test]
+fn of_many_clusters_a_few_are_named_and_the_others_counted() {
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    for (count, ending) in [
+        (LONGEST_LIST - 1, "has Ready=Unknown".to_owned()),
+        (LONGEST_LIST, "has Ready=Unknown".to_owned()),
+        (
+            LONGEST_LIST + 2,
+            "has Ready=Unknown, 2 more likewise".to_owned(),
+        ),
+    ] {
+        let names: Vec<String> = (0..count).map(|n| format!("silent{n}")).collect();
+        let silent = names
+            .iter()
+            .map(|name| standing(name, &json!([]), "Unknown"));
+        let snapshot = Snapshot::new(silent.chain([drained.clone()]));
+        // They hold it already, so that the scheduler counts on them.
+        let held: Vec<Value> = names
+            .iter()
+            .map(String::as_str)
+            .chain(["member1"])
+            .map(|name| json!({"name": name, "replicas": 2}))
+            .collect();
+        let one_is_enough = json!([{"spreadByField": "cluster", "minGroups": 1}]);
+        let placement = json!({"spreadConstraints": one_is_enough});
+        let spec = spec(2, &json!(held), &placement);
+        let stays = try_to(&gracefully(&spec, "member1"), &snapshot);
+        let message = stays.unwrap_err().to_string();
+        assert!(message.ends_with(&ending), "{count}: {message}");
+        let told = message.matches("Ready=Unknown").count();
+        assert_eq!(told, count.min(LONGEST_LIST), "{message}");
+
+        let clusters: Vec<TargetCluster> = serde_json::from_value(json!(held)).unwrap();
+        let plan = Plan {
+            patch: Value::Null,
+            clusters,
+            affinity_name: None,
+        };
+        let (to, more) = (plan.destination(), (count + 1).saturating_sub(LONGEST_LIST));
+        assert_eq!(
+            to.matches("silent").count(),
+            count.min(LONGEST_LIST),
+            "{to}"
+        );
+        assert_eq!(to.contains(&format!(" and {more} more")), more > 0, "{to}");
+    }
+}
+
+/// Returns a workload with two copies in the first affinity group, which holds two clusters and
+/// needs both.
+fn in_the_first_group() -> ResourceBindingSpec {
+    let group =
+        |name: &str, clusters: [&str; 2]| json!({"affinityName": name, "clusterNames": clusters});
+    spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinities": [
+                group("primary", ["member1", "member2"]),
+                group("backup", ["member3", "member5"]),
+            ],
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+        }),
+    )
+}
+
+#[test]
+fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_healthy() {
+    let spec = in_the_first_group();
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    for (mode, kept) in [
+        (PurgeMode::Gracefully, &["member2", "member1"][..]),
+        (PurgeMode::Never, &["member2", "member1"]),
+        // A workload that ran in two clusters may run in two.
+        (PurgeMode::Directly, &["member2"]),
+    ] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
+        let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
+        let from: Vec<&str> = tasks
+            .into_iter()
+            .flatten()
+            .map(|task| task["fromCluster"].as_str().unwrap())
+            .collect();
+        assert_eq!(from, kept, "{mode}");
+        if let Some(follower) = tasks.and_then(|tasks| tasks.first()) {
+            assert_eq!(follower["reason"], "PlacementChanged");
+            assert_eq!(follower["producer"], "Scheduler");
+            assert_eq!(follower["replicas"], 2);
+            let follows = match mode {
+                PurgeMode::Directly => PurgeMode::Gracefully,
+                mode => mode,
+            };
+            assert_eq!(follower["purgeMode"], json!(follows));
+            let message = follower["message"].as_str().unwrap();
+            let expected = "member2 is no target any more since the workload left member1: member1 has taint down:NoExecute";
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+}
+
+#[test]
+fn where_a_fence_is_asked_for_no_old_copy_stays_beside_a_new_one() {
+    let mut spec = in_the_first_group();
+    let failover = json!({"cluster": {"purgeMode": "Directly", "fencing": {"afterSeconds": 60}}});
+    spec.failover = serde_json::from_value(failover).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
+    assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
+}
+
+#[test]
+fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each_other_anyway() {
+    let group =
+        |name: &str, clusters: [&str; 3]| json!({"affinityName": name, "clusterNames": clusters});
+    let spec = spec(
+        2,
+        &json!([
+            {"name": "member1", "replicas": 2},
+            {"name": "member2", "replicas": 2},
+            {"name": "member3", "replicas": 2},
+        ]),
+        &json!({
+            "clusterAffinities": [
+                group("primary", ["member1", "member2", "member3"]),
+                group("backup", ["member3", "member4", "member5"]),
+            ],
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3, "maxGroups": 3}],
+        }),
+    );
+    let fleet = fleet(&["member1"], &["member2", "member3", "member4", "member5"]);
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&spec, "member1")
+    };
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    let chosen = [("member3", 2), ("member4", 2), ("member5", 2)];
+    assert_eq!(names(&plan.clusters), chosen);
+    let tasks = &plan.patch["spec"]["gracefulEvictionTasks"];
+    assert_eq!(tasks.as_array().map(Vec::len), Some(1), "{tasks}");
+    assert_eq!(tasks[0]["fromCluster"], "member2");
+    assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+}
+
+#[test]
+fn another_scheduler_chooses_what_is_dropped() {
+    let spec = in_the_first_group();
+    let leave = Leave {
+        ours: false,
+        ..gracefully(&spec, "member1")
+    };
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let plan = try_to(&leave, &fleet).unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
+        .as_array()
+        .unwrap();
+    assert_eq!(tasks.len(), 1);
+}
+
+/// Returns a workload of one cluster at a time, with three affinity groups of one cluster each.
+fn in_groups() -> ResourceBindingSpec {
+    let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+    let groups = ["member1", "member2", "member3"].map(group);
+    let clusters = json!([{"name": "member1", "replicas": 2}]);
+    spec(2, &clusters, &json!({"clusterAffinities": groups}))
+}
+
+#[test]
+fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
+    let fleet = fleet(&["member1"], &["member2", "member3"]);
+    let spec = in_groups();
+    let cause = Cause {
+        taint: Taint::default(),
+        rule: Rule::Untolerated,
+    };
+    for (obstructed, expected) in [
+        (&[][..], Ok("member2")),
+        (&["member2"], Ok("member3")),
+        (
+            &["member2", "member3"],
+            Err(
+                "no other cluster could take it: member2 gets nothing new: its dispatching is \
+                 suspended, member3 gets nothing new: its dispatching is suspended; besides these: ",
+            ),
+        ),
+    ] {
+        for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
+            let departure = Departure {
+                spec: &spec,
+                status: &ResourceBindingStatus::default(),
+                cluster: "member1",
+                reason: EvictionReason::Taint(&cause),
+                purge_mode: &mode,
+                preserves_state: false,
+                ours: true,
+                obstacle: &|name| obstructed.contains(&name).then_some(Obstacle::Suspended),
+            };
+            let found = plan(&departure, &fleet, &Options::default(), at(50));
+            match (found, expected) {
+                (Ok(plan), Ok(to)) => assert_eq!(plan.destination(), to, "{mode} {obstructed:?}"),
+                (Err(error), Err(text)) => {
+                    assert!(error.to_string().starts_with(text), "{error}");
+                }
+                (found, _) => panic!("{mode} {obstructed:?}: {found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
+    let spec = spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}],
+        }),
+    );
+    let report = |applied: bool, health: &str, message: Value| {
+        json!({"aggregatedStatus": [
+            {"clusterName": "member2", "applied": applied, "health": health, "appliedMessage": message},
+        ]})
+    };
+    for (status, leaves) in [
+        (report(true, "Healthy", Value::Null), true),
+        (report(false, "Unknown", json!("already exists")), false),
+        // A change was refused, and the copy of before runs.
+        (report(false, "Healthy", json!("quota")), true),
+        (report(false, "Unknown", Value::Null), true),
+    ] {
+        let cause = Cause {
+            taint: Taint::default(),
+            rule: Rule::Untolerated,
+        };
+        let departure = Departure {
+            spec: &spec,
+            status: &serde_json::from_value(status.clone()).unwrap(),
+            cluster: "member1",
+            reason: EvictionReason::Taint(&cause),
+            purge_mode: &PurgeMode::Directly,
+            preserves_state: false,
+            ours: true,
+            obstacle: &|_| None,
+        };
+        let clusters = fleet(&["member1"], &["member2"]);
+        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        assert_eq!(found.is_ok(), leaves, "{status}: {found:?}");
+    }
+}

@@ -1,0 +1,286 @@
+//! Finds the trouble of a cluster: why workloads have to leave it, and since when.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::failover_record::{Cause, CauseType, Times};
+use muster_shared::conditions;
+use muster_shared::k8s::{Taint, Time};
+use muster_shared::names::condition::READY;
+use muster_shared::names::taint as keys;
+use muster_shared::taints::{describe, is_drain};
+
+use crate::clusters::taint::record::{ANNOTATION, Record};
+use crate::movement::eviction::fleet_view::evicts;
+use crate::movement::eviction::record::whole;
+
+/// Entries of a list in a cause at most (the schema's rule).
+pub const LONGEST_LIST: usize = 16;
+/// A message may not be longer, in bytes (the schema's rule counts characters).
+const LONGEST_MESSAGE: usize = 1_024;
+/// `reason` of Ready of a cluster that has never reported: it has not failed, it has not begun.
+const NEVER_REPORTED: &str = "ClusterStatusNeverUpdated";
+
+/// Reason why workloads have to leave a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trouble {
+    /// The cause.
+    pub cause: Cause,
+    /// Time at which the trouble began.
+    pub since: Timestamp,
+    /// Times of its steps.
+    pub times: Times,
+    /// Whether it is worth a record although no workload has to leave. Clusters with special
+    /// hardware have such taints for ever.
+    pub is_failure: bool,
+}
+
+/// Returns the trouble of a cluster. `heard` is the last renewal of its lease.
+pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> Option<Trouble> {
+    let ready = cluster
+        .condition(READY)
+        .filter(|it| it.status != conditions::TRUE && it.reason != NEVER_REPORTED);
+    let taints: Vec<&Taint> = cluster.spec.taints.iter().filter(|it| evicts(it)).collect();
+    let added = |taint: &Taint| whole(taint.time_added.as_ref().map_or(now, |it| it.0).min(now));
+    let tainted = taints.iter().map(|taint| added(taint)).min();
+    let policies = policies(cluster, &taints);
+    let drain = taints.iter().find(|it| is_drain(it));
+    let mut times = Times {
+        tainted: tainted.map(Time),
+        ..Times::default()
+    };
+    let (kind, message, since) = if let Some(ready) = ready {
+        let changed = whole(ready.last_transition_time.0.min(now));
+        times.not_ready = Some(Time(changed));
+        let (kind, since) = if ready.status == conditions::FALSE {
+            (CauseType::ClusterNotReady, changed)
+        } else {
+            // A lease that was renewed later is that of a cluster that is coming back.
+            let heard = heard.map(whole).filter(|heard| *heard <= changed);
+            times.silent_since = heard.map(Time);
+            (CauseType::ClusterUnreachable, heard.unwrap_or(changed))
+        };
+        (kind, format!("{}: {}", ready.reason, ready.message), since)
+    } else if let Some(drain) = drain {
+        let message = "a person drains the cluster".to_owned();
+        (CauseType::Drain, message, added(drain))
+    } else {
+        let first = taints.iter().min_by_key(|taint| added(taint))?;
+        let kind = match policies {
+            Some(_) => CauseType::TaintPolicy,
+            None => CauseType::Taint,
+        };
+        (kind, format!("taint {}", describe(first)), added(first))
+    };
+    let of_condition = |taint: &&Taint| [keys::NOT_READY, keys::UNREACHABLE].contains(&&*taint.key);
+    let is_failure =
+        ready.is_some() || drain.is_some() || policies.is_some() || taints.iter().any(of_condition);
+    let command = || format!("kubectl muster drain {}", cluster.name_any());
+    Some(Trouble {
+        cause: Cause {
+            kind,
+            message: bounded(message, LONGEST_MESSAGE),
+            taints: taints
+                .iter()
+                .map(|it| describe(it))
+                .take(LONGEST_LIST)
+                .collect(),
+            policies: policies.into_iter().flatten().take(LONGEST_LIST).collect(),
+            command: drain.map(|_| command()),
+        },
+        since,
+        times,
+        is_failure,
+    })
+}
+
+/// Returns the policies that added some of these taints; `None` if no policy did. A policy in the
+/// form that Karmada ships does not leave its name.
+fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
+    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str))?;
+    let mut owned = record
+        .taints
+        .iter()
+        .filter(|owned| {
+            let mut taints = taints.iter();
+            owned.withdrawn.is_none()
+                && taints.any(|it| it.key == owned.key && it.effect == owned.effect)
+        })
+        .peekable();
+    owned.peek()?;
+    Some(owned.flat_map(|it| it.held_by.clone()).collect())
+}
+
+/// Returns a text of somebody else's, cut to this many bytes. A text that was cut ends with an
+/// ellipsis.
+pub fn bounded(mut text: String, longest: usize) -> String {
+    const CUT: &str = "…";
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(CUT.len())));
+        text.push_str(CUT);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use CauseType as C;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn cluster(ready: Option<(&str, &str, i64)>, taints: &Value, record: &Value) -> Cluster {
+        let ready = ready.map(|(status, reason, second)| {
+            json!([{
+                "type": "Ready", "status": status, "reason": reason, "message": "m",
+                "lastTransitionTime": at(second).to_string(),
+            }])
+        });
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "m1", "annotations": { ANNOTATION: record.to_string() },
+            },
+            "spec": { "syncMode": "Pull", "taints": taints },
+            "status": { "conditions": ready.unwrap_or_else(|| json!([])) },
+        }))
+        .unwrap()
+    }
+
+    fn taint(key: &str, effect: &str, second: i64) -> Value {
+        json!({ "key": key, "effect": effect, "timeAdded": at(second).to_string() })
+    }
+
+    #[test]
+    #[allow(clippy::too_many_lines)] // a table
+    fn the_cause_is_the_state_of_the_cluster_before_the_taints_that_follow_from_it() {
+        let failed = taint("failed", "PreferNoExecute", 50);
+        let drain = taint(keys::DRAIN, "NoExecute", 30);
+        let no_schedule = taint("cordon", "NoSchedule", 1);
+        let unreachable = taint(keys::UNREACHABLE, "NoExecute", 60);
+        let owned = json!({ "taints": [
+            { "key": "failed", "effect": "PreferNoExecute", "heldBy": ["dead"] },
+        ] });
+        let withdrawn = json!({ "taints": [
+            { "key": "failed", "effect": "PreferNoExecute", "heldBy": ["dead"], "withdrawn": at(1).to_string() },
+        ] });
+        let none = json!({});
+        let unknown = Some(("Unknown", "ClusterStatusUnknown", 40));
+        let never = Some(("Unknown", NEVER_REPORTED, 40));
+        let ready = Some(("True", "ClusterReady", 0));
+        let not_ready = Some(("False", "ClusterNotReachable", 45));
+        for (ready, taints, record, heard, expected) in [
+            (ready, json!([]), &none, None, None),
+            (ready, json!([no_schedule]), &none, None, None),
+            (None, json!([]), &none, None, None),
+            (never, json!([]), &none, Some(1), None),
+            (
+                unknown,
+                json!([]),
+                &none,
+                Some(10),
+                Some((C::ClusterUnreachable, 10, true)),
+            ),
+            (
+                unknown,
+                json!([]),
+                &none,
+                None,
+                Some((C::ClusterUnreachable, 40, true)),
+            ),
+            // The cluster is coming back: its lease is younger than its condition.
+            (
+                unknown,
+                json!([]),
+                &none,
+                Some(41),
+                Some((C::ClusterUnreachable, 40, true)),
+            ),
+            (
+                not_ready,
+                json!([]),
+                &none,
+                Some(10),
+                Some((C::ClusterNotReady, 45, true)),
+            ),
+            (
+                unknown,
+                json!([failed]),
+                &owned,
+                Some(10),
+                Some((C::ClusterUnreachable, 10, true)),
+            ),
+            (
+                ready,
+                json!([failed]),
+                &owned,
+                None,
+                Some((C::TaintPolicy, 50, true)),
+            ),
+            (
+                ready,
+                json!([failed]),
+                &withdrawn,
+                None,
+                Some((C::Taint, 50, false)),
+            ),
+            (
+                ready,
+                json!([failed]),
+                &none,
+                None,
+                Some((C::Taint, 50, false)),
+            ),
+            (
+                ready,
+                json!([unreachable]),
+                &none,
+                None,
+                Some((C::Taint, 60, true)),
+            ),
+            (
+                ready,
+                json!([drain, failed]),
+                &owned,
+                None,
+                Some((C::Drain, 30, true)),
+            ),
+            // A person's order is older than the silence, and a record says so by its taints.
+            (
+                unknown,
+                json!([drain]),
+                &none,
+                Some(10),
+                Some((C::ClusterUnreachable, 10, true)),
+            ),
+        ] {
+            let found = trouble(&cluster(ready, &taints, record), heard.map(at), at(100));
+            let found = found.map(|it| (it.cause.kind, it.since, it.is_failure));
+            let expected = expected.map(|(kind, since, failure)| (kind, at(since), failure));
+            assert_eq!(found, expected, "{ready:?} {taints} {heard:?}");
+        }
+        let both = cluster(unknown, &json!([failed, drain]), &owned);
+        let both = trouble(&both, Some(at(10)), at(100)).unwrap();
+        assert_eq!(both.cause.policies, ["dead"]);
+        assert_eq!(both.cause.taints.len(), 2);
+        assert_eq!(both.cause.command.unwrap(), "kubectl muster drain m1");
+        assert_eq!(both.times.silent_since, Some(Time(at(10))));
+        assert_eq!(both.times.not_ready, Some(Time(at(40))));
+        assert_eq!(both.times.tainted, Some(Time(at(30))));
+    }
+
+    #[test]
+    fn times_have_whole_seconds_and_lie_not_in_the_future() {
+        let mut ahead = cluster(None, &json!([taint("k", "NoExecute", 500)]), &json!({}));
+        let found = trouble(&ahead, None, at(100)).unwrap();
+        assert_eq!(found.since, at(100));
+        ahead.spec.taints[0].time_added = None;
+        let now = at(100) + jiff::SignedDuration::from_millis(300);
+        assert_eq!(trouble(&ahead, None, now).unwrap().since, at(100));
+    }
+}

@@ -1,0 +1,428 @@
+//! Follows clusters, bindings and Works, and writes the records of failovers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::failover_record::Failover;
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::controller::Controller;
+use muster_shared::merge;
+use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace, label};
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::cause::{Trouble, trouble};
+use super::ledger::{Ledger, Limits};
+use super::measure;
+use super::signs::Signs;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::Bindings;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::binding_of;
+use crate::movement::graceful_eviction::assess::retains_replicas;
+
+const NAME: &str = "failover records";
+/// Time in which changes of a failover are gathered into one write.
+const BATCH: Duration = Duration::from_secs(3);
+/// Pause between two counts of the workloads in failed clusters: each looks at all bindings.
+const CENSUS: Duration = Duration::from_secs(10);
+/// How often old records are looked for.
+const PRUNE: Duration = Duration::from_hours(1);
+
+/// Failovers of this process, once it leads and knows the fleet.
+struct Recorder {
+    fleet: Arc<Fleet>,
+    records: Informer<Failover>,
+    ledger: Mutex<Option<Ledger>>,
+    counted: Mutex<Option<Instant>>,
+    queue: Queue<String>,
+}
+
+/// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
+/// from working.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let limits = Limits {
+        objects: fleet.settings.failover_history_limit,
+        entries: fleet.settings.failover_history_entries,
+        age: SignedDuration::try_from(fleet.settings.failover_history_age.0)
+            .unwrap_or(SignedDuration::MAX),
+    };
+    if limits.objects == 0 {
+        return;
+    }
+    measure::describe();
+    let recorder = Arc::new(Recorder {
+        fleet: Arc::clone(fleet),
+        records: Informer::new(
+            Api::all(fleet.watch_client.clone()),
+            Selection::everything(),
+        ),
+        ledger: Mutex::new(None),
+        counted: Mutex::new(None),
+        queue: Queue::new(NAME),
+    });
+    recorder.listen();
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn(
+        "failover record watch",
+        recorder.records.clone().run(shutdown),
+    );
+    Controller::with(fleet, NAME, &recorder.queue).run(
+        tasks,
+        1,
+        Arc::clone(&recorder),
+        |_, recorder, name: String| async move { recorder.reconcile(&name).await },
+    );
+    tasks.spawn("failovers", async move {
+        recorder.run(limits).await;
+    });
+}
+
+impl Recorder {
+    fn now(&self) -> Timestamp {
+        self.fleet.clock.now()
+    }
+
+    /// Does something with the ledger, once there is one, and has written what changed.
+    fn with(&self, act: impl FnOnce(&mut Ledger, Timestamp)) {
+        let mut ledger = self.ledger.lock();
+        let Some(ledger) = ledger.as_mut() else {
+            return;
+        };
+        act(ledger, self.now());
+        self.publish(ledger);
+    }
+
+    fn publish(&self, ledger: &mut Ledger) {
+        measure::count(&ledger.take_tally());
+        for name in ledger.take_dirty() {
+            self.queue.add_after(name, BATCH);
+        }
+        for name in ledger.surplus() {
+            self.queue.add_after(name, BATCH);
+        }
+    }
+
+    fn listen(self: &Arc<Self>) {
+        let fleet = &self.fleet;
+        fleet.clusters.on_change({
+            let recorder = Arc::downgrade(self);
+            move |change| {
+                let Some(recorder) = recorder.upgrade() else {
+                    return;
+                };
+                match change {
+                    Change::Applied { new, .. } => {
+                        recorder.with(|ledger, now| recorder.cluster(ledger, new, now));
+                    }
+                    Change::Deleted { old } => {
+                        let name = old.name_any();
+                        if recorder.fleet.clusters.presence(None, &name).is_gone() {
+                            recorder.with(|ledger, now| ledger.cluster_gone(&name, now));
+                        }
+                    }
+                }
+            }
+        });
+        self.follow(&fleet.bindings);
+        fleet.works.on_change({
+            let recorder = Arc::downgrade(self);
+            move |change| {
+                let Change::Deleted { old } = change else {
+                    return;
+                };
+                if let Some(recorder) = recorder.upgrade()
+                    && let Some(key) = binding_of(old)
+                {
+                    recorder.with(|ledger, now| recorder.work_gone(ledger, &key, now));
+                }
+            }
+        });
+        self.records.on_change({
+            let recorder = Arc::downgrade(self);
+            move |change| {
+                let Some(recorder) = recorder.upgrade() else {
+                    return;
+                };
+                match change {
+                    Change::Applied { new, .. } => {
+                        recorder.with(|ledger, now| recorder.record(ledger, new, now));
+                    }
+                    Change::Deleted { old } => {
+                        recorder.with(|ledger, now| ledger.deleted(&old.name_any(), now));
+                    }
+                }
+            }
+        });
+    }
+
+    fn follow(self: &Arc<Self>, bindings: &Bindings) {
+        let recorder = Arc::downgrade(self);
+        bindings.on_change(move |change| {
+            let Some(recorder) = recorder.upgrade() else {
+                return;
+            };
+            match change {
+                Change::Applied { new, .. } => {
+                    recorder.with(|ledger, now| recorder.binding(ledger, new, now));
+                }
+                Change::Deleted { old } => {
+                    let key = BindingKey::of(old.as_ref());
+                    recorder.with(|ledger, _| ledger.binding_gone(&key));
+                }
+            }
+        });
+    }
+
+    /// Reads what is remembered, once this process leads, and looks for old records now and then.
+    async fn run(&self, limits: Limits) {
+        if !self.fleet.ready().await {
+            return;
+        }
+        let shutdown = self.fleet.shutdown.clone();
+        if shutdown.run_until_cancelled(self.known()).await.is_none() {
+            return;
+        }
+        self.load(limits);
+        let pause = || shutdown.run_until_cancelled(tokio::time::sleep(PRUNE));
+        while pause().await.is_some() {
+            self.with(Ledger::prune);
+        }
+    }
+
+    /// Waits until the records are known, and says once why they are not.
+    async fn known(&self) {
+        let synced = self.records.synced();
+        let trouble = async {
+            loop {
+                tokio::time::sleep(BATCH).await;
+                if let Some(reason) = self.records.trouble() {
+                    return reason;
+                }
+            }
+        };
+        tokio::select! {
+            () = synced => return,
+            reason = trouble => tracing::warn!(
+                reason,
+                "failovers are not recorded: apply the definition failovers.failover.muster.io to the fleet API"
+            ),
+        }
+        self.records.synced().await;
+    }
+
+    /// Takes in a record as the watch shows it.
+    fn record(&self, ledger: &mut Ledger, record: &Failover, now: Timestamp) {
+        if ledger.seen(record, now) {
+            self.show_bindings(ledger, now);
+        }
+    }
+
+    fn load(&self, limits: Limits) {
+        let mut guard = self.ledger.lock();
+        let now = self.now();
+        let records = self.records.list();
+        let records = records.iter().map(|it| it.as_ref().clone());
+        let mut ledger = Ledger::new(limits, records, now);
+        for cluster in self.fleet.clusters.list() {
+            self.cluster(&mut ledger, &cluster, now);
+        }
+        for name in ledger.clusters() {
+            // One that left before the start was never seen.
+            let presence = self.fleet.clusters.presence(None, &name);
+            if matches!(presence, Presence::Gone | Presence::Unknown(Doubt::Unseen)) {
+                ledger.cluster_gone(&name, now);
+            }
+        }
+        self.show_bindings(&mut ledger, now);
+        self.publish(&mut ledger);
+        *guard = Some(ledger);
+    }
+
+    /// Shows all that bindings remember to records that another process wrote.
+    fn show_bindings(&self, ledger: &mut Ledger, now: Timestamp) {
+        let mut bindings = self.fleet.bindings.list();
+        bindings.sort_by_cached_key(|it| BindingKey::of(it));
+        for binding in &bindings {
+            self.binding(ledger, binding, now);
+        }
+        ledger.loaded(now);
+    }
+
+    fn cluster(&self, ledger: &mut Ledger, cluster: &Cluster, now: Timestamp) {
+        ledger.cluster(cluster, self.heard(&cluster.name_any()), now);
+    }
+
+    fn heard(&self, cluster: &str) -> Option<Timestamp> {
+        let lease = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), cluster)?;
+        Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
+    }
+
+    fn trouble_of(&self, cluster: &str, now: Timestamp) -> Option<Trouble> {
+        let known = self.fleet.clusters.get(None, cluster)?;
+        trouble(&known, self.heard(cluster), now)
+    }
+
+    fn binding(&self, ledger: &mut Ledger, binding: &AnyBinding, now: Timestamp) {
+        if binding.metadata.deletion_timestamp.is_some() {
+            return ledger.binding_gone(&BindingKey::of(binding));
+        }
+        let members_scale = || {
+            let template = TemplateKey::of(&binding.spec.resource);
+            match self.fleet.templates.get(&template) {
+                Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
+                Lookup::Absent | Lookup::Unknown => false,
+            }
+        };
+        let signs = Signs::of(binding, &members_scale);
+        let has_copy = |cluster: &str| {
+            let namespace = execution_namespace(cluster);
+            let works = self.fleet.work_index.of(&signs.key);
+            let mut works = works.iter();
+            works.any(|work| work.metadata.namespace.as_ref() == Some(&namespace))
+        };
+        let trouble_of = |cluster: &str| self.trouble_of(cluster, now);
+        ledger.binding(&signs, &has_copy, &trouble_of, now);
+    }
+
+    fn work_gone(&self, ledger: &mut Ledger, key: &BindingKey, now: Timestamp) {
+        if !ledger.concerns(key) {
+            return;
+        }
+        if let Some(binding) = self.fleet.bindings.get(key) {
+            self.binding(ledger, &binding, now);
+        }
+    }
+
+    /// Writes or deletes one record.
+    async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
+        let recount = self.census();
+        let (wanted, known, is_surplus) = {
+            let mut ledger = self.ledger.lock();
+            let Some(ledger) = ledger.as_mut() else {
+                return Ok(Next::Done);
+            };
+            let wanted = ledger.wanted(name, self.now());
+            measure::count(&ledger.take_tally());
+            let is_surplus = ledger.surplus().iter().any(|it| it == name);
+            (wanted, ledger.object(name).cloned(), is_surplus)
+        };
+        let next = recount.map_or(Next::Done, Next::After);
+        match (wanted, known) {
+            (_, known) if is_surplus => self.delete(name, known).await,
+            (Some(wanted), None) => self.create(wanted).await,
+            (Some(wanted), Some(known)) => Ok(self.update(&wanted, &known).await?.unwrap_or(next)),
+            (None, _) => Ok(next),
+        }
+    }
+
+    /// Counts the workloads in failed clusters, not too often; returns when to come again if it
+    /// was counted a moment ago.
+    fn census(&self) -> Option<Duration> {
+        let mut counted = self.counted.lock();
+        let passed = counted.map(|it| it.elapsed());
+        if let Some(rest) = passed.and_then(|passed| CENSUS.checked_sub(passed)) {
+            return Some(rest).filter(|rest| !rest.is_zero());
+        }
+        let failed = self.ledger.lock().as_ref()?.failed_clusters();
+        if failed.is_empty() {
+            return None;
+        }
+        // Watches wait for the ledger: all bindings are looked at without it.
+        let placed = self.fleet.bindings.list().into_iter().filter_map(|it| {
+            let clusters = it.spec.clusters.iter().map(|it| &it.name);
+            let clusters: Vec<_> = clusters
+                .filter(|it| failed.contains(*it))
+                .cloned()
+                .collect();
+            (!clusters.is_empty()).then(|| (BindingKey::of(&it), clusters))
+        });
+        let placed: Vec<_> = placed.collect();
+        self.ledger.lock().as_mut()?.census(placed.into_iter());
+        *counted = Some(Instant::now());
+        None
+    }
+
+    async fn create(&self, mut wanted: Failover) -> Result<Next, ApiError> {
+        wanted.status = None;
+        let client = self.fleet.status_writer.turn().await;
+        let parameters = PostParams {
+            field_manager: patch_params().field_manager,
+            ..PostParams::default()
+        };
+        let api: Api<Failover> = Api::all(client.clone());
+        match api.create(&parameters, &wanted).await {
+            Ok(object) => {
+                self.with(|ledger, _| ledger.written(object));
+                Ok(Next::Again)
+            }
+            // Another write of this process is on its way back.
+            Err(error) if is_conflict(&error) => Ok(Next::After(BATCH)),
+            Err(error) => Err(ApiError::of("create", &title(&wanted.name_any()))(error)),
+        }
+    }
+
+    async fn update(&self, wanted: &Failover, known: &Failover) -> Result<Option<Next>, ApiError> {
+        let name = wanted.name_any();
+        let Some(status) = merge::difference(&json!(known.status), &json!(wanted.status)) else {
+            return Ok(None);
+        };
+        let patch = json!({
+            "metadata": { "resourceVersion": known.resource_version() },
+            "status": status,
+        });
+        let client = self.fleet.status_writer.turn().await;
+        let api: Api<Failover> = Api::all(client.clone());
+        match api
+            .patch_status(&name, &patch_params(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(object) => {
+                self.with(|ledger, _| ledger.written(object));
+                Ok(None)
+            }
+            // The cache shows what was written meanwhile, or that the record is deleted.
+            Err(error) if is_conflict(&error) || is_not_found(&error) => {
+                Ok(Some(Next::After(BATCH)))
+            }
+            Err(error) => Err(ApiError::of("write the status of", &title(&name))(error)),
+        }
+    }
+
+    async fn delete(&self, name: &str, known: Option<Failover>) -> Result<Next, ApiError> {
+        if let Some(known) = known {
+            let parameters = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: known.uid(),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            let client = self.fleet.status_writer.turn().await;
+            let api: Api<Failover> = Api::all(client.clone());
+            match api.delete(name, &parameters).await {
+                Ok(_) => {}
+                Err(error) if is_conflict(&error) || is_not_found(&error) => {}
+                Err(error) => return Err(ApiError::of("delete", &title(name))(error)),
+            }
+        }
+        self.with(|ledger, now| ledger.deleted(name, now));
+        Ok(Next::Done)
+    }
+}
+
+fn title(name: &str) -> String {
+    format!("Failover {name}")
+}

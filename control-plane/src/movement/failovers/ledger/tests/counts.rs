@@ -1,0 +1,150 @@
+//! What a record counts, and when what it speaks of began and ended.
+
+use super::*;
+use crate::movement::failovers::cause::LONGEST_LIST;
+use crate::movement::failovers::episode::add_all;
+
+#[test]
+fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    show(&mut ledger, &moved("a", "m1", "m2", 20), 20);
+    show(&mut ledger, &moved("b", "m1", "m2", 21), 21);
+    let affected = |ledger: &mut Ledger| {
+        let status = one(ledger, 30).status.unwrap();
+        (status.workloads.affected, status.workloads.moved)
+    };
+    assert_eq!(affected(&mut ledger), (2, 2));
+    // One that left may be placed there still, where its old copy is kept.
+    let placed = [
+        ("a", vec!["m1"]),
+        ("c", vec!["m2", "m1"]),
+        ("d", vec!["m2"]),
+    ];
+    ledger.census(placed.into_iter().map(|(name, clusters)| {
+        let clusters = clusters.into_iter().map(str::to_owned).collect();
+        (key(name), clusters)
+    }));
+    ledger.dirty.extend(ledger.live.iter().cloned());
+    assert_eq!(affected(&mut ledger), (3, 2));
+    let targets = one(&mut ledger, 40).status.unwrap().targets;
+    assert_eq!(json!(targets), json!([{"cluster": "m2", "workloads": 2}]));
+}
+
+#[test]
+fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
+    let fails_again = cluster("m1", ("False", 100), &json!([]));
+    for (signs, kind, silent_since, not_ready) in [
+        (None, CauseType::ClusterNotReady, None, 100),
+        (
+            Some(moved("a", "m1", "m2", 20)),
+            CauseType::ClusterUnreachable,
+            Some(0),
+            5,
+        ),
+        (
+            Some(stranded("a", "m1", "NowhereToGo")),
+            CauseType::ClusterUnreachable,
+            Some(0),
+            5,
+        ),
+    ] {
+        let mut ledger = new([], 0);
+        ledger.cluster(&silent("m1", 5), Some(at(0)), at(10));
+        if let Some(signs) = &signs {
+            show(&mut ledger, signs, 20);
+        }
+        write(&mut ledger, 30);
+        ledger.cluster(&well("m1", 40), None, at(40));
+        write(&mut ledger, 50);
+        ledger.cluster(&fails_again, None, at(100));
+        let status = one(&mut ledger, 110).status.unwrap();
+        let told = (
+            status.cause.kind,
+            second(status.times.silent_since.as_ref()),
+        );
+        assert_eq!(told, (kind, silent_since), "{signs:?}");
+        assert_eq!(second(status.times.not_ready.as_ref()), Some(not_ready));
+        assert_eq!(status.relapses, 1, "{signs:?}");
+    }
+}
+
+#[test]
+fn a_cluster_recovered_when_it_says_so_if_that_can_be() {
+    for (since, expected) in [(30, 30), (40, 40), (50, 40), (10, 40), (5, 40)] {
+        let mut ledger = new([], 0);
+        ledger.cluster(&silent("m1", 10), None, at(20));
+        write(&mut ledger, 20);
+        ledger.cluster(&well("m1", since), None, at(40));
+        let status = one(&mut ledger, 45).status.unwrap();
+        let recovered = second(status.times.recovered.as_ref());
+        assert_eq!(recovered, Some(expected), "{since}");
+    }
+}
+
+#[test]
+fn reasons_are_told_with_the_number_of_workloads_that_each_keeps() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    for (name, reason) in [("a", "Full"), ("b", "Full"), ("c", "Stopped")] {
+        show(&mut ledger, &stranded(name, "m1", reason), 20);
+    }
+    let told = |ledger: &mut Ledger, now| {
+        let status = one(ledger, now).status.unwrap();
+        let now = (status.workloads.stranded_now, status.workloads.stranded);
+        (now, json!(status.stranded_reasons))
+    };
+    let first = json!([{"reason": "Full", "workloads": 2}, {"reason": "Stopped", "workloads": 1}]);
+    assert_eq!(told(&mut ledger, 21), ((3, 3), first));
+    // The same number for other reasons is news, fewer are none.
+    show(&mut ledger, &stranded("b", "m1", "Stopped"), 30);
+    let second = json!([{"reason": "Full", "workloads": 1}, {"reason": "Stopped", "workloads": 2}]);
+    assert_eq!(told(&mut ledger, 31), ((3, 3), second.clone()));
+    show(&mut ledger, &on("a", "m1"), 40);
+    assert_eq!(told(&mut ledger, 41), ((2, 3), second));
+}
+
+#[test]
+fn a_list_of_causes_has_each_once_and_an_end() {
+    let names = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let mut known = names(&["a"]);
+    add_all(&mut known, &names(&["a", "b", "b"]));
+    assert_eq!(known, names(&["a", "b"]));
+    let many: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    add_all(&mut known, &many);
+    assert_eq!(known.len(), LONGEST_LIST);
+    assert_eq!(known[..3], names(&["a", "b", "0"]));
+}
+
+#[test]
+fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    for (name, reason) in [
+        ("a", "StoppedByThreshold"),
+        ("b", "Paused"),
+        ("c", "NowhereToGo"),
+    ] {
+        show(&mut ledger, &stranded(name, "m1", reason), 20);
+    }
+    let told = |ledger: &mut Ledger, now| {
+        let status = one(ledger, now).status.unwrap();
+        let counts = status.workloads;
+        (
+            (counts.stranded, counts.stranded_now),
+            (counts.held, counts.held_now),
+            json!(status.stranded_reasons),
+        )
+    };
+    let reasons = json!([{"reason": "NowhereToGo", "workloads": 1}]);
+    assert_eq!(told(&mut ledger, 21), ((1, 1), (2, 2), reasons.clone()));
+    let counted = ledger.take_tally().counted;
+    let counted: Vec<_> = counted
+        .iter()
+        .map(|(_, it)| (it.stranded, it.held))
+        .collect();
+    assert_eq!(counted, [(1, 2)]);
+    show(&mut ledger, &on("a", "m1"), 30);
+    show(&mut ledger, &on("c", "m1"), 30);
+    assert_eq!(told(&mut ledger, 31), ((1, 0), (2, 1), reasons));
+}

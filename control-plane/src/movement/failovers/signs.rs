@@ -1,0 +1,297 @@
+//! Reads from a binding what happened to its workload: moves, whether it is healthy, where old
+//! copies are left, and why it could not leave.
+
+use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::failover_record::{FailoverWorkload, Subject};
+use muster_shared::conditions;
+
+use super::cause::bounded;
+use crate::fleet::binding::BindingKey;
+use crate::movement::application_failover::history::History;
+use crate::movement::eviction::explain::{CONDITION, STRANDED, names_cluster};
+use crate::movement::eviction::record::{Record, whole};
+use crate::movement::graceful_eviction::assess::{counts_replicas, runs_all};
+
+/// Reasons of the condition `EvictionPending` of a workload that has somewhere to go, and is kept
+/// from it until enough clusters return or somebody ends a pause.
+const HELD: [&str; 2] = ["StoppedByThreshold", "Paused"];
+/// A message is cut at so many bytes: there are as many as workloads are stranded.
+const LONGEST_MESSAGE: usize = 256;
+
+/// A move that a binding remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Part of the cluster that failed.
+    pub subject: Subject,
+    /// Cluster that was left.
+    pub from: String,
+    /// Clusters that the workload was placed in, separated by commas.
+    pub to: String,
+    /// Time of the write, in whole seconds.
+    pub at: Timestamp,
+    /// Beginning of the cause, where the binding knows it.
+    pub since: Option<Timestamp>,
+    /// Explanation of the cause.
+    pub cause: String,
+}
+
+/// Why a workload does not leave a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranding {
+    /// Reason of the condition.
+    pub reason: String,
+    /// Beginning of its message.
+    pub message: String,
+}
+
+impl Stranding {
+    /// Returns whether the workload is held, as opposed to one that is stranded.
+    pub fn is_held(&self) -> bool {
+        HELD.contains(&self.reason.as_str())
+    }
+}
+
+/// What a binding tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signs {
+    /// The binding.
+    pub key: BindingKey,
+    /// Its workload.
+    pub workload: FailoverWorkload,
+    /// Clusters that it is placed in.
+    pub clusters: Vec<String>,
+    /// The last move by a taint and the last by application failover.
+    pub moves: Vec<Moved>,
+    /// Whether every cluster that it is placed in reports that it is applied. Known only with
+    /// moves.
+    pub is_applied: bool,
+    /// Whether every cluster that it is placed in reports a healthy copy. Known only with moves.
+    pub is_healthy: bool,
+    /// Clusters with an eviction task.
+    pub leaving: Vec<String>,
+    /// Why it does not leave some of its clusters: it is stranded or held there.
+    pub stranding: Option<Stranding>,
+}
+
+impl Signs {
+    /// Reads a binding. `members_scale` says whether the members decide on the number of replicas.
+    pub fn of(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> Self {
+        let (spec, resource) = (&binding.spec, &binding.spec.resource);
+        let moves = moves(binding);
+        Self {
+            key: BindingKey::of(binding),
+            workload: FailoverWorkload {
+                kind: resource.kind.clone(),
+                namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+                name: resource.name.clone(),
+            },
+            clusters: spec.clusters.iter().map(|it| it.name.clone()).collect(),
+            is_applied: !moves.is_empty() && is_applied(binding),
+            is_healthy: !moves.is_empty() && is_healthy(binding, members_scale),
+            leaving: spec
+                .graceful_eviction_tasks
+                .iter()
+                .map(|it| it.from_cluster.clone())
+                .collect(),
+            stranding: stranding(binding),
+            moves,
+        }
+    }
+
+    /// Returns why the workload does not leave a cluster; `None` if nothing keeps it there.
+    pub fn stranding_on(&self, cluster: &str) -> Option<&Stranding> {
+        let stranding = self.stranding.as_ref()?;
+        let is_there = self.clusters.iter().any(|it| it == cluster);
+        (is_there && names_cluster(&stranding.message, cluster)).then_some(stranding)
+    }
+}
+
+fn moves(binding: &AnyBinding) -> Vec<Moved> {
+    let annotations = binding.metadata.annotations.as_ref();
+    let by_taint = Record::read(annotations).map(|record| Moved {
+        subject: Subject::Cluster,
+        from: record.from,
+        to: record.to,
+        at: whole(record.at),
+        since: None,
+        cause: record.cause,
+    });
+    let history = annotations
+        .and_then(|all| all.get(crate::movement::application_failover::history::ANNOTATION))
+        .map(|text| History::read(Some(text)));
+    let by_failure = history.and_then(|history| {
+        let last = history.last?;
+        Some(Moved {
+            subject: Subject::Applications,
+            at: whole(history.last_move?),
+            since: Some(whole(last.since)),
+            cause: format!(
+                "applications stayed unhealthy in {}, the first since {:.0}",
+                last.from, last.since
+            ),
+            from: last.from,
+            to: last.to,
+        })
+    });
+    by_taint.into_iter().chain(by_failure).collect()
+}
+
+fn is_applied(binding: &AnyBinding) -> bool {
+    let reports = &binding.status().aggregated_status;
+    let clusters = &binding.spec.clusters;
+    !clusters.is_empty()
+        && clusters.iter().all(|target| {
+            let report = reports.iter().find(|it| it.cluster_name == target.name);
+            report.is_some_and(|it| it.applied)
+        })
+}
+
+fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
+    let reports = &binding.status().aggregated_status;
+    let clusters = &binding.spec.clusters;
+    let counts = counts_replicas(&binding.spec, reports);
+    !clusters.is_empty()
+        && clusters.iter().all(|target| {
+            let report = reports.iter().find(|it| it.cluster_name == target.name);
+            report.is_some_and(|it| {
+                it.health == Some(ResourceHealth::Healthy)
+                    && runs_all(it, target.replicas, counts, members_scale)
+            })
+        })
+}
+
+fn stranding(binding: &AnyBinding) -> Option<Stranding> {
+    let condition = conditions::get(&binding.status().conditions, CONDITION)?;
+    let reason = condition.reason.as_str();
+    let stays = STRANDED.contains(&reason) || HELD.contains(&reason);
+    (condition.status == conditions::TRUE && stays).then(|| Stranding {
+        reason: condition.reason.clone(),
+        message: bounded(condition.message.clone(), LONGEST_MESSAGE),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation::LAST_EVICTION;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding(annotations: &Value, status: &Value) -> AnyBinding {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": "shop", "name": "web-deployment", "annotations": annotations },
+            "spec": {
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
+                "clusters": [{ "name": "m2", "replicas": 2 }],
+                "gracefulEvictionTasks": [{ "fromCluster": "m1" }],
+            },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn signs(annotations: &Value, status: &Value) -> Signs {
+        Signs::of(&binding(annotations, status), &|| false)
+    }
+
+    #[test]
+    fn the_annotations_of_both_kinds_of_eviction_tell_of_moves() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let record = Record::new("m1", "m2", "Gracefully", "taint x:NoExecute", at);
+        let history = json!({
+            "moves": 1, "lastMove": at.to_string(),
+            "last": { "from": "m3", "since": at.to_string(), "to": "m1", "mode": "Directly" },
+        });
+        let both = json!({
+            LAST_EVICTION: record.write(),
+            crate::movement::application_failover::history::ANNOTATION: history.to_string(),
+        });
+        let found = signs(&both, &json!({})).moves;
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (&it.subject, &*it.from, &*it.to))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (&Subject::Cluster, "m1", "m2"),
+                (&Subject::Applications, "m3", "m1")
+            ]
+        );
+        for odd in [json!({}), json!({ LAST_EVICTION: "{" })] {
+            assert_eq!(signs(&odd, &json!({})).moves, []);
+        }
+    }
+
+    #[test]
+    fn a_workload_is_healthy_when_every_cluster_reports_all_replicas() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let moved = json!({ LAST_EVICTION: Record::new("m1", "m2", "", "", at).write() });
+        let report = |cluster: &str, health: &str, ready: i32| {
+            json!({ "aggregatedStatus": [{
+                "clusterName": cluster, "applied": true, "health": health,
+                "status": { "replicas": 2, "readyReplicas": ready },
+            }] })
+        };
+        for (status, expected) in [
+            (json!({}), false),
+            (report("m1", "Healthy", 2), false),
+            (report("m2", "Unhealthy", 2), false),
+            (report("m2", "Healthy", 1), false),
+            (report("m2", "Healthy", 2), true),
+        ] {
+            assert_eq!(signs(&moved, &status).is_healthy, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_applied_when_every_cluster_reports_it() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let moved = json!({ LAST_EVICTION: Record::new("m1", "m2", "", "", at).write() });
+        let report = |cluster: &str, applied: bool| json!({ "aggregatedStatus": [{ "clusterName": cluster, "applied": applied }] });
+        for (annotations, status, expected) in [
+            (&moved, json!({}), false),
+            (&moved, report("m1", true), false),
+            (&moved, report("m2", false), false),
+            (&moved, report("m2", true), true),
+            (&json!({}), report("m2", true), false),
+        ] {
+            assert_eq!(signs(annotations, &status).is_applied, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_stranded_where_it_has_nowhere_to_go_and_held_where_movement_is_stopped() {
+        let condition = |status: &str, reason: &str, message: &str| {
+            json!({ "conditions": [{
+                "type": "EvictionPending", "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }] })
+        };
+        for (status, expected) in [
+            (
+                condition("True", "NowhereToGo", "has to leave m2 and stays"),
+                Some(false),
+            ),
+            (
+                condition("True", "NowhereToGo", "has to leave m22 and stays"),
+                None,
+            ),
+            (
+                condition("True", "StoppedByThreshold", "m2 has taint x"),
+                Some(true),
+            ),
+            (condition("True", "Paused", "m2 has taint x"), Some(true)),
+            (condition("True", "WaitingForRate", "m2 has taint x"), None),
+            (condition("False", "FailoverOff", "stays on m2"), None),
+            (json!({}), None),
+        ] {
+            let found = signs(&json!({}), &status);
+            let is_held = found.stranding_on("m2").map(Stranding::is_held);
+            assert_eq!(is_held, expected, "{status}");
+            assert_eq!(found.stranding_on("m1"), None, "it is not there");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a task still waits for, in words for people.
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
+
+use super::{Age, FIRST_STATUS, Scene, Situation, ready_replicas};
+use crate::fleet::copy::{Copy, Order};
+use crate::fleet::standing::Standing;
+
+/// Reasons why a task is not complete by the health of the replacement, each a sentence without a
+/// stop, and when the policy's grace period would end it. Empty if nothing is missing.
+pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -> Vec<String> {
+    match task.suppress_deletion {
+        Some(true) => {
+            return vec![
+                "suppressDeletion of the task is true: somebody has to set it to false".to_owned(),
+            ];
+        }
+        Some(false) => return Vec::new(),
+        None => {}
+    }
+    if scene.is_unwanted() {
+        return Vec::new();
+    }
+    if scene.clusters.is_empty() {
+        return vec!["no cluster has been chosen to take it".to_owned()];
+    }
+    let created = task.creation_timestamp.as_ref().map_or(now, |it| it.0);
+    let situation = Situation::of(scene);
+    let age = Age {
+        task,
+        age: now.duration_since(created),
+    };
+    if situation.is_replaced(&age) {
+        return Vec::new();
+    }
+    let mut missing = Vec::new();
+    if !scene.scheduled {
+        missing.push("the scheduler has not dealt with its latest change".to_owned());
+    }
+    let of_copies = scene.clusters.iter();
+    missing.extend(of_copies.filter_map(|target| situation.lacks(target)));
+    if missing.is_empty() && !situation.available {
+        missing.push("every chosen cluster has to be left itself".to_owned());
+    }
+    if missing.is_empty() {
+        // The copies are healthy by what they say, and say less than the old one.
+        let counts = created.saturating_add(FIRST_STATUS).ok();
+        let until = counts.filter(|it| *it > now && !scene.has_rule);
+        let until = until.map_or_else(String::new, |it| format!(", or {it:.0} to pass"));
+        missing.push(format!(
+            "the new copies have to report what tells of their health, as the old one did{until}"
+        ));
+    }
+    if let Some(end) = scene.end(task, created) {
+        missing.push(if end > now {
+            format!("at {end:.0} the grace period of the policy ends it in any case, if a chosen cluster is available and has applied its Work")
+        } else {
+            "the grace period of the policy is over: it ends when a chosen cluster is available and has applied its Work".to_owned()
+        });
+    }
+    missing
+}
+
+impl Situation<'_> {
+    /// Returns the reason why the copy in a chosen cluster does not count as a replacement; `None`
+    /// if it does.
+    fn lacks(&self, target: &TargetCluster) -> Option<String> {
+        let name = &target.name;
+        match (self.scene.cluster)(name) {
+            Standing::Silent => {
+                return Some(format!(
+                    "{name} is not ready: what it reported last does not count"
+                ));
+            }
+            Standing::Gone => return Some(format!("{name} has left the fleet")),
+            Standing::Sound | Standing::Left => {}
+        }
+        let Some(report) = self.reports.get(name.as_str()) else {
+            return Some(format!("{name} has not reported its copy yet"));
+        };
+        match report.health {
+            Some(ResourceHealth::Healthy) => {}
+            Some(ResourceHealth::Unhealthy) => {
+                return Some(format!("the copy on {name} is not healthy"));
+            }
+            _ => return Some(format!("the health of the copy on {name} is not known")),
+        }
+        let scene = self.scene;
+        if scene.copy(name, Some(report), target.replicas) == Copy::Runs {
+            return None;
+        }
+        if (scene.order)(name) == Order::Refused {
+            return Some(format!("the copy on {name} could not be applied"));
+        }
+        let status = report.status.as_ref();
+        let ready = status.and_then(|it| ready_replicas(&it.0));
+        Some(format!(
+            "the copy on {name} has {} of {} replicas ready",
+            ready.unwrap_or(0),
+            target.replicas
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::AggregatedStatusItem;
+    use muster_shared::k8s::{RawExtension, Time};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::movement::graceful_eviction::assess::tests::scene;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn report(health: Option<ResourceHealth>, status: Option<Value>) -> AggregatedStatusItem {
+        AggregatedStatusItem {
+            cluster_name: "new".to_owned(),
+            health,
+            status: status.map(RawExtension),
+            ..AggregatedStatusItem::default()
+        }
+    }
+
+    #[test]
+    fn what_a_task_waits_for_is_told_of_each_chosen_cluster() {
+        use ResourceHealth::{Healthy, Unhealthy};
+        let two = vec![TargetCluster {
+            name: "new".to_owned(),
+            replicas: 2,
+            ..TargetCluster::default()
+        }];
+        let counted = |ready| json!({"replicas": 2, "readyReplicas": ready});
+        for (clusters, reports, standing, scheduled, expected) in [
+            (
+                vec![],
+                vec![],
+                Standing::Sound,
+                true,
+                Some("no cluster has been chosen to take it"),
+            ),
+            (
+                two.clone(),
+                vec![],
+                Standing::Sound,
+                true,
+                Some("new has not reported its copy yet"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Healthy), Some(counted(2)))],
+                Standing::Silent,
+                true,
+                Some("new is not ready: what it reported last does not count"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Unhealthy), None)],
+                Standing::Sound,
+                true,
+                Some("the copy on new is not healthy"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Healthy), Some(counted(1)))],
+                Standing::Sound,
+                true,
+                Some("the copy on new has 1 of 2 replicas ready"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Healthy), Some(counted(2)))],
+                Standing::Left,
+                true,
+                Some("every chosen cluster has to be left itself"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Healthy), Some(counted(2)))],
+                Standing::Sound,
+                false,
+                Some("the scheduler has not dealt with its latest change"),
+            ),
+            (
+                two.clone(),
+                vec![report(Some(Healthy), Some(counted(2)))],
+                Standing::Sound,
+                true,
+                None,
+            ),
+        ] {
+            let scene = Scene {
+                scheduled,
+                cluster: &|name| match name {
+                    "old" => Standing::Silent,
+                    _ => standing,
+                },
+                has_rule: true,
+                counts_replicas: false,
+                ..scene(&clusters, &reports)
+            };
+            let mut task = GracefulEvictionTask {
+                from_cluster: "old".to_owned(),
+                creation_timestamp: Some(Time(at(0))),
+                ..GracefulEvictionTask::default()
+            };
+            let told = missing(&task, &scene, at(10));
+            assert_eq!(told.first().map(String::as_str), expected);
+            // It is what the control plane decides by.
+            let done = super::super::assess(std::slice::from_ref(&task), &scene, at(10)).done;
+            assert_eq!(done.is_empty(), !told.is_empty(), "{expected:?}");
+            task.grace_period_seconds = Some(60);
+            let with_grace = missing(&task, &scene, at(10));
+            if expected.is_some() && !clusters.is_empty() {
+                assert_eq!(with_grace.len(), 2, "{with_grace:?}");
+                assert!(with_grace[1].starts_with("at 1970-01-01T00:01:00Z the grace period"));
+            }
+        }
+    }
+
+    #[test]
+    fn until_when_a_copy_that_tells_less_than_the_old_one_is_not_enough_is_told() {
+        let clusters = [TargetCluster {
+            name: "new".to_owned(),
+            ..TargetCluster::default()
+        }];
+        let mut old = report(
+            Some(ResourceHealth::Healthy),
+            Some(json!({"conditions": [{"type": "Ready", "status": "True"}]})),
+        );
+        old.cluster_name = "old".to_owned();
+        let reports = [old, report(Some(ResourceHealth::Healthy), Some(json!({})))];
+        let first = FIRST_STATUS.as_secs();
+        // Seconds since the task began, and of its grace period.
+        for (now, grace, until, end) in [
+            (10, None, Some(", or 1970-01-01T00:05:00Z to pass"), None),
+            (10, Some(10), Some("Z to pass"), Some("is over")),
+            (
+                9,
+                Some(10),
+                Some("Z to pass"),
+                Some("at 1970-01-01T00:00:10Z"),
+            ),
+            (first, None, None, None),
+        ] {
+            let scene = scene(&clusters, &reports);
+            let task = GracefulEvictionTask {
+                from_cluster: "old".to_owned(),
+                creation_timestamp: Some(Time(at(0))),
+                grace_period_seconds: grace,
+                ..GracefulEvictionTask::default()
+            };
+            let told = missing(&task, &scene, at(now));
+            let first = told.first().map_or("", String::as_str);
+            assert!(first.contains(until.unwrap_or("")), "{now}: {told:?}");
+            assert_eq!(
+                first.contains("to pass"),
+                until.is_some(),
+                "{now}: {told:?}"
+            );
+            assert_eq!(told.get(1).is_some(), end.is_some(), "{now}: {told:?}");
+            assert!(
+                end.is_none_or(|end| told[1].contains(end)),
+                "{now}: {told:?}"
+            );
+        }
+    }
+}

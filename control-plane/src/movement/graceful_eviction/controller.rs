@@ -1,0 +1,337 @@
+//! Removes completed graceful eviction tasks from bindings.
+
+use std::cell::Cell;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::Patch;
+use muster_interpreter::{Interpreters, Operation};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::names::{annotation, label};
+use muster_shared::queue::Next;
+use muster_shared::queue::until;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use serde_json::json;
+
+use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas, retains_replicas};
+use super::onward::{Refusals, may_move_on, move_on};
+use super::reports::{asks_for_health, carrying_out, standing_reports};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
+use crate::fleet::availability::{Workload, readiness};
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::copy::Order;
+use crate::fleet::standing::Standing;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::binding_of;
+use crate::movement::eviction::judge::{Switches, placement};
+use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::core::Options;
+use crate::settings::evict_plugin::EvictPlugins;
+
+/// Time in which reports are gathered before a binding is looked at, which reads the Works of all
+/// its targets; and changes of clusters before all bindings are.
+const GATHERING: Duration = Duration::from_millis(100);
+/// The interpreters without customizations and webhooks of users.
+static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]));
+/// Until a kind that was not followed before has been listed.
+const UNLISTED: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the eviction tasks of {key}: {}", client::brief(error))]
+struct Error {
+    key: BindingKey,
+    error: Box<kube::Error>,
+}
+
+/// What a workload needs that is moved on.
+pub(super) struct Mover {
+    pub(super) pace: Pace,
+    pub(super) snapshot: LiveSnapshot,
+    pub(super) options: Options,
+    pub(super) refusals: Refusals,
+}
+
+/// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
+/// to its end.
+pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
+    let mover = Arc::new(Mover {
+        pace: pace.clone(),
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        options: Options::of(&fleet.settings).for_departure(),
+        refusals: Refusals::default(),
+    });
+    // The template says whether the members decide on the number of replicas.
+    fleet.follow_templates();
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    // Settings that were checked name plugins that there are.
+    let plugins = EvictPlugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
+    Controller::new(fleet, "graceful eviction")
+        .watches(&fleet.bindings, |_, change| match change {
+            Change::Applied { new, .. } => is_concerned(new).then(|| BindingKey::of(new)),
+            Change::Deleted { .. } => None,
+        })
+        // A report counts when its Work says the same, which may be heard of later.
+        .gathers(GATHERING, &fleet.works, |fleet, change| {
+            let Change::Applied { old, new } = change else {
+                return None;
+            };
+            let is_same = old.as_ref().is_some_and(|old| new.reports_as(old));
+            let key = binding_of(new).filter(|_| !is_same);
+            key.filter(|key| waits(fleet, key))
+        })
+        .resyncs_on(&fleet.clusters, |_, change| match change {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => matters(old, new),
+            // A list may have lacked it, or it could not be read.
+            Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
+        })
+        .resyncs_on(&fleet.pauses, |_, ()| true)
+        .resyncs(tasks, GATHERING, with_tasks)
+        .run(tasks, workers, mover, move |fleet, mover, key| async move {
+            work_off(&fleet, &mover, plugins, key).await
+        });
+}
+
+/// Returns whether a binding has graceful eviction tasks.
+fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
+    let held = fleet.bindings.get(key);
+    held.is_some_and(|it| !it.spec.graceful_eviction_tasks.is_empty())
+}
+
+/// Returns the bindings that have tasks to look at.
+fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
+    let bindings = fleet.bindings.list();
+    let bindings = bindings.iter().filter(|it| has_tasks(it));
+    bindings.map(|it| BindingKey::of(it)).collect()
+}
+
+async fn work_off(
+    fleet: &Fleet,
+    mover: &Mover,
+    plugins: EvictPlugins,
+    key: BindingKey,
+) -> Result<Next, Error> {
+    let binding = fleet.bindings.get(&key);
+    let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
+        mover.refusals.forget(&key);
+        return Ok(Next::Done);
+    };
+    let spec = &binding.spec;
+    let now = fleet.clock.now();
+    let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
+    if assessment.kept != spec.graceful_eviction_tasks {
+        let kept = &assessment.kept;
+        let mut patch = json!({
+            "metadata": {"resourceVersion": binding.metadata.resource_version},
+            "spec": {"gracefulEvictionTasks": (!kept.is_empty()).then_some(kept)},
+        });
+        if !assessment.restored.is_empty() {
+            patch["spec"]["clusters"] = json!(assessment.restored);
+        }
+        match key
+            .api(&fleet.client)
+            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => tell(fleet, binding.as_ref(), &key, &assessment),
+            Err(error) => {
+                let error = Box::new(error);
+                return overtaken(&error).ok_or(Error { key, error });
+            }
+        }
+        // The binding as it is now is looked at next.
+        return Ok(Next::Done);
+    }
+    let end = assessment.again.map(|end| until(end, now));
+    let moves_on = move_on(fleet, mover, &key, &binding, now).await;
+    let next = end.into_iter().chain(retry).chain(moves_on).min();
+    Ok(next.map_or(Next::Done, Next::After))
+}
+
+/// Assesses the tasks of a binding. Returns what becomes of them, and when to look again although
+/// nothing changes.
+fn look(
+    fleet: &Fleet,
+    plugins: EvictPlugins,
+    binding: &AnyBinding,
+    now: Timestamp,
+) -> (Assessment, Option<Duration>) {
+    let (spec, status) = (&binding.spec, binding.status());
+    let applied = binding
+        .annotations()
+        .get(annotation::APPLIED_PLACEMENT)
+        .map(String::as_str);
+    let placement = placement(spec, applied);
+    let switches = Switches::of(&fleet.settings);
+    let workload = Workload::of(spec, placement.as_deref());
+    let workload = workload.under(switches.failover, switches.no_execute);
+    let retry = Cell::new(None);
+    let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
+        Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
+        // A list may have lacked it.
+        Lookup::Absent | Lookup::Unknown => {
+            retry.set(Some(UNLISTED));
+            false
+        }
+    };
+    let works = fleet.work_index.of(&BindingKey::of(binding));
+    // Whoever asked for the deletion of a Work that is wanted again finds out what became of it.
+    if works.iter().any(|work| fleet.deleted_works.is_asked(work)) {
+        retry.set(Some(UNLISTED));
+    }
+    let works = carrying_out(&works, &fleet.deleted_works);
+    let order = |cluster: &str| {
+        let work = works.get(cluster);
+        work.map_or(Order::Absent, |work| Order::said(&work.status()))
+    };
+    let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
+        standing_reports(spec, &status.aggregated_status, |cluster| {
+            works.get(cluster).map(|work| work.status())
+        })
+    } else {
+        Vec::new()
+    };
+    let scene = Scene {
+        clusters: &spec.clusters,
+        order: &order,
+        reports: &reports,
+        scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
+        cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
+        plugins,
+        members_scale: &members_scale,
+        has_rule: SHIPPED.has(
+            &spec.resource.api_version,
+            &spec.resource.kind,
+            Operation::InterpretHealth,
+        ),
+        counts_replicas: counts_replicas(spec, &status.aggregated_status),
+        asks_for_none: asks_for_none(spec),
+        restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
+        timeout: None,
+    };
+    let tasks = &spec.graceful_eviction_tasks;
+    let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
+    let assessment = assess(tasks, &scene, now).while_paused(tasks, is_paused);
+    (assessment, retry.get())
+}
+
+/// Returns whether there are tasks to look at. The tasks of a binding that is being deleted are
+/// removed with it.
+fn has_tasks(binding: &AnyBinding) -> bool {
+    let tasks = &binding.spec.graceful_eviction_tasks;
+    !tasks.is_empty() && binding.metadata.deletion_timestamp.is_none()
+}
+
+/// Returns whether a binding has tasks to look at, or may have to be moved on.
+fn is_concerned(binding: &AnyBinding) -> bool {
+    has_tasks(binding) || may_move_on(binding)
+}
+
+/// Returns whether a change of a cluster can matter to a task.
+fn matters(old: &Cluster, new: &Cluster) -> bool {
+    old.spec.taints != new.spec.taints
+        || readiness(old) != readiness(new)
+        || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
+}
+
+fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Assessment) {
+    for (cluster, done) in &assessment.done {
+        let why = done.describe();
+        tracing::info!(binding = %key, cluster, why, "the eviction is over");
+        let (reason, note) = if done.removes_the_copy() {
+            (
+                "EvictWorkloadFromClusterSucceed",
+                format!("Evict from cluster {cluster} succeed."),
+            )
+        } else {
+            (
+                "EvictWorkloadFromClusterAbandoned",
+                format!("Eviction from cluster {cluster} is over: {why}."),
+            )
+        };
+        fleet.publish(binding, EventType::Normal, reason, note);
+    }
+}
+
+#[cfg(test)]
+mod followed;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn tasks_are_looked_at_while_their_binding_stays() {
+        let task = json!([{ "fromCluster": "m1", "reason": "r", "producer": "p" }]);
+        for (tasks, deletion, expected) in [
+            (json!([]), Value::Null, false),
+            (task.clone(), Value::Null, true),
+            (task, json!("2024-01-01T00:00:00Z"), false),
+            (json!([]), json!("2024-01-01T00:00:00Z"), false),
+        ] {
+            let binding: AnyBinding = serde_json::from_value(json!({
+                "metadata": { "name": "a", "deletionTimestamp": deletion },
+                "spec": { "resource": { "apiVersion": "v1", "kind": "ConfigMap", "name": "a" },
+                    "gracefulEvictionTasks": tasks },
+            }))
+            .unwrap();
+            assert_eq!(has_tasks(&binding), expected, "{tasks} {deletion}");
+        }
+    }
+
+    #[test]
+    fn members_decide_on_replicas_where_the_label_says_true() {
+        for (label, expected) in [(Some("true"), true), (Some("false"), false), (None, false)] {
+            assert_eq!(retains_replicas(label), expected, "{label:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_cluster_can_hold_changes_with_its_taints_its_health_and_its_deletion() {
+        let old = json!({
+            "metadata": {"name": "m1"},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        for (path, value, expected) in [
+            (
+                "/metadata/deletionTimestamp",
+                json!("2024-01-01T00:00:00Z"),
+                true,
+            ),
+            (
+                "/spec/taints",
+                json!([{"key": "a", "effect": "NoExecute"}]),
+                true,
+            ),
+            ("/status/conditions/0/status", json!("Unknown"), true),
+            ("/status/conditions/0/reason", json!("Other"), false),
+            ("/metadata/resourceVersion", json!("2"), false),
+        ] {
+            let mut new = old.clone();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let [old, new] = [&old, &new].map(|it| serde_json::from_value(it.clone()).unwrap());
+            assert_eq!(matters(&old, &new), expected, "{path}");
+            assert_eq!(matters(&new, &old), expected, "{path}, and back");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Which bindings are looked at when something around them changes, and what is told of their
+//! tasks.
+
+use super::*;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+
+#[tokio::test(start_paused = true)]
+async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
+    let task = json!([{"fromCluster": "m1", "reason": "r", "producer": "p"}]);
+    let binding = |name: &str, namespace: Option<&str>, tasks: serde_json::Value| {
+        let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name});
+        json!({
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"resource": resource, "gracefulEvictionTasks": tasks},
+        })
+    };
+    let stand = Stand::followed([
+        (
+            "resourcebindings",
+            binding("leaves", Some("shop"), task.clone()),
+        ),
+        (
+            "resourcebindings",
+            binding("stays", Some("shop"), json!([])),
+        ),
+        ("clusterresourcebindings", binding("leaves", None, task)),
+        ("clusterresourcebindings", binding("stays", None, json!([]))),
+    ])
+    .await;
+    for namespace in [None, Some("shop".to_owned())] {
+        for (name, expected) in [("leaves", true), ("stays", false), ("unknown", false)] {
+            let (namespace, name) = (namespace.clone(), name.to_owned());
+            let key = BindingKey { namespace, name };
+            assert_eq!(waits(&stand.fleet, &key), expected, "{key}");
+        }
+    }
+    assert_eq!(with_tasks(&stand.fleet).len(), 2, "bindings of both kinds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
+    use crate::movement::graceful_eviction::assess::Done;
+    let resource =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "c"});
+    let binding = json!({
+        "metadata": {"namespace": "shop", "name": "c-configmap"}, "spec": {"resource": resource},
+    });
+    let stand = Stand::followed([("resourcebindings", binding)]).await;
+    let binding = stand.binding("c-configmap");
+    let binding = binding.unwrap();
+    let assessment = Assessment {
+        done: vec![
+            ("m1".to_owned(), Done::Expired),
+            ("m2".to_owned(), Done::Recovered),
+        ],
+        ..Assessment::default()
+    };
+    let key = BindingKey::of(binding.as_ref());
+    tell(&stand.fleet, binding.as_ref(), &key, &assessment);
+    let mut told = stand.api.told().await;
+    told.sort();
+    let reasons = [
+        "EvictWorkloadFromClusterAbandoned",
+        "EvictWorkloadFromClusterSucceed",
+    ];
+    let expected = ["c", "c-configmap"]
+        .into_iter()
+        .flat_map(|about| reasons.map(|reason| (about.to_owned(), reason.to_owned())));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+}
+
+/// Returns a binding whose copy in `m1` waits for the one in `m2`.
+fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
+    let mut binding = binding();
+    binding["metadata"]["generation"] = json!(1);
+    binding["spec"]["schedulerName"] = json!(scheduler);
+    binding["spec"]["clusters"] = clusters.clone();
+    binding["spec"]["gracefulEvictionTasks"] = json!([{
+        "fromCluster": "m1", "replicas": 2, "reason": "r", "producer": "p",
+        "creationTimestamp": "2024-01-01T00:00:00Z",
+    }]);
+    binding["status"] = json!({
+        "schedulerObservedGeneration": 1,
+        "aggregatedStatus": [{"clusterName": "m2", "health": "Healthy"}],
+    });
+    binding
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
+    let targets = json!([{"name": "m2", "replicas": 2}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", leaving("", &targets)),
+        ("works", work("m2", "Unhealthy")),
+    ]);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    stand.api.put("works", work("m2", "Healthy"));
+    pass(1).await;
+    let writes = stand.api.writes();
+    let [(_, path, body)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert!(path.ends_with("/resourcebindings/web-deployment"), "{path}");
+    assert_eq!(body["spec"], json!({"gracefulEvictionTasks": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cluster_again() {
+    for (scheduler, expected) in [
+        ("other", Some(json!([{"name": "m1", "replicas": 2}]))),
+        // Our own scheduler takes care of its workloads.
+        ("", None),
+        ("default-scheduler", None),
+    ] {
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("resourcebindings", leaving(scheduler, &json!([]))),
+        ]);
+        start(
+            &stand.fleet,
+            &Pace::of(&stand.fleet.settings),
+            &mut stand.tasks,
+        );
+        stand.follow().await;
+        pass(10).await;
+        let writes = stand.api.writes();
+        let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
+        assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_left_out() {
+    let targets = json!([{"name": "m2", "replicas": 2}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("resourcebindings", leaving("", &targets)),
+        ("works", work("m2", "Healthy")),
+    ]);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    stand.api.put("clusters", cluster("m2"));
+    pass(1).await;
+    assert_eq!(stand.api.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template_out() {
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        // One replica more than are ready.
+        (
+            "resourcebindings",
+            leaving("", &json!([{"name": "m2", "replicas": 3}])),
+        ),
+        ("works", work("m2", "Healthy")),
+    ]);
+    stand.api.serve_deployments();
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(30).await;
+    assert_eq!(stand.api.writes(), []);
+    let labels = json!({ label::RETAIN_REPLICAS: "true" });
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web", "labels": labels},
+    });
+    stand.api.put("deployments", template);
+    pass(10).await;
+    assert_eq!(stand.api.writes().len(), 1);
+}

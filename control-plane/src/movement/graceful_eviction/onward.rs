@@ -1,0 +1,460 @@
+//! Moves a workload on from a cluster in which its order could not be carried out.
+//!
+//! A placement that came to nothing is no place: a foreign object of that name, a quota or an
+//! admission webhook of the member refused the copy. Where the workload was moved there, the next
+//! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::work::ManifestStatus;
+use muster_shared::client;
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::names::condition;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::controller::Mover;
+use super::reports::carrying_out;
+use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::copy;
+use crate::fleet::protection::protected;
+use crate::fleet::works::{CachedWork, means};
+use crate::movement::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::movement::eviction::plan::{Departure, plan};
+use crate::movement::eviction::reason::EvictionReason;
+use crate::movement::eviction::record::Record;
+use crate::scheduler::core::replacement::purge_mode;
+
+/// Time for which an order has to have been seen to be refused: what refuses it may end by itself,
+/// such as a webhook that is being restarted.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after a move in which a refusal that begins is one of the move.
+const SOON: SignedDuration = SignedDuration::from_mins(10);
+/// Pause before another cluster is looked for again where there was none.
+const AGAIN: Duration = Duration::from_mins(1);
+/// Longest text of a member that is repeated, in bytes.
+const LONGEST: usize = 256;
+
+/// A target in which the order for a workload could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refused {
+    cluster: String,
+    since: Timestamp,
+    why: String,
+}
+
+/// The refusals of workloads, and since when this process sees them: members date them by their own
+/// clocks. May be lost.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<HashMap<BindingKey, (Seen, Instant)>>);
+
+/// A cluster that refuses, and since when it says so.
+type Seen = (String, Timestamp);
+
+impl Refusals {
+    /// Returns for how long a refusal has been seen.
+    fn lasts(&self, key: &BindingKey, refused: &Refused) -> Duration {
+        let (seen, now) = ((refused.cluster.clone(), refused.since), Instant::now());
+        let mut all = self.0.lock();
+        let known = all.get(key).filter(|known| known.0 == seen);
+        let since = known.map_or(now, |known| known.1);
+        all.insert(key.clone(), (seen, since));
+        now.duration_since(since)
+    }
+
+    /// Forgets a workload that is not refused any more.
+    pub fn forget(&self, key: &BindingKey) {
+        self.0.lock().remove(key);
+    }
+}
+
+impl Refused {
+    /// Returns what the Work for a target says if it says that the order could not be carried out,
+    /// and nothing of a copy of before.
+    fn of(binding: &AnyBinding, cluster: &str, work: &CachedWork) -> Option<Self> {
+        let said = work.status();
+        let applied = conditions::get(&said.conditions, condition::APPLIED)?;
+        let resource = &binding.spec.resource;
+        let mut manifests = said.manifest_statuses.iter();
+        let healthy = Some(ResourceHealth::Healthy);
+        let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
+        let runs = manifests.any(|it| means(&it.identifier, resource) && is_there(it));
+        if applied.status != conditions::FALSE || runs {
+            return None;
+        }
+        let mut why = applied.message.clone();
+        why.truncate(why.floor_char_boundary(LONGEST));
+        Some(Self {
+            cluster: cluster.to_owned(),
+            since: applied.last_transition_time.0,
+            why,
+        })
+    }
+}
+
+/// Returns whether a workload was moved to where it is, by an eviction or by somebody's request;
+/// `since` is the time from which on it was refused there. A refusal long after the move is about a
+/// later edit.
+fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
+    let spec = &binding.spec;
+    let requested = spec.reschedule_triggered_at.as_ref().map(|at| at.0);
+    let annotations = binding.metadata.annotations.as_ref();
+    let evicted = Record::read(annotations).map(|record| record.at);
+    let is_recent =
+        |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
+    // A copy that is kept for ever tells of its move no longer than others do.
+    let tells = |task: &GracefulEvictionTask| {
+        let created = task.creation_timestamp.as_ref().map(|at| at.0);
+        task.suppress_deletion != Some(true) || created.is_none_or(is_recent)
+    };
+    spec.graceful_eviction_tasks.iter().any(tells)
+        || [requested, evicted].into_iter().flatten().any(is_recent)
+}
+
+/// Returns whether a binding may have to be moved on, as far as it tells itself.
+pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
+    let mut reports = binding.status().aggregated_status.iter();
+    reports.any(|it| !it.applied && it.applied_message.is_some())
+        && binding.metadata.deletion_timestamp.is_none()
+        && was_moved(binding, None)
+}
+
+/// Moves a workload on from a target that has refused it for long; returns when to look again.
+pub(super) async fn move_on(
+    fleet: &Fleet,
+    mover: &Mover,
+    key: &BindingKey,
+    binding: &Arc<AnyBinding>,
+    now: Timestamp,
+) -> Option<Duration> {
+    if !may_move_on(binding.as_ref()) {
+        mover.refusals.forget(key);
+        return None;
+    }
+    let spec = &*protected(fleet, binding.as_ref());
+    let works = fleet.work_index.of(key);
+    let works = carrying_out(&works, &fleet.deleted_works);
+    let targets = spec.clusters.iter();
+    let mut refused = targets.filter_map(|target| {
+        let work = works.get(target.name.as_str())?;
+        Refused::of(binding.as_ref(), &target.name, work)
+    });
+    let Some(refused) = refused.next() else {
+        mover.refusals.forget(key);
+        return None;
+    };
+    // The clock of the member may be ahead.
+    if !was_moved(binding.as_ref(), Some(refused.since.min(now))) {
+        return None;
+    }
+    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, &refused));
+    if !rest.is_zero() {
+        return Some(rest);
+    }
+    let Refused {
+        cluster,
+        since,
+        why,
+    } = refused;
+    // To place many anew of which one may move is dear.
+    if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
+        return Some(until_paid(when));
+    }
+    // The refusal may end while the workload is made elsewhere, and two copies would run.
+    let purge_mode = match purge_mode(spec) {
+        None => PurgeMode::Directly,
+        Some(_) => PurgeMode::Gracefully,
+    };
+    let departure = Departure {
+        spec,
+        status: binding.status(),
+        cluster: &cluster,
+        reason: EvictionReason::Refused { since, why: &why },
+        purge_mode: &purge_mode,
+        preserves_state: false,
+        ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+    };
+    let plan = match plan(&departure, &mover.snapshot.get(), &mover.options, now) {
+        Ok(plan) => plan,
+        Err(nowhere) => {
+            let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
+            tracing::info!(binding = %key, cluster, "{note}");
+            let events = &fleet.events;
+            events.publish_about(binding.reference(), EventType::Warning, "NowhereToGo", note);
+            return Some(AGAIN);
+        }
+    };
+    let is_paused = fleet.pauses.of(&cluster, fleet.clock.now()).is_some();
+    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+        return Some(AGAIN);
+    }
+    let paid = match mover.pace.pay_after_evictions(Instant::now()) {
+        Ok(paid) => paid,
+        Err(when) => return Some(until_paid(when)),
+    };
+    let to = plan.destination();
+    match carry_out(fleet, binding, plan).await {
+        Ok(_) => {
+            tracing::info!(binding = %key, cluster, to, why, "moved on");
+            let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
+            fleet.publish(binding, EventType::Normal, "Evicted", note);
+            None
+        }
+        Err(error) => {
+            if !may_be_written(&error) {
+                paid.refund();
+            }
+            tracing::info!(binding = %key, cluster, error = client::brief(&error), "not moved on");
+            Some(AGAIN)
+        }
+    }
+}
+
+/// Returns the pause until the budget says that it may suffice.
+fn until_paid(when: Option<Instant>) -> Duration {
+    let rest = when.map(|when| when.saturating_duration_since(Instant::now()));
+    rest.unwrap_or(AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::controller::start;
+    use crate::fleet::budget::pace::Pace;
+    use crate::fleet::testing::{self, Stand, binding, pass, work};
+
+    /// Returns a binding whose copy in `m1` waits for one in `m2`, which says this of it.
+    fn refused(applied: bool, tasks: &Value, annotations: &Value) -> Value {
+        let mut binding = binding();
+        binding["metadata"]["generation"] = json!(1);
+        binding["metadata"]["annotations"] = annotations.clone();
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+        binding["spec"]["gracefulEvictionTasks"] = tasks.clone();
+        let names = json!(["m1", "m2", "m3"]);
+        binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = names;
+        let message = (!applied).then_some("already exists");
+        let report = json!({"clusterName": "m2", "applied": applied, "appliedMessage": message});
+        binding["status"] = json!({
+            "schedulerObservedGeneration": 1, "aggregatedStatus": [report],
+        });
+        binding
+    }
+
+    /// Returns the Work in `m2`, refused since now unless it is `applied`.
+    fn work_in_m2(applied: bool, health: &str) -> Value {
+        let mut work = work("m2", health);
+        let condition = &mut work["status"]["conditions"][0];
+        condition["status"] = json!(if applied { "True" } else { "False" });
+        condition["message"] = json!("already exists");
+        condition["lastTransitionTime"] = json!(muster_shared::clock::calendar());
+        work
+    }
+
+    /// Returns the annotation of an eviction some minutes ago.
+    fn evicted(minutes: i64) -> Value {
+        let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+        let record = json!({
+            "from": "m1", "to": "m2", "mode": "Directly", "cause": "c", "at": at.to_string(),
+        });
+        json!({"failover.muster.io/last-eviction": record.to_string()})
+    }
+
+    async fn targets_after(seconds: u64, binding: Value, work: Value) -> Vec<Value> {
+        let mut drained = testing::cluster("m1");
+        drained["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
+        let mut stand = Stand::new([
+            ("clusters", drained),
+            ("clusters", testing::cluster("m2")),
+            ("clusters", testing::cluster("m3")),
+            ("resourcebindings", binding),
+            ("works", work),
+        ]);
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(tokio::time::Instant::now());
+        pass(seconds).await;
+        let writes = stand.api.writes().into_iter();
+        writes.map(|(_, _, body)| body["spec"].clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_moved_on_from_a_cluster_that_has_refused_it_for_long() {
+        let task = json!([{
+            "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
+            "gracePeriodSeconds": 40, "creationTimestamp": muster_shared::clock::calendar(),
+        }]);
+        let evicted = evicted(0);
+        for (tasks, annotations) in [(&task, &json!({})), (&json!([]), &evicted)] {
+            let binding = refused(false, tasks, annotations);
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let early = targets_after(25, binding.clone(), work.clone()).await;
+            assert_eq!(early, [] as [Value; 0], "what refuses it may end by itself");
+            let writes = targets_after(120, binding, work).await;
+            let [spec] = &writes[..] else {
+                panic!("{writes:?}");
+            };
+            assert_eq!(spec["clusters"], json!([{"name": "m3", "replicas": 2}]));
+            let tasks = &spec["gracefulEvictionTasks"];
+            let left: Vec<&Value> = tasks.as_array().unwrap().iter().collect();
+            let from = left.iter().map(|it| it["fromCluster"].as_str().unwrap());
+            let from: Vec<&str> = from.collect();
+            assert_eq!(from.first(), Some(&"m2"), "{tasks}");
+            assert_eq!(tasks[0]["reason"], "NotApplied");
+            assert_eq!(
+                from.len(),
+                if annotations == &evicted { 1 } else { 2 },
+                "{tasks}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_what_was_never_moved_and_what_is_healthy_from_before_stay() {
+        let evicted = evicted(0);
+        let none = json!([]);
+        let mut unseen = work_in_m2(false, "Unknown");
+        unseen["status"]["manifestStatuses"] = json!([]);
+        for (what, binding, work) in [
+            (
+                "it is applied",
+                refused(true, &none, &evicted),
+                work_in_m2(true, "Healthy"),
+            ),
+            (
+                "it was placed there first",
+                refused(false, &none, &json!({})),
+                unseen.clone(),
+            ),
+            (
+                "it was moved there long ago",
+                refused(false, &none, &self::evicted(30)),
+                unseen,
+            ),
+            (
+                "a change of a copy that is not healthy was refused",
+                refused(false, &none, &evicted),
+                work_in_m2(false, "Unhealthy"),
+            ),
+            (
+                "a change of it was refused",
+                refused(false, &none, &evicted),
+                work_in_m2(false, "Healthy"),
+            ),
+        ] {
+            let writes = targets_after(300, binding, work).await;
+            assert_eq!(writes, [] as [Value; 0], "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_may_not_run_twice_leaves_a_cluster_before_it_is_made_in_the_next() {
+        let never = json!({"cluster": {"purgeMode": "Never"}});
+        let fenced = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        for (failover, expected) in [
+            (Value::Null, "Gracefully"),
+            (never, "Gracefully"),
+            (fenced, "Directly"),
+            (json!({"cluster": {"purgeMode": "Directly"}}), "Directly"),
+        ] {
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["spec"]["failover"] = failover.clone();
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            let tasks = &writes[0]["gracefulEvictionTasks"];
+            assert_eq!(tasks[0]["fromCluster"], "m2", "{failover}");
+            assert_eq!(tasks[0]["purgeMode"], expected, "{failover}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_is_kept_for_ever_since_a_move_of_long_ago_makes_no_move_of_an_edit() {
+        let kept = |minutes: i64| {
+            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+            json!([{
+                "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Never",
+                "suppressDeletion": true, "creationTimestamp": at,
+            }])
+        };
+        for (minutes, expected) in [(0, 1), (30 * 24 * 60, 0)] {
+            let binding = refused(false, &kept(minutes), &json!({}));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), expected, "{minutes}: {writes:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_that_are_refused_are_not_placed_anew_each_time_that_one_may_move() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        const MANY: usize = 50;
+        let mut clusters = vec![testing::cluster("m2"), testing::cluster("m3")];
+        for it in &mut clusters {
+            it["status"]["resourceSummary"]["allocatable"] =
+                json!({"cpu": "1000", "memory": "1000Gi", "pods": "1000"});
+        }
+        let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+        for number in 0..MANY {
+            let (name, work_name) = (format!("w{number}-deployment"), format!("w{number}"));
+            let mut binding = refused(false, &json!([]), &evicted(0));
+            binding["metadata"]["name"] = json!(name);
+            binding["spec"]["resource"]["name"] = json!(work_name);
+            let mut work = work_in_m2(false, "Unknown");
+            work["metadata"]["name"] = json!(work_name);
+            work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name);
+            work["status"]["manifestStatuses"] = json!([]);
+            objects.extend([("resourcebindings", binding), ("works", work)]);
+        }
+        let mut stand = Stand::new(objects);
+        let plans = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&plans);
+        // Each plan asks whether its order could be carried out.
+        stand.fleet.orders.answer(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            None
+        });
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        for name in ["m2", "m3"] {
+            pace.put(name, false, tokio::time::Instant::now());
+        }
+        pace.begin(tokio::time::Instant::now());
+        pass(90).await;
+        let bindings = stand.fleet.bindings.list();
+        let moved = bindings.iter().filter(|it| it.spec.target("m3").is_some());
+        let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
+        assert!((20..MANY).contains(&moved), "{moved} moved");
+        assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_lasts_by_our_clock_whatever_that_of_the_member_says() {
+        for hours in [-2, 0, 2] {
+            let binding = refused(false, &json!([]), &evicted(0));
+            let mut work = work_in_m2(false, "Unknown");
+            work["status"]["manifestStatuses"] = json!([]);
+            let at = muster_shared::clock::calendar() + jiff::SignedDuration::from_hours(hours);
+            work["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            let early = targets_after(25, binding.clone(), work.clone()).await;
+            assert_eq!(early, [] as [Value; 0], "{hours}");
+            let writes = targets_after(120, binding, work).await;
+            assert_eq!(writes.len(), 1, "{hours}");
+        }
+    }
+}

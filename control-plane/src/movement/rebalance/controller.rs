@@ -1,0 +1,363 @@
+//! Writes the requests of rebalancers into bindings, and their status.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, Preconditions};
+use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::queue::{Next, Queue, until};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer, Selection};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::decide::{News, Pending};
+use super::request::{Made, Requested, request};
+use super::{decide, failback};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::binding::{BindingKey, Bindings, patch_params};
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::template::{Kind, TemplateKey};
+
+const NAME: &str = "workload rebalancers";
+
+/// Workloads of one rebalancer that are asked for and not answered yet, at most: whoever deletes it
+/// ends what has not been asked for, and the scheduler is not flooded. When half of them are
+/// answered, more are asked for.
+const MOST_ASKED: usize = 200;
+/// Time in which answers are gathered before a rebalancer is looked at again.
+const GATHER: Duration = Duration::from_millis(500);
+
+struct Rebalancers {
+    pace: Pace,
+    queue: Queue<String>,
+    /// Rebalancers by the bindings that they wait for.
+    waiting: Mutex<HashMap<BindingKey, BTreeSet<String>>>,
+    /// What this process has done for each rebalancer, by UID.
+    memory: Mutex<HashMap<String, Memory>>,
+}
+
+#[derive(Clone, Default)]
+struct Memory {
+    /// Workloads that this process asked for: the cache may not show it yet.
+    asked: BTreeMap<WorkloadReference, Made>,
+    /// When the status was written last.
+    written: Option<Instant>,
+}
+
+/// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
+/// from working.
+pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
+    failback::start(fleet, tasks);
+    let changed = Arc::new(Notify::new());
+    pace.wakes(Arc::clone(&changed));
+    let rebalancers: Informer<WorkloadRebalancer> = Informer::new(
+        Api::all(fleet.watch_client.clone()),
+        Selection::everything(),
+    );
+    let queue = Queue::<String>::new(NAME);
+    let controller = Arc::new(Rebalancers {
+        pace,
+        queue: queue.clone(),
+        waiting: Mutex::default(),
+        memory: Mutex::default(),
+    });
+    rebalancers.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| match change {
+            Change::Applied { new, .. } => controller.queue.add(new.name_any()),
+            Change::Deleted { old } => {
+                controller.memory.lock().remove(&identity(old));
+            }
+        }
+    });
+    follow(&controller, &fleet.bindings);
+    let add_all = {
+        let (rebalancers, queue) = (rebalancers.clone(), queue.clone());
+        move || {
+            for rebalancer in rebalancers.list() {
+                queue.add(rebalancer.name_any());
+            }
+        }
+    };
+    fleet.pauses.on_change(add_all.clone());
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("workload rebalancer turns", async move {
+        let turns = async {
+            loop {
+                changed.notified().await;
+                add_all();
+            }
+        };
+        let _: Option<()> = shutdown.run_until_cancelled(turns).await;
+    });
+    let memory = (rebalancers.clone(), controller);
+    Controller::with(fleet, NAME, &queue).run(
+        tasks,
+        1,
+        memory,
+        |fleet, (rebalancers, controller), name: String| async move {
+            match rebalancers.get(None, &name) {
+                Some(rebalancer) => controller.reconcile(&fleet, &rebalancer).await,
+                None => Ok(Next::Done),
+            }
+        },
+    );
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
+}
+
+fn follow(controller: &Arc<Rebalancers>, bindings: &Bindings) {
+    let controller = Arc::clone(controller);
+    bindings.on_change(move |change| {
+        let key = BindingKey::of(change.object().as_ref());
+        let waiting = controller.waiting.lock().remove(&key);
+        for name in waiting.into_iter().flatten() {
+            controller.queue.add_after(name, GATHER);
+        }
+    });
+}
+
+/// Result of a look at the workloads of a rebalancer.
+#[derive(Default)]
+struct Look {
+    news: BTreeMap<WorkloadReference, News>,
+    /// Workloads that are asked for and not answered.
+    asked: usize,
+    /// Whether something could not be written now.
+    is_overtaken: bool,
+    /// When the rate permits more.
+    turn: Option<Instant>,
+    failure: Option<ApiError>,
+}
+
+impl Rebalancers {
+    async fn reconcile(
+        &self,
+        fleet: &Fleet,
+        rebalancer: &WorkloadRebalancer,
+    ) -> Result<Next, ApiError> {
+        if rebalancer.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Done);
+        }
+        let now = fleet.clock.now();
+        if let Some(expiry) = decide::expiry(rebalancer) {
+            return if expiry <= now {
+                delete(fleet, rebalancer).await
+            } else {
+                Ok(Next::After(until(expiry, now)))
+            };
+        }
+        if fleet.pauses.of_fleet(now).is_some() {
+            // Its end is told, and all are looked at again.
+            return Ok(Next::Done);
+        }
+        let uid = identity(rebalancer);
+        let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
+        let look = self.look(fleet, rebalancer, &mut memory, now).await;
+        let written = write(fleet, rebalancer, &look.news, &mut memory, now).await;
+        self.memory.lock().insert(uid, memory);
+        // What is known of the others is recorded first, so that they are not asked again.
+        let next = written?;
+        match look.failure {
+            Some(error) => Err(error),
+            None if look.is_overtaken => Ok(Next::Again),
+            None => Ok(match (next, look.turn) {
+                (Next::Done, Some(when)) => {
+                    Next::After(when.saturating_duration_since(Instant::now()))
+                }
+                // A change of a binding, a pause or the fleet wakes it.
+                (next, _) => next,
+            }),
+        }
+    }
+
+    /// Looks which requests are answered, and asks for more.
+    async fn look(
+        &self,
+        fleet: &Fleet,
+        rebalancer: &WorkloadRebalancer,
+        memory: &mut Memory,
+        now: Timestamp,
+    ) -> Look {
+        let since = decide::trigger(rebalancer, now);
+        let mut look = Look::default();
+        let asked_at = |it: &Pending, memory: &Memory| {
+            let written = memory.asked.get(&it.workload).copied();
+            // Whatever another process wrote, the cache shows.
+            let seen = (Timestamp::MIN, Timestamp::MIN);
+            written.or_else(|| it.is_asked.then_some(seen))
+        };
+        let (asked, others): (Vec<_>, Vec<_>) = decide::pending(rebalancer)
+            .into_iter()
+            .partition(|it| asked_at(it, memory).is_some());
+        for it in asked {
+            let asked = asked_at(&it, memory);
+            let state = self
+                .request(fleet, rebalancer, &it.workload, asked, (since, now))
+                .await;
+            look.take(it, state, memory, now);
+        }
+        if look.asked > MOST_ASKED / 2 {
+            return look;
+        }
+        for it in others {
+            if look.asked == MOST_ASKED {
+                break;
+            }
+            let state = self
+                .request(fleet, rebalancer, &it.workload, None, (since, now))
+                .await;
+            look.take(it, state, memory, now);
+        }
+        look
+    }
+
+    async fn request(
+        &self,
+        fleet: &Fleet,
+        rebalancer: &WorkloadRebalancer,
+        workload: &WorkloadReference,
+        asked: Option<Made>,
+        times: (Timestamp, Timestamp),
+    ) -> Result<Requested, ApiError> {
+        let template = TemplateKey {
+            kind: Arc::new(Kind::new(&*workload.api_version, &*workload.kind)),
+            namespace: workload.namespace.clone().filter(|it| !it.is_empty()),
+            name: workload.name.clone(),
+        };
+        let key = BindingKey::for_template(&template);
+        // Before the binding is read, so that none of its changes is missed.
+        let name = rebalancer.name_any();
+        self.waiting
+            .lock()
+            .entry(key.clone())
+            .or_default()
+            .insert(name);
+        let requested = request(fleet, &self.pace, &key, asked, times).await;
+        if let Ok(Requested::Answered | Requested::NoBinding) = requested
+            && let Entry::Occupied(mut waiting) = self.waiting.lock().entry(key)
+        {
+            waiting.get_mut().remove(&rebalancer.name_any());
+            if waiting.get().is_empty() {
+                waiting.remove();
+            }
+        }
+        requested
+    }
+}
+
+impl Look {
+    fn take(
+        &mut self,
+        it: Pending,
+        state: Result<Requested, ApiError>,
+        memory: &mut Memory,
+        now: Timestamp,
+    ) {
+        match state {
+            Ok(Requested::Asked(time)) => {
+                self.asked += 1;
+                if !it.is_asked {
+                    let made = (time, now);
+                    memory.asked.entry(it.workload.clone()).or_insert(made);
+                    self.news.insert(it.workload, News::Asked);
+                }
+            }
+            Ok(Requested::Answered) => {
+                self.news.insert(it.workload, News::Answered);
+            }
+            Ok(Requested::NoBinding) => {
+                self.news.insert(it.workload, News::NoBinding);
+            }
+            Ok(Requested::Held) => {}
+            Ok(Requested::Later) => self.is_overtaken = true,
+            Ok(Requested::AtRate(when)) => {
+                self.turn = self.turn.into_iter().chain(when).min();
+            }
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
+        }
+    }
+}
+
+/// Writes the status: at once when something was asked for or the end has come, and else from time
+/// to time.
+async fn write(
+    fleet: &Fleet,
+    rebalancer: &WorkloadRebalancer,
+    news: &BTreeMap<WorkloadReference, News>,
+    memory: &mut Memory,
+    now: Timestamp,
+) -> Result<Next, ApiError> {
+    let Some(status) = decide::status(rebalancer, news, now) else {
+        return Ok(Next::Done);
+    };
+    let is_urgent = status.finish_time.is_some() || news.values().any(|it| *it == News::Asked);
+    let pause = decide::pause(rebalancer.spec.workloads.len());
+    let rest = memory
+        .written
+        .map(|written| (written + pause).saturating_duration_since(Instant::now()));
+    if let Some(rest) = rest.filter(|rest| !is_urgent && !rest.is_zero()) {
+        return Ok(Next::After(rest));
+    }
+    let patch = json!({
+        "metadata": { "resourceVersion": rebalancer.resource_version() },
+        "status": decide::patch(&status),
+    });
+    let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
+    let name = rebalancer.name_any();
+    let written = api
+        .patch_status(&name, &patch_params(), &Patch::Merge(patch))
+        .await;
+    if let Err(error) = written {
+        let next = overtaken(&error);
+        return next.ok_or_else(|| ApiError::of("write the status of", &title(&name))(error));
+    }
+    memory.written = Some(Instant::now());
+    if status.finish_time.is_some() {
+        memory.asked.clear();
+    }
+    for (workload, it) in news {
+        if *it == News::NoBinding {
+            let note = format!(
+                "{} {} is not placed anew: no policy propagates it",
+                workload.kind, workload.name
+            );
+            let reason = "ReferencedBindingNotFound";
+            fleet
+                .events
+                .publish(rebalancer, EventType::Warning, reason, note);
+        }
+    }
+    Ok(Next::Done)
+}
+
+fn identity(rebalancer: &WorkloadRebalancer) -> String {
+    rebalancer.uid().unwrap_or_default()
+}
+
+fn title(name: &str) -> String {
+    format!("WorkloadRebalancer {name}")
+}
+
+async fn delete(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Next, ApiError> {
+    let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
+    let name = rebalancer.name_any();
+    let this_one = DeleteParams::default().preconditions(Preconditions {
+        uid: rebalancer.uid(),
+        resource_version: rebalancer.resource_version(),
+    });
+    match api.delete(&name, &this_one).await {
+        Ok(_) => Ok(Next::Done),
+        Err(error) => overtaken(&error).ok_or_else(|| ApiError::of("delete", &title(&name))(error)),
+    }
+}

@@ -1,0 +1,403 @@
+//! Requests new placements of workloads that return to clusters that they left.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch};
+use metrics::{counter, describe_counter};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::Head;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::names::annotation::HEALTHY_SINCE;
+use muster_shared::queue::{Next, Queue, until};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
+use super::turns::{AGAIN, Turns, Vain};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::binding::{BindingKey, Bindings, patch_params};
+use crate::fleet::copy::obstacle;
+use crate::movement::eviction::homes::forgotten;
+use crate::movement::rebalance::decide;
+use crate::movement::rebalance::request::{ask, is_answered, moved};
+use crate::scheduler::controller::{LiveSnapshot, waits_for_others};
+use crate::scheduler::core::Options;
+use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::settings::FAILOVER;
+
+const NAME: &str = "failbacks";
+/// Number of requested failbacks.
+const REQUESTED: &str = "muster_failbacks_total";
+/// Workloads by the clusters that they may return to.
+#[derive(Default)]
+struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
+
+impl Homes {
+    fn change(&self, key: &BindingKey, old: &[String], new: &[String]) {
+        let mut homes = self.0.lock();
+        for name in old.iter().filter(|it| !new.contains(it)) {
+            if let Some(keys) = homes.get_mut(name) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    homes.remove(name);
+                }
+            }
+        }
+        for name in new {
+            homes.entry(name.clone()).or_default().insert(key.clone());
+        }
+    }
+
+    fn of(&self, cluster: &str) -> Vec<BindingKey> {
+        let homes = self.0.lock();
+        homes.get(cluster).into_iter().flatten().cloned().collect()
+    }
+
+    fn all(&self) -> HashSet<BindingKey> {
+        self.0.lock().values().flatten().cloned().collect()
+    }
+}
+
+struct Failback {
+    snapshot: LiveSnapshot,
+    options: Options,
+    homes: Homes,
+    turns: Turns,
+    vain: Vain,
+    queue: Queue<BindingKey>,
+    clusters: Queue<String>,
+    /// Beginning of the decisions of this process.
+    began: OnceLock<Instant>,
+}
+
+/// Starts the controller. With the gate `Failover` off nothing moves by itself.
+pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    if !fleet.settings.gate(&FAILOVER) {
+        return;
+    }
+    describe_counter!(
+        REQUESTED,
+        "Workloads of which a new placement was requested, to return to a cluster that they had left"
+    );
+    let controller = Arc::new(Failback {
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        options: Options::of(&fleet.settings),
+        homes: Homes::default(),
+        turns: Turns::default(),
+        vain: Vain::default(),
+        queue: Queue::new(NAME),
+        clusters: Queue::new("healthy clusters"),
+        began: OnceLock::new(),
+    });
+    follow(&controller, fleet, &fleet.bindings);
+    fleet.clusters.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| controller.hear(change)
+    });
+    fleet.pauses.on_change({
+        let controller = Arc::clone(&controller);
+        move || {
+            for key in controller.homes.all() {
+                controller.queue.add(key);
+            }
+        }
+    });
+    Controller::with(fleet, NAME, &controller.queue).run(
+        tasks,
+        1,
+        Arc::clone(&controller),
+        |fleet, controller, key| async move { controller.look(&fleet, &key).await },
+    );
+    let clusters = controller.clusters.clone();
+    Controller::with(fleet, "healthy clusters", &clusters).run(
+        tasks,
+        1,
+        controller,
+        |fleet, controller, name| async move { controller.record(&fleet, name).await },
+    );
+}
+
+fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
+    let (controller, fleet) = (Arc::clone(controller), Arc::downgrade(fleet));
+    let names = |binding: &AnyBinding| homes(binding).into_keys().collect::<Vec<_>>();
+    bindings.on_change(move |change| match change {
+        Change::Applied { old, new } => {
+            let key = BindingKey::of(new.as_ref());
+            let is_edited = old
+                .as_ref()
+                .is_none_or(|old| old.metadata.generation != new.metadata.generation);
+            let fleet = fleet.upgrade();
+            let is_asked = fleet.is_some_and(|fleet| takes_turn(&fleet, new.as_ref()));
+            let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
+            if old.is_empty() && new.is_empty() {
+                return;
+            }
+            controller.homes.change(&key, &old, &new);
+            controller.note(&key, is_asked && !new.is_empty());
+            for name in new.iter().filter(|it| !old.contains(it)) {
+                controller.clusters.add(name.clone());
+            }
+            if new.is_empty() || is_edited {
+                controller.vain.forget(&key);
+            }
+            if !new.is_empty() {
+                controller.queue.add(key);
+            }
+        }
+        Change::Deleted { old } => {
+            let key = BindingKey::of(old.as_ref());
+            controller.homes.change(&key, &names(old), &[]);
+            controller.note(&key, false);
+            controller.vain.forget(&key);
+        }
+    });
+}
+
+impl Failback {
+    fn hear(&self, change: &Change<Cluster>) {
+        let (old, new) = match change {
+            Change::Applied { old, new } => (old.as_deref(), new),
+            Change::Deleted { old } => (None, old),
+        };
+        let name = new.name_any();
+        let waiting = self.homes.of(&name);
+        if waiting.is_empty() && !new.annotations().contains_key(HEALTHY_SINCE) {
+            return;
+        }
+        let seen = |cluster: &Cluster| {
+            let since = cluster.annotations().get(HEALTHY_SINCE).cloned();
+            (unhealthy(cluster), since)
+        };
+        if old.is_none_or(|old| seen(old) != seen(new)) {
+            self.clusters.add(name);
+            for key in waiting {
+                self.vain.forget(&key);
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// Notes whether a workload is asked to return, and gives its turn to others if it is not any
+    /// more.
+    fn note(&self, key: &BindingKey, is_asked: bool) {
+        for next in self.turns.note(key, is_asked) {
+            self.queue.add(next);
+        }
+    }
+
+    /// Records since when a cluster is healthy, if workloads may return to it.
+    async fn record(&self, fleet: &Fleet, name: String) -> Result<Next, ApiError> {
+        let Some(cluster) = fleet.clusters.get(None, &name) else {
+            return Ok(Next::Done);
+        };
+        let is_home = !self.homes.of(&name).is_empty();
+        let now = decide::whole_second(fleet.clock.now());
+        if let Some(rest) = self.untrusted(fleet) {
+            return Ok(Next::After(rest));
+        }
+        let Some(since) = record(&cluster, is_home, now) else {
+            return Ok(Next::Done);
+        };
+        let patch = json!({ "metadata": {
+            "resourceVersion": cluster.resource_version(),
+            "annotations": { HEALTHY_SINCE: since },
+        } });
+        let api: Api<Head<Cluster>> = Api::all(fleet.client.clone());
+        let written = api
+            .patch(&name, &patch_params(), &Patch::Merge(patch))
+            .await;
+        match written {
+            Ok(_) => Ok(Next::Done),
+            Err(error) => {
+                overtaken(&error).ok_or_else(|| ApiError::of("record the health of", &name)(error))
+            }
+        }
+    }
+
+    /// Returns the time for which what is read of clusters may be old: a process that has just
+    /// started reads the last conditions of clusters that have been silent since.
+    fn untrusted(&self, fleet: &Fleet) -> Option<Duration> {
+        let began = *self.began.get_or_init(Instant::now);
+        let grace = *fleet.settings.cluster_monitor_grace_period;
+        untrusted(began, grace, Instant::now())
+    }
+
+    async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let next = self.decide(fleet, key).await;
+        if let Some(other) = self.turns.ends(key) {
+            self.queue.add(other);
+        }
+        next
+    }
+
+    async fn decide(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let Some(binding) = fleet.bindings.get(key) else {
+            return Ok(Next::Done);
+        };
+        let spec = &binding.spec;
+        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+        let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
+            return Ok(Next::Done);
+        };
+        if let Some(rest) = self.untrusted(fleet) {
+            return Ok(Next::After(rest));
+        }
+        // A pause or a report of the scheduler may have come since the request.
+        if is_reschedule_requested(spec, binding.status()) {
+            self.note(key, takes_turn(fleet, binding.as_ref()));
+        }
+        if !is_settled(binding.as_ref()) {
+            return Ok(Next::Done);
+        }
+        let now = fleet.clock.now();
+        let (mut due, mut waits) = (BTreeMap::new(), Vec::new());
+        let (mut over, mut next) = (Vec::new(), None);
+        for (name, left) in homes(binding.as_ref()) {
+            let cluster = fleet.clusters.get(None, &name);
+            let home = Home {
+                name: &name,
+                left,
+                cluster: cluster.as_deref(),
+                is_gone: cluster.is_none() && fleet.clusters.presence(None, &name).is_gone(),
+            };
+            match is_due(spec, &rule, &home, now) {
+                Verdict::Due { since } => {
+                    due.insert(name, since);
+                }
+                Verdict::NotBefore(time, _) => {
+                    next = next.into_iter().chain(time).min();
+                    waits.push(name);
+                }
+                Verdict::Over => over.push(name),
+            }
+        }
+        if !over.is_empty() {
+            return forget(fleet, key, binding.as_ref(), &over).await;
+        }
+        let later = next.map_or(Next::Done, |time: Timestamp| Next::After(until(time, now)));
+        if due.is_empty() {
+            return Ok(later);
+        }
+        if !self.turns.begins(key) {
+            return Ok(later);
+        }
+        if let Some(rest) = self.vain.rest(key) {
+            return Ok(Next::After(rest));
+        }
+        let anew = moved(spec, binding.status(), &self.snapshot.get(), &self.options);
+        let brought = match anew
+            .as_ref()
+            .map(|it| course(spec, it.as_ref(), &due, &waits))
+        {
+            Ok(Course::Returns(names)) => names,
+            Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
+            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.note(key))),
+        };
+        let mut new = brought.iter().filter(|it| spec.target(it).is_none());
+        if new.any(|it| obstacle(fleet, spec, it).is_some()) {
+            return Ok(Next::After(self.vain.note(key)));
+        }
+        // The end of a pause is told, and all are looked at again.
+        let targets = spec.clusters.iter().map(|it| it.name.as_str());
+        let mut touched = targets.chain(brought.iter().copied());
+        if touched.any(|it| fleet.pauses.of(it, now).is_some()) {
+            return Ok(later);
+        }
+        let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
+        let scheduled = binding.status().last_scheduled_time.as_ref().map(|it| it.0);
+        let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
+            return Ok(Next::After(AGAIN.0));
+        };
+        if let Err(error) = ask(fleet, key, binding.as_ref(), time).await {
+            let next = overtaken(&error);
+            let failed = || ApiError::of("ask for a new placement of", key)(error);
+            return next.ok_or_else(failed);
+        }
+        self.note(key, true);
+        counter!(REQUESTED).increment(1);
+        let to = brought.join(", ");
+        let since = brought.iter().filter_map(|it| due.get(*it)).min();
+        let since = since.map(ToString::to_string).unwrap_or_default();
+        let note = format!("returns to {to}, healthy since {since}: it is placed anew");
+        tracing::info!(binding = %key, "{note}");
+        let events = &fleet.events;
+        events.publish_about(binding.reference(), EventType::Normal, "Failback", note);
+        Ok(later)
+    }
+}
+
+/// Returns what is left of the time in which what is read of clusters is not trusted; `None` if it
+/// is over.
+fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> {
+    let rest = (began + grace * 2).saturating_duration_since(now);
+    (!rest.is_zero()).then_some(rest)
+}
+
+/// Returns whether nothing is under way that a failback would have to wait for. The end of each of
+/// these changes the binding.
+fn is_settled(binding: &AnyBinding) -> bool {
+    let (spec, status) = (&binding.spec, binding.status());
+    let is_busy = [
+        binding.metadata.deletion_timestamp.is_some(),
+        !is_answered(spec, status),
+        is_moving(spec),
+        spec.scheduling_suspended(),
+    ];
+    !is_busy.contains(&true)
+}
+
+/// Returns whether a workload is asked to return and can be placed anew now. One whose request has
+/// to wait for a person or for its target, or is another scheduler's, keeps no others from
+/// returning.
+fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
+    let (spec, now) = (&binding.spec, fleet.clock.now());
+    let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
+    !is_answered(spec, binding.status())
+        && !waits_for_others(binding.status())
+        && fleet.settings.schedules(spec.scheduler_name.as_deref())
+        && !spec.scheduling_suspended()
+        && !spec.clusters.iter().any(is_paused)
+}
+
+/// Returns whether an old copy waits for new ones. One that is kept for ever holds nothing up.
+fn is_moving(spec: &ResourceBindingSpec) -> bool {
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    tasks.any(|task| task.suppress_deletion != Some(true))
+}
+
+/// Removes the record that a workload left clusters.
+async fn forget(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    homes: &[String],
+) -> Result<Next, ApiError> {
+    let patch = json!({ "metadata": {
+        "resourceVersion": binding.metadata.resource_version,
+        "annotations": forgotten(&binding.metadata, homes),
+    } });
+    let written = key
+        .api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await;
+    match written {
+        Ok(_) => Ok(Next::Done),
+        Err(error) => {
+            overtaken(&error).ok_or_else(|| ApiError::of("record the return of", key)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

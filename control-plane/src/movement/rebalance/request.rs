@@ -1,0 +1,195 @@
+//! Requests new placements of bindings. Whatever a request moves is paid for by the scheduler, in
+//! the moment in which it moves.
+
+use jiff::Timestamp;
+use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::conditions;
+use muster_shared::k8s::Time;
+use muster_shared::names::condition::SCHEDULED;
+use muster_shared::watch::{Doubt, Presence};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::decide;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::{ApiError, may_be_written};
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::budget::pace::Pace;
+use crate::scheduler::controller::waits_for_others;
+use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
+
+/// State of the request for one workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Requested {
+    /// The binding asks for it since this time, and the scheduler has not answered yet.
+    Asked(Timestamp),
+    /// The scheduler has placed it anew, has left it where it is, or has said why it cannot be
+    /// placed.
+    Answered,
+    /// There is no binding.
+    NoBinding,
+    /// Nothing is asked, or comes of it, before the binding or a pause changes.
+    Held,
+    /// The binding cannot be written now.
+    Later,
+    /// The rate permits it at this instant; `None`: not while so many clusters have failed.
+    AtRate(Option<Instant>),
+}
+
+/// A request that was made: the time that was written, and that at which it was.
+pub(super) type Made = (Timestamp, Timestamp);
+
+/// Asks for a new placement of a binding, unless that is `asked` for already. `since` is that of
+/// [`decide::trigger`].
+pub(super) async fn request(
+    fleet: &Fleet,
+    pace: &Pace,
+    key: &BindingKey,
+    asked: Option<Made>,
+    (since, now): (Timestamp, Timestamp),
+) -> Result<Requested, ApiError> {
+    let binding = match fleet.bindings.presence(key) {
+        Presence::There(binding) => binding,
+        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
+            return Ok(Requested::Later);
+        }
+        Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
+    };
+    let (spec, status) = (&binding.spec, binding.status());
+    let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
+    if let Some((asked, at)) = asked {
+        // One that was made since then was asked for nothing.
+        let created = binding.metadata.creation_timestamp.as_ref();
+        let is_newer = created.is_some_and(|it| decide::is_since(it.0, at));
+        let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
+        return Ok(match () {
+            () if is_seen && is_answered(spec, status) => Requested::Answered,
+            // The workload may wait for long, so it keeps no others from being asked for.
+            () if waits_for_others(status) => Requested::Held,
+            () => Requested::Asked(asked),
+        });
+    }
+    let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
+    if spec.scheduling_suspended() || spec.clusters.iter().any(is_paused) {
+        return Ok(Requested::Held);
+    }
+    let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
+    let Some(time) = decide::request(since, shown, scheduled, now) else {
+        return Ok(if is_answered(spec, status) {
+            Requested::Answered
+        } else {
+            Requested::Asked(shown.unwrap_or(since))
+        });
+    };
+    // Another scheduler knows of no budget.
+    let paid = if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
+        None
+    } else {
+        match pace.pay_after_evictions(Instant::now()) {
+            Ok(paid) => Some(paid),
+            Err(when) => return Ok(Requested::AtRate(when)),
+        }
+    };
+    let Err(error) = ask(fleet, key, binding.as_ref(), time).await else {
+        return Ok(Requested::Asked(time));
+    };
+    if let Some(paid) = paid.filter(|_| !may_be_written(&error)) {
+        paid.refund();
+    }
+    match error {
+        error if is_conflict(&error) => Ok(Requested::Later),
+        error if is_not_found(&error) => Ok(Requested::NoBinding),
+        error => Err(ApiError::of("ask for a new placement of", key)(error)),
+    }
+}
+
+/// Returns whether the scheduler has looked at the last request.
+pub(super) fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
+    let told = conditions::status(&status.conditions, SCHEDULED);
+    !is_reschedule_requested(spec, status) || told == Some(conditions::FALSE)
+}
+
+/// Writes a request.
+pub(super) async fn ask(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    time: Timestamp,
+) -> Result<(), kube::Error> {
+    let patch = json!({
+        "metadata": { "resourceVersion": binding.metadata.resource_version },
+        "spec": { "rescheduleTriggeredAt": Time(time) },
+    });
+    let api = key.api(&fleet.client);
+    api.patch(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await?;
+    tracing::info!(binding = %key, "asked for a new placement");
+    Ok(())
+}
+
+/// Returns where a new placement would put a workload that has one; `None` if it would stay.
+///
+/// # Errors
+/// No allowed set of clusters takes the whole workload.
+pub fn moved(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Option<Decision>, FitError> {
+    if spec.clusters.is_empty() || spec.placement.is_none() {
+        return Ok(None);
+    }
+    let (mut asked, mut status) = (spec.clone(), status.clone());
+    // The scheduler compares the two.
+    asked.reschedule_triggered_at = Some(Time(Timestamp::MAX));
+    status.last_scheduled_time = Some(Time(Timestamp::UNIX_EPOCH));
+    let decision = schedule(&asked, &status, snapshot, options)?;
+    let has = |some: &[TargetCluster], others: &[TargetCluster]| {
+        some.iter().all(|it| others.contains(it))
+    };
+    let (before, after) = (&spec.clusters, &decision.clusters);
+    let is_same = has(before, after) && has(after, before);
+    Ok((!is_same).then_some(decision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
+
+    #[test]
+    fn only_what_would_get_other_targets_or_other_replicas_moves() {
+        let among = json!({ "clusterAffinity": { "clusterNames": ["m1", "m2"] } });
+        let unplaced = json!(null);
+        for (what, placement, targets, expected) in [
+            (
+                "where it would go",
+                &among,
+                &[("m1", 2), ("m2", 2)][..],
+                false,
+            ),
+            ("in another order", &among, &[("m2", 2), ("m1", 2)], false),
+            ("one too few", &among, &[("m1", 2)], true),
+            (
+                "one too many",
+                &among,
+                &[("m1", 2), ("m2", 2), ("m3", 2)],
+                true,
+            ),
+            ("other replicas", &among, &[("m1", 1), ("m2", 2)], true),
+            ("nowhere", &among, &[], false),
+            ("without a placement", &unplaced, &[("m1", 1)], false),
+        ] {
+            let spec = placed(deployment(2, placement), targets);
+            let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, 10));
+            let status = ResourceBindingStatus::default();
+            let decision = moved(&spec, &status, &snapshot(&clusters), &Options::default());
+            assert_eq!(decision.unwrap().is_some(), expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What requests move, and what is said of them, with the scheduler that carries them out.
+
+use std::sync::Arc;
+
+use muster_shared::api::rebalancer::{RebalanceResult, WorkloadRebalancer};
+use muster_shared::conditions;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::fleet::testing::{Stand, binding, cluster, pass};
+use crate::settings::Settings;
+
+const MANY: usize = 40;
+/// Moves within five seconds at the default rate of one in two seconds, with the one that may be
+/// paid for already.
+const AT_THE_RATE: usize = 4;
+
+fn name(number: usize) -> String {
+    format!("w{number}-deployment")
+}
+
+/// Returns workload `w<number>`, scheduled to `m1` long ago.
+fn workload(number: usize) -> Value {
+    let mut it = binding();
+    it["metadata"]["name"] = json!(name(number));
+    it["metadata"]["generation"] = json!(1);
+    it["spec"]["resource"]["name"] = json!(format!("w{number}"));
+    it["metadata"]["annotations"] = json!({
+        "policy.karmada.io/applied-placement": it["spec"]["placement"].to_string(),
+    });
+    it["status"] = json!({
+        "lastScheduledTime": "2024-01-01T00:00:00Z", "schedulerObservedGeneration": 1,
+        "conditions": [{
+            "type": "Scheduled", "status": "True", "reason": "Success", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }],
+    });
+    it
+}
+
+/// Returns a rebalancer of all workloads.
+fn rebalancer(ttl: Option<i32>) -> Value {
+    let workloads: Vec<Value> = (0..MANY)
+        .map(|number| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop",
+                "name": format!("w{number}"),
+            })
+        })
+        .collect();
+    json!({
+        "metadata": {
+            "name": "all", "uid": "u", "generation": 1,
+            "creationTimestamp": "2025-01-01T00:00:00Z",
+        },
+        "spec": { "workloads": workloads, "ttlSecondsAfterFinished": ttl },
+    })
+}
+
+/// Returns a cluster with much room, to which nothing new goes if it is `closed`.
+fn roomy(name: &str, is_closed: bool) -> Value {
+    let mut it = cluster(name);
+    it["spec"]["id"] = json!(name);
+    it["status"]["resourceSummary"]["allocatable"] =
+        json!({ "cpu": "10000", "memory": "10000Gi", "pods": "10000" });
+    if is_closed {
+        it["spec"]["taints"] = json!([{ "key": "node.cordon", "effect": "NoSchedule" }]);
+    }
+    it
+}
+
+fn paused(mut cluster: Value) -> Value {
+    cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
+    cluster
+}
+
+/// Returns a fleet with a scheduler, and with the controller of rebalancers if there are any.
+async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
+    let mut stand = Stand::with(Settings::default(), objects);
+    let fleet = Arc::clone(&stand.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
+    super::start(&fleet, pace.clone(), &mut stand.tasks);
+    crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
+    stand.follow().await;
+    pace.begin(Instant::now());
+    stand
+}
+
+/// Returns how many workloads a new placement is requested of, and how many have left `m1`.
+fn asked_and_moved(stand: &Stand) -> (usize, usize) {
+    let all = (0..MANY).map(|it| stand.binding(&name(it)).unwrap());
+    let all: Vec<_> = all.collect();
+    let asked = all
+        .iter()
+        .filter(|it| it.spec.reschedule_triggered_at.is_some());
+    let moved = all.iter().filter(|it| it.spec.target("m1").is_none());
+    (asked.count(), moved.count())
+}
+
+fn stored(stand: &Stand) -> Option<WorkloadRebalancer> {
+    let object = stand.api.object("workloadrebalancers", "", "all")?;
+    Some(serde_json::from_value(object).unwrap())
+}
+
+/// Workloads with a result.
+fn results(stand: &Stand) -> usize {
+    let status = stored(stand).unwrap().status.unwrap_or_default();
+    let done = |it: &&_| matches!(it, Some(RebalanceResult::Successful));
+    let results = status.observed_workloads.iter().map(|it| &it.result);
+    results.filter(done).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_pause_lets_nothing_go_that_was_saved_up() {
+    let clusters = [paused(roomy("m1", true)), roomy("m2", false)];
+    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    objects.push(("workloadrebalancers", rebalancer(None)));
+    let stand = follow(objects).await;
+    pass(100).await;
+    assert_eq!(asked_and_moved(&stand), (0, 0));
+    stand.api.put("clusters", roomy("m1", true));
+    pass(5).await;
+    let (asked, moved) = asked_and_moved(&stand);
+    assert_eq!(asked, MANY);
+    assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
+    pass(90).await;
+    assert_eq!(asked_and_moved(&stand), (MANY, MANY), "all get their turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
+    for is_paused in [false, true] {
+        let m1 = roomy("m1", true);
+        let m1 = if is_paused { paused(m1) } else { m1 };
+        let mut objects = vec![("clusters", m1), ("clusters", roomy("m2", false))];
+        objects.extend((0..MANY).map(|it| {
+            let mut it = workload(it);
+            it["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+            ("resourcebindings", it)
+        }));
+        let stand = follow(objects).await;
+        pass(5).await;
+        let (_, moved) = asked_and_moved(&stand);
+        let expected = if is_paused { 0..=0 } else { 1..=AT_THE_RATE };
+        assert!(expected.contains(&moved), "{moved} moved, {is_paused}");
+        let last = stand.binding(&name(MANY - 1)).unwrap();
+        let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
+        let reason = if is_paused {
+            "Paused"
+        } else {
+            "WaitingForRate"
+        };
+        let told = told.unwrap();
+        assert_eq!((&*told.reason, &*told.status), (reason, "True"), "{told:?}");
+        stand.api.put("clusters", roomy("m1", true));
+        pass(5).await;
+        let (_, more) = asked_and_moved(&stand);
+        assert!(
+            more > moved && more <= moved + AT_THE_RATE,
+            "{moved}, then {more}"
+        );
+        pass(90).await;
+        let last = stand.binding(&name(MANY - 1)).unwrap();
+        let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
+        assert_eq!(told.unwrap().reason, "Success");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
+    let labelled = |is_home: bool| {
+        let mut it = roomy("m1", false);
+        it["metadata"]["labels"] = json!({ "home": is_home.to_string() });
+        it
+    };
+    let group = |name: &str, more: Value| {
+        let mut group = more;
+        group["affinityName"] = json!(name);
+        group
+    };
+    let home = json!({ "labelSelector": { "matchLabels": { "home": "true" } } });
+    let groups = json!([
+        group("home", home),
+        group("away", json!({ "clusterNames": ["m2"] }))
+    ]);
+    let mut objects = vec![
+        ("clusters", labelled(true)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        it["spec"]["placement"] = json!({ "clusterAffinities": groups });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it["status"]["schedulerObservingAffinityName"] = json!("home");
+        ("resourcebindings", it)
+    }));
+    let stand = follow(objects).await;
+    pass(20).await;
+    assert_eq!(asked_and_moved(&stand), (0, 0));
+    stand.api.put("clusters", labelled(false));
+    pass(5).await;
+    let (_, moved) = asked_and_moved(&stand);
+    assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
+    pass(90).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn edits_of_policies_during_a_pause_move_at_the_rate_when_it_ends() {
+    let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
+    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+        ("resourcebindings", it)
+    }));
+    let stand = follow(objects).await;
+    pass(60).await;
+    assert_eq!(asked_and_moved(&stand), (0, 0));
+    stand.api.put("clusters", roomy("m1", false));
+    pass(5).await;
+    let (_, moved) = asked_and_moved(&stand);
+    assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
+    let mut objects = vec![
+        ("clusters", roomy("m1", false)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+        ("resourcebindings", it)
+    }));
+    let stand = follow(objects).await;
+    pass(5).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    let mut leaving = roomy("m1", false);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let mut objects = vec![("clusters", leaving), ("clusters", roomy("m2", false))];
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let stand = follow(objects).await;
+    pass(5).await;
+    assert_eq!(asked_and_moved(&stand), (0, MANY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answered() {
+    let mut late = workload(0);
+    // Something is to be reported of it.
+    late["status"]["schedulerObservedGeneration"] = json!(0);
+    let stand = Stand::with(
+        Settings::default(),
+        [
+            ("clusters", roomy("m1", true)),
+            ("clusters", roomy("m2", false)),
+            ("resourcebindings", late.clone()),
+        ],
+    );
+    let mut stand = stand;
+    let fleet = Arc::clone(&stand.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
+    crate::scheduler::controller::start(&fleet, pace, &mut stand.tasks);
+    stand.follow().await;
+    // The first report meets a conflict, since the request is in the API by then.
+    late["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+    stand.api.put("resourcebindings", late);
+    pass(10).await;
+    let binding = stand.binding(&name(0)).unwrap();
+    assert!(
+        binding.spec.target("m2").is_some(),
+        "{:?}",
+        binding.spec.clusters
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_changes_nothing_waits_for_nothing() {
+    let mut objects = vec![
+        ("clusters", roomy("m1", false)),
+        ("clusters", roomy("m2", true)),
+    ];
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    objects.push(("workloadrebalancers", rebalancer(None)));
+    let stand = follow(objects).await;
+    pass(5).await;
+    assert_eq!(asked_and_moved(&stand), (MANY, 0));
+    assert_eq!(results(&stand), MANY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom() {
+    let mut objects = vec![
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    objects.push(("workloadrebalancers", rebalancer(Some(10))));
+    let stand = follow(objects).await;
+    pass(40).await;
+    let (asked, moved) = asked_and_moved(&stand);
+    assert!(asked == MANY && moved < MANY, "{moved} moved");
+    let done = results(&stand);
+    assert!(
+        done <= moved && done + 4 >= moved,
+        "{done} results for {moved}"
+    );
+    let told = stored(&stand).unwrap().status.unwrap();
+    assert_eq!(
+        told.observed_workloads.len(),
+        MANY,
+        "what is asked for is listed"
+    );
+    assert_eq!(told.finish_time, None);
+    while asked_and_moved(&stand).1 < MANY {
+        assert!(stored(&stand).is_some(), "it is not deleted before its end");
+        pass(1).await;
+    }
+    pass(5).await;
+    assert_eq!(results(&stand), MANY);
+    let writes = stand.api.writes();
+    let statuses = writes
+        .iter()
+        .filter(|it| it.1.contains("workloadrebalancers/all/status"));
+    assert!(statuses.count() <= 20, "not one for each of {MANY} turns");
+    pass(12).await;
+    assert!(stored(&stand).is_none(), "its time is over");
+}
+
+mod moves;

@@ -1,0 +1,416 @@
+//! Reconciles a binding: creates, updates and removes its Works.
+
+use std::sync::Arc;
+
+use kube::api::Patch;
+use kube::{Client, ResourceExt};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::conditions;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::names;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use super::absence::{self, Missing};
+use super::companions::Companions;
+use super::deliver::{Wanted, deliver};
+use super::error::Error;
+use super::hold;
+use super::keeping::{self, Keeping};
+use super::namespaces;
+use super::overriding;
+use super::prepare::{Prepared, prepare, replaced};
+use super::removal::{self, Reason};
+use super::render::{Scope, expects};
+use super::write::{lead, listed, remove, remove_named};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::availability;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::fencing;
+use crate::fleet::last_patches::LastPatches;
+use crate::fleet::parked::Parked;
+use crate::fleet::protection::{preserves_on_deletion, protected};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::{Lookup, TemplateEvent};
+use crate::fleet::waits::Waits;
+use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
+
+/// The conditions that this controller writes.
+const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    fleet.follow_templates();
+    let queue = Queue::new("binding");
+    let memory = Arc::new(Memory {
+        patches: Arc::default(),
+        missing: Missing::default(),
+        waits: Waits::default(),
+        unremoved: Waits::default(),
+        outdated: Waits::default(),
+        parked: Parked::new(&fleet.templates, &queue),
+        keeping: Arc::default(),
+        companions: Companions::default(),
+    });
+    overriding::follow(fleet, &queue);
+    let keeping = Arc::clone(&memory.keeping);
+    let following = Controller::with(fleet, "binding", &queue)
+        .watches(&fleet.bindings, move |_, change| {
+            concerned(&keeping, change)
+        })
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        // The manifest follows the template itself. The binding names its version, and need not
+        // change before the template does: the detector may be another program, or see two changes
+        // as one. The binding may have been seen first, too.
+        .watches(&fleet.templates, |_, news| {
+            let is_there = news.event != TemplateEvent::Gone;
+            is_there.then(|| BindingKey::for_template(&news.key))
+        })
+        .watches(&fleet.works, |fleet, change| {
+            let concerns_us = match change {
+                // Somebody changed the spec, or gave the permanent id that the manifest carries.
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
+                // Made while its binding moved on or went: nobody else would ever look at it.
+                Change::Applied { old: None, new } => !is_expected(fleet, new),
+                Change::Deleted { .. } => true,
+            };
+            binding_of(change.object()).filter(|_| concerns_us)
+        });
+    memory.companions.follow(fleet, &queue);
+    let patches = Arc::clone(&memory.patches);
+    fleet.works.on_change(move |change| {
+        if let Some(uid) = uid_gone(change) {
+            patches.forget(uid);
+        }
+    });
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    let memory = (memory, Arc::new(OnceCell::new()));
+    following.run(
+        tasks,
+        workers,
+        memory,
+        |fleet, (memory, settled), key| async move {
+            settled.get_or_init(|| overriding::settle(&fleet)).await;
+            sync(&fleet, &memory, &key).await
+        },
+    );
+}
+
+/// What the controller remembers. May be lost.
+pub(super) struct Memory {
+    /// The last patch of each Work, by its uid.
+    pub(super) patches: Arc<LastPatches<String>>,
+    missing: Missing,
+    pub(super) waits: Waits<BindingKey>,
+    /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
+    unremoved: Waits<BindingKey>,
+    /// Bindings that are about a former object.
+    pub(super) outdated: Waits<BindingKey>,
+    pub(super) parked: Parked<BindingKey>,
+    /// Bindings some of whose replicas wait for others.
+    pub(super) keeping: Arc<Keeping>,
+    /// Bindings some of whose Works stay because a workload of their policy may be there.
+    companions: Companions,
+}
+
+/// Returns whether a Work is where its binding wants one. False too where the binding is not known:
+/// its Works are looked at.
+fn is_expected(fleet: &Fleet, work: &CachedWork) -> bool {
+    let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
+        return true;
+    };
+    fleet.bindings.get(&key).is_some_and(|binding| {
+        binding.metadata.deletion_timestamp.is_none() && expects(&binding.spec, cluster)
+    })
+}
+
+/// Returns the binding of a change, but for changes of the status alone. These count where replicas
+/// are kept until others are reported, and where a condition of this controller changed: while the
+/// cache showed an older state, a condition that differs now may have seemed to be written already.
+fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKey> {
+    let key = BindingKey::of(change.object());
+    // As a rule the Works of a binding that is gone went before it; without its finalizer they did
+    // not.
+    let Change::Applied {
+        old: Some(old),
+        new,
+    } = change
+    else {
+        return Some(key);
+    };
+    let conditions = |it: &AnyBinding| {
+        let conditions = &it.status().conditions;
+        OURS.map(|ours| conditions::get(conditions, ours).cloned())
+    };
+    let (was, is) = (&old.metadata, &new.metadata);
+    let is_same = was.generation == is.generation
+        && was.labels == is.labels
+        && was.deletion_timestamp.is_some() == is.deletion_timestamp.is_some()
+        && conditions(old) == conditions(new);
+    (!is_same || keeping.has(&key)).then_some(key)
+}
+
+async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
+    let client = fleet.work_writer.turn().await;
+    let Some(binding) = fleet.bindings.get(key) else {
+        memory.waits.over(key);
+        memory.unremoved.over(key);
+        memory.outdated.over(key);
+        memory.parked.leave(key);
+        memory.keeping.end(key);
+        return absence::sweep(fleet, &client, &memory.missing, key).await;
+    };
+    memory.missing.forget(key);
+    if binding.metadata.deletion_timestamp.is_some() {
+        memory.keeping.end(key);
+        return finish(fleet, memory, &client, key, binding.as_ref()).await;
+    }
+    let Some(id) = binding.permanent_id() else {
+        return identify(fleet, key, binding.as_ref()).await;
+    };
+    // A setting that protects counts from the moment at which it stands in the policy.
+    let spec = &*protected(fleet, binding.as_ref());
+    let works = fleet.work_index.of(key);
+    let scope = Scope::of(spec);
+
+    let is_left = |work: &&Arc<CachedWork>| {
+        cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
+    };
+    let left = works.iter().filter(is_left);
+    let kept = memory
+        .companions
+        .kept(fleet, key, binding.as_ref(), left.clone());
+    let elsewhere = |work: &&Arc<CachedWork>| {
+        is_left(work) && cluster_of(work).is_some_and(|cluster| !kept.contains(cluster))
+    };
+    let prepared = if scope.targets.is_empty() {
+        Ok(Prepared::Nothing)
+    } else {
+        prepare(fleet, memory, key, (binding.as_ref(), spec), id, &works)
+    };
+    // A copy goes only for copies that can be made: for all of them, or for one where two copies
+    // must not run and nothing is made before this one is gone. One whose deletion is refused holds
+    // no others back, unless two copies must not run at a time.
+    let replaced = replaced(&prepared, spec, &scope, &works, &fleet.deleted_works);
+    let (all, any) = (!replaced.contains(&false), replaced.contains(&true));
+    let is_fenced = fencing::asked(spec).is_some();
+    let goes_first = |cluster: &str| is_fenced || scope.purged_first.contains(cluster);
+    let goes = |work: &&Arc<CachedWork>| {
+        elsewhere(work) && (all || any && cluster_of(work).is_some_and(goes_first))
+    };
+    let mut refusal = None;
+    let mut removed = works.iter().filter(elsewhere).all(|work| goes(&work));
+    if works.iter().any(|work| goes(&work)) {
+        fleet.deleted_works.add(works.iter().filter(goes));
+        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
+        let stays = |work: &CachedWork| {
+            let reason = cluster_of(work).map_or(Reason::Moved, |it| Reason::of(spec, it));
+            removal::stays(work.role, reason, preserves)
+        };
+        if preserves {
+            let staying = works.iter().filter(goes).filter(|work| stays(work));
+            let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
+            namespaces::keep(fleet, key, members).await?;
+        }
+        match remove(fleet, &client, works.iter().filter(goes), stays).await {
+            Ok(()) => memory.unremoved.over(key),
+            Err(Error::Deposed) => return Err(Error::Deposed),
+            Err(error) => (removed, refusal) = (false, Some(error)),
+        }
+    } else if removed {
+        memory.unremoved.over(key);
+    }
+    let wanted = Wanted {
+        key,
+        id,
+        spec,
+        scope: &scope,
+        works: &works,
+        prepared,
+        removed,
+        kept: &kept,
+    };
+    let delivered = deliver(fleet, &client, memory, binding.as_ref(), wanted).await;
+    match refusal {
+        None => delivered,
+        Some(error) => {
+            tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
+            delivered.and(Err(error))
+        }
+    }
+}
+
+/// Publishes an event that the API does not delete Works which are not wanted any more: at once
+/// where it refuses, and after several attempts where it gives no answer. Conflicts and answers of
+/// a busy server pass by themselves and are not published.
+fn tell_of_removal(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    error: &Error,
+) {
+    let Error::Api(failure) = error else {
+        return;
+    };
+    let is_told = match Refusal::of(&failure.source) {
+        Refusal::Final => true,
+        Refusal::Unanswered => memory.unremoved.next(key).is_worth_telling,
+        Refusal::Passing => false,
+    };
+    if is_told {
+        let (reason, note) = ("SyncWorkFailed", error.to_string());
+        fleet
+            .events
+            .publish_about(binding.reference(), EventType::Warning, reason, note);
+    }
+}
+
+/// Kind of failure of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The API refuses the request, and will refuse the next one unless something changes.
+    Final,
+    /// The API gives no answer: it is not reachable, or a webhook does not answer it.
+    Unanswered,
+    /// The object has changed, or the server has too much to do.
+    Passing,
+}
+
+impl Refusal {
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                409 | 429 | 503 => Self::Passing,
+                502 | 504 => Self::Unanswered,
+                _ => Self::Final,
+            },
+            _ => Self::Unanswered,
+        }
+    }
+}
+
+/// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers
+/// take care of the members.
+async fn finish(
+    fleet: &Fleet,
+    memory: &Memory,
+    client: &Client,
+    key: &BindingKey,
+    binding: &AnyBinding,
+) -> Result<Next, Error> {
+    let ours = key.kind().finalizer();
+    if !binding
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == ours)
+    {
+        return Ok(Next::Done);
+    }
+    let spec = &binding.spec;
+    let template = TemplateKey::of(&spec.resource);
+    let is_deleted = match fleet.templates.get(&template) {
+        Lookup::Found(template) => template.metadata().deletion_timestamp.is_some(),
+        // A deletion that nobody saw deletes no data: a list may have lacked the template.
+        Lookup::Absent | Lookup::Unknown => fleet.templates.is_gone(&template),
+    };
+    let reason = if is_deleted {
+        Reason::TemplateDeleted
+    } else {
+        Reason::Unbound
+    };
+    if binding.permanent_id().is_some() {
+        let works = listed(fleet, key).await?;
+        let preserves = preserves_on_deletion(fleet, binding).await?;
+        let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
+        if preserves {
+            let members = works.iter().map(|work| work.namespace.as_str());
+            namespaces::keep(fleet, key, members).await?;
+        }
+        let is_container = Role::of(&spec.resource) == Role::Container;
+        let mut doomed = Vec::new();
+        for work in works {
+            let stays = stays
+                || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
+            doomed.push((work, stays));
+        }
+        if let Err(error) = remove_named(fleet, client, doomed).await {
+            tell_of_removal(fleet, memory, key, binding, &error);
+            return Err(error);
+        }
+        memory.unremoved.over(key);
+    }
+    lead(fleet)?;
+    let others: Vec<_> = binding
+        .finalizers()
+        .iter()
+        .filter(|finalizer| *finalizer != ours)
+        .collect();
+    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
+    match key
+        .api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(error) => Err(ApiError::of("release", key)(error).into()),
+    }
+}
+
+/// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
+async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Result<Next, Error> {
+    let patch = json!({ "metadata": { "labels": { key.kind().id_label(): binding.uid() }, "resourceVersion": binding.resource_version() } });
+    key.api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+        .map_err(ApiError::of("identify", key))?;
+    Ok(Next::Done)
+}
+
+/// Returns whether a cluster is ready as far as the control plane hears, so that it can remove what
+/// it has.
+pub(super) fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
+    let cluster = fleet.clusters.get(None, cluster);
+    cluster.is_some_and(|cluster| availability::readiness(&cluster) == conditions::TRUE)
+}
+
+/// Returns the cluster that a Work is for.
+pub(super) fn cluster_of(work: &CachedWork) -> Option<&str> {
+    names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_that_gets_no_answer_is_no_refusal_and_no_passing_matter() {
+        let api = |code: u16| {
+            let status = json!({"code": code, "message": "no", "reason": ""});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let late = kube::Error::Service("deadline has elapsed".into());
+        for (error, expected) in [
+            (api(403), Refusal::Final),
+            (api(422), Refusal::Final),
+            (api(500), Refusal::Final),
+            (api(409), Refusal::Passing),
+            (api(429), Refusal::Passing),
+            (api(503), Refusal::Passing),
+            (api(502), Refusal::Unanswered),
+            (api(504), Refusal::Unanswered),
+            (late, Refusal::Unanswered),
+        ] {
+            assert_eq!(Refusal::of(&error), expected, "{error}");
+        }
+    }
+}

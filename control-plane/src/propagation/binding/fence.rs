@@ -1,0 +1,228 @@
+//! Fencing: holds new Works back while a copy elsewhere may run.
+//!
+//! Every path that makes a copy ends here: evictions, application failover, new schedules,
+//! rebalancing, and edits of policies and bindings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::client::Head;
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, ObjectMeta};
+use muster_shared::names::{self, CLUSTER_NAMESPACE};
+use tokio::time::Instant;
+
+use super::controller::cluster_of;
+use super::error::Error;
+use super::hold;
+use super::render::Scope;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::fencing::{self, Verdict};
+use crate::fleet::works::CachedWork;
+
+/// Reason of the condition `RemovalPending` while a copy may run.
+const FENCED: &str = "WaitingForFence";
+/// Pause before it is looked again, if nothing is heard earlier.
+const LOOK: Duration = Duration::from_secs(5);
+/// Time for which a cluster that is ready may take to remove its copy before anybody is told.
+const UNTOLD: Duration = Duration::from_secs(15);
+
+/// A copy that may run, and holds new ones back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// What is waited for.
+    message: String,
+    /// Whether people are told.
+    is_told: bool,
+    /// When to look again.
+    pub pause: Duration,
+}
+
+/// Returns the first copy outside the targets that may run. `removed` says whether the Works
+/// outside the targets have been deleted.
+pub async fn held(
+    fleet: &Fleet,
+    client: &Client,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    scope: &Scope,
+    works: &[Arc<CachedWork>],
+    removed: bool,
+) -> Result<Option<Held>, Error> {
+    let Some(after) = fencing::asked(spec).filter(|_| !scope.targets.is_empty()) else {
+        return Ok(None);
+    };
+    let is_target = |cluster: &str| scope.targets.iter().any(|target| target.name == cluster);
+    let has_work = |cluster: &str| works.iter().any(|work| cluster_of(work) == Some(cluster));
+    if scope.targets.iter().any(|target| !has_work(&target.name)) {
+        // A Work that was made a moment ago may not be in the cache yet.
+        fleet.unseen_works.compare(fleet).await?;
+        let unseen = fleet.unseen_works.read(fleet, key).await?;
+        let namespaces = unseen
+            .iter()
+            .filter_map(|it| it.metadata.namespace.as_deref());
+        let mut clusters = namespaces.filter_map(names::cluster_of_execution_namespace);
+        if clusters.any(|cluster| !is_target(cluster)) {
+            return Ok(Some(Held {
+                message: String::new(),
+                is_told: false,
+                pause: Duration::from_millis(500),
+            }));
+        }
+    }
+    for work in works {
+        let Some(cluster) = cluster_of(work).filter(|cluster| !is_target(cluster)) else {
+            continue;
+        };
+        let is_expected = scope.expected.contains(cluster);
+        let goes = goes(removed, is_expected, &work.metadata);
+        if let Some(held) = judge(fleet, client, cluster, work, after, goes).await? {
+            return Ok(Some(held));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a Work outside the targets has been deleted; `removed` says whether those were
+/// that are not expected any more.
+fn goes(removed: bool, is_expected: bool, work: &ObjectMeta) -> bool {
+    removed && !is_expected || work.deletion_timestamp.is_some()
+}
+
+/// Returns whether people are told that a copy holds new ones back; a copy in a ready cluster is
+/// told only after a while.
+fn is_told(is_ready: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
+    let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
+    !is_ready || waits.is_some_and(|waits| waits >= UNTOLD)
+}
+
+/// Judges the copy of a Work; `goes` says whether the Work has been deleted.
+async fn judge(
+    fleet: &Fleet,
+    client: &Client,
+    cluster: &str,
+    work: &CachedWork,
+    after: Duration,
+    goes: bool,
+) -> Result<Option<Held>, Error> {
+    let now = Instant::now();
+    let (verdict, sign) = fencing::of_work(fleet, cluster, Some(work), after, now);
+    let is_ready = super::controller::is_heard(fleet, cluster);
+    let (why, pause) = match verdict {
+        Verdict::Stopped if goes => {
+            // The Work was deleted before the lease is read. An agent that returns renews the lease
+            // before it reads its Works, so that one of the two sees the other.
+            let leases = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
+            let lease = Head::<Lease>::get_opt(&leases, cluster).await;
+            let lease = lease.map_err(ApiError::of("read the lease of", &cluster))?;
+            let version = lease.and_then(|lease| lease.metadata.resource_version);
+            if version == sign.and_then(|sign| sign.version) {
+                return Ok(None);
+            }
+            (
+                "its lease is renewed again".to_owned(),
+                Duration::from_millis(500),
+            )
+        }
+        Verdict::Stopped => ("its Work there is kept".to_owned(), LOOK),
+        Verdict::Waits { until, time } => {
+            let why = format!(
+                "or until {} s have passed since the last renewal of its lease, when it is stopped",
+                time.as_secs()
+            );
+            (why, until.saturating_duration_since(now).min(LOOK))
+        }
+        Verdict::Unfenced(why) => (why.to_string(), LOOK),
+    };
+    let deleted = work.metadata.deletion_timestamp.as_ref().map(|at| at.0);
+    Ok(Some(Held {
+        message: format!(
+            "its copy in {cluster} may still run, and two copies must not (failover.cluster.fencing): \
+             no other is made until that one is removed; {why}"
+        ),
+        is_told: is_told(is_ready, deleted, fleet.clock.now()),
+        pause: pause.max(Duration::from_millis(100)),
+    }))
+}
+
+impl Held {
+    /// Returns the condition while the copy holds new ones back; `None` where nothing has to be
+    /// told.
+    pub fn condition(&self, now: Timestamp) -> Option<Condition> {
+        let (kind, message) = (hold::CONDITION, &self.message);
+        self.is_told
+            .then(|| conditions::new(kind, conditions::TRUE, FENCED, message, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_work_is_deleted_if_it_says_so_or_is_among_those_that_were_removed() {
+        for (removed, is_expected, is_deleted, expected) in [
+            (false, false, false, false),
+            (true, false, false, true),
+            (true, true, false, false),
+            (false, true, false, false),
+            (false, true, true, true),
+            (true, true, true, true),
+            (false, false, true, true),
+        ] {
+            let deletion = is_deleted.then_some("2024-01-01T00:00:00Z");
+            let work = serde_json::from_value(json!({ "deletionTimestamp": deletion })).unwrap();
+            let goes = goes(removed, is_expected, &work);
+            assert_eq!(goes, expected, "{removed} {is_expected} {is_deleted}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_told_of_at_once_in_a_silent_cluster_and_after_a_while_in_a_ready_one() {
+        for (is_ready, deleted, now, expected) in [
+            (false, None, 0, true),
+            (false, Some(0), 0, true),
+            (true, None, 100, false),
+            (true, Some(0), 14, false),
+            (true, Some(0), 15, true),
+            // The clock of the API may be ahead.
+            (true, Some(20), 0, true),
+        ] {
+            let told = is_told(is_ready, deleted.map(at), at(now));
+            assert_eq!(told, expected, "{is_ready} {deleted:?} {now}");
+        }
+    }
+
+    #[test]
+    fn the_condition_says_what_is_waited_for_once_people_are_told() {
+        for told in [true, false] {
+            let held = Held {
+                message: "its copy in m1 may still run".to_owned(),
+                is_told: told,
+                pause: LOOK,
+            };
+            let condition = held.condition(at(0));
+            let said = condition.map(|it| (it.type_, it.status, it.reason, it.message));
+            let expected = (
+                hold::CONDITION.to_owned(),
+                "True".to_owned(),
+                FENCED.to_owned(),
+                held.message.clone(),
+            );
+            assert_eq!(said, told.then_some(expected));
+        }
+    }
+}

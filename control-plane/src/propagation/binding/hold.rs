@@ -1,0 +1,250 @@
+//! Purge mode Directly: holds the new copy back until the old one is removed, for a bounded time.
+//!
+//! A cluster that is not ready cannot remove its copy, and holds nothing back: otherwise the
+//! workload would be down for as long as that cluster is. A cluster that is ready and does not
+//! remove its copy (because of admission or a finalizer in the member) holds the new copy back for
+//! a bounded time, which a condition reports.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::binding::GracefulEvictionTask;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+
+/// Type of the condition on a binding: True while an old copy has to go before the new ones are
+/// made.
+pub const CONDITION: &str = "RemovalPending";
+/// Reason of that condition while it is True.
+const HELD: &str = "WaitingForRemoval";
+/// Reason of that condition once it is False.
+const FREE: &str = "NothingToRemove";
+/// How long an old copy may hold the new one back where its task does not say, in seconds
+/// (Karmada's `--graceful-eviction-timeout`).
+const LONGEST: i32 = 600;
+/// How long it may do so before anybody is told: most copies are gone by then.
+const UNTOLD: SignedDuration = SignedDuration::from_secs(15);
+
+/// A copy that holds the new one back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold<'a> {
+    /// The cluster that it is in.
+    pub cluster: &'a str,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when at the latest.
+    pub until: Timestamp,
+}
+
+/// Returns the copy that holds the new ones back the longest, if any does. `is_there` says whether
+/// a cluster still has its Work and is heard of.
+pub fn hold<'a>(
+    tasks: &'a [GracefulEvictionTask],
+    is_there: &dyn Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<Hold<'a>> {
+    let directly = tasks
+        .iter()
+        .filter(|task| {
+            task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
+        })
+        .filter(|task| is_there(&task.from_cluster));
+    let holds = directly.map(|task| {
+        // One without a time gets it from the controller of the tasks.
+        let since = task.creation_timestamp.as_ref().map_or(now, |time| time.0);
+        let longest = task.grace_period_seconds.unwrap_or(LONGEST);
+        let longest = SignedDuration::from_secs(longest.into());
+        Hold {
+            cluster: &task.from_cluster,
+            since,
+            until: since.saturating_add(longest).unwrap_or(Timestamp::MAX),
+        }
+    });
+    holds
+        .filter(|hold| now < hold.until)
+        .max_by_key(|hold| hold.until)
+}
+
+impl Hold<'_> {
+    /// Returns when to look again if nothing happens: before the end, and as soon as it has to be
+    /// told.
+    pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
+        let told = self.since.saturating_add(UNTOLD).unwrap_or(self.until);
+        let next = if told > now {
+            told.min(self.until)
+        } else {
+            self.until
+        };
+        let pause = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+        pause.clamp(
+            Duration::from_millis(100),
+            longest.max(Duration::from_millis(100)),
+        )
+    }
+}
+
+/// Returns the condition while a copy holds the new ones back, and once it does not any more;
+/// `None` where nothing has to be told.
+pub fn condition(
+    hold: Option<&Hold<'_>>,
+    before: &[Condition],
+    now: Timestamp,
+) -> Option<Condition> {
+    if let Some(Hold {
+        cluster,
+        since,
+        until,
+    }) = hold
+    {
+        let told = since.saturating_add(UNTOLD).is_ok_and(|told| told <= now);
+        let message = format!(
+            "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and is still there: \
+             the new copies are made at {until:.0} at the latest"
+        );
+        return told.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
+    }
+    conditions::is_true(before, CONDITION).then(|| {
+        let message = "nothing holds the new copies back any more";
+        conditions::new(CONDITION, conditions::FALSE, FREE, message, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn task(
+        cluster: &str,
+        mode: &str,
+        created: Option<i64>,
+        grace: Option<i32>,
+    ) -> GracefulEvictionTask {
+        serde_json::from_value(json!({
+            "fromCluster": cluster, "purgeMode": mode, "reason": "", "producer": "",
+            "creationTimestamp": created.map(at), "gracePeriodSeconds": grace,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_copy_that_a_live_cluster_does_not_remove_holds_the_new_one_back_for_a_bounded_time() {
+        let there: &dyn Fn(&str) -> bool = &|_| true;
+        let not_heard: &dyn Fn(&str) -> bool = &|_| false;
+        for (task, is_there, now, until) in [
+            (task("m1", "Directly", Some(0), None), there, 0, Some(600)),
+            (
+                task("m1", "Immediately", Some(0), None),
+                there,
+                599,
+                Some(600),
+            ),
+            (task("m1", "Directly", Some(0), None), there, 600, None),
+            (
+                task("m1", "Directly", Some(0), Some(30)),
+                there,
+                29,
+                Some(30),
+            ),
+            (task("m1", "Directly", Some(0), Some(30)), there, 30, None),
+            (task("m1", "Directly", Some(0), None), not_heard, 0, None),
+            (task("m1", "Directly", None, None), there, 50, Some(650)),
+            (task("m1", "Gracefully", Some(0), None), there, 0, None),
+            (task("m1", "Never", Some(0), None), there, 0, None),
+        ] {
+            let tasks = [task];
+            let got = hold(&tasks, is_there, at(now)).map(|hold| hold.until);
+            assert_eq!(got, until.map(at), "{tasks:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn of_several_copies_the_one_that_may_hold_longest_counts() {
+        let tasks = [
+            task("m1", "Directly", Some(0), Some(30)),
+            task("m2", "Directly", Some(100), None),
+            task("m3", "Directly", Some(5_000), None),
+        ];
+        let got = hold(&tasks, &|cluster| cluster != "m3", at(10)).unwrap();
+        assert_eq!((got.cluster, got.until), ("m2", at(700)));
+    }
+
+    #[test]
+    fn it_is_told_after_a_while_with_one_text_and_taken_back_when_it_is_over() {
+        let held = Hold {
+            cluster: "m1",
+            since: at(0),
+            until: at(600),
+        };
+        assert_eq!(condition(Some(&held), &[], at(14)), None);
+        let told = condition(Some(&held), &[], at(15)).unwrap();
+        assert_eq!(
+            (&*told.status, &*told.reason),
+            ("True", "WaitingForRemoval")
+        );
+        assert!(told.message.contains("m1"), "{}", told.message);
+        let list = conditions::merge(&[], [told]).unwrap();
+        let later = condition(Some(&held), &list, at(300)).unwrap();
+        assert_eq!(conditions::merge(&list, [later]), None, "written once");
+        let over = condition(None, &list, at(600)).unwrap();
+        let list = conditions::merge(&list, [over]).unwrap();
+        assert_eq!(list[0].status, "False");
+        assert_eq!(condition(None, &list, at(601)), None);
+        assert_eq!(condition(None, &[], at(601)), None);
+    }
+
+    #[test]
+    fn a_removal_and_an_eviction_that_are_pending_at_once_do_not_hide_each_other() {
+        use crate::movement::eviction::explain::{Note, Turn, merge};
+        let told = |list: &[Condition]| -> Vec<(String, String, String)> {
+            list.iter()
+                .map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone()))
+                .collect()
+        };
+        let note = |turn| {
+            [Note {
+                cluster: "m2".to_owned(),
+                turn,
+            }]
+        };
+        let (cause, why) = ("taint x:NoExecute".to_owned(), "full".to_owned());
+        let leaves = merge(&[], &note(Turn::Nowhere { cause, why }), false, at(1)).unwrap();
+        let held = Hold {
+            cluster: "m1",
+            since: at(0),
+            until: at(600),
+        };
+        let both = conditions::merge(&leaves, condition(Some(&held), &leaves, at(15))).unwrap();
+        assert_eq!(told(&both)[0], told(&leaves)[0]);
+        let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
+        assert_eq!(told(&removed)[0], told(&leaves)[0]);
+        let stays = merge(&both, &note(Turn::Recovered), false, at(60)).unwrap();
+        let is_held = |list: &[Condition]| {
+            list.iter()
+                .any(|it| it.status == "True" && it.reason == "WaitingForRemoval")
+        };
+        assert!(is_held(&stays), "{stays:?}");
+        assert!(!is_held(&removed), "{removed:?}");
+    }
+
+    #[test]
+    fn it_is_looked_at_again_when_it_has_to_be_told_and_when_it_ends() {
+        let held = Hold {
+            cluster: "m1",
+            since: at(0),
+            until: at(600),
+        };
+        let pause = |now| held.pause(at(now), Duration::from_mins(1)).as_secs();
+        assert_eq!(
+            (pause(0), pause(10), pause(20), pause(590)),
+            (15, 5, 60, 10)
+        );
+        assert_eq!(pause(15), 60, "what is told is not told again at once");
+    }
+}

@@ -1,0 +1,250 @@
+//! Override policies of the templates of bindings: when they change, and what they make of a
+//! manifest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::override_policy::OverrideSpec;
+use muster_shared::queue::Queue;
+use muster_shared::watch::Change;
+use serde_json::Value;
+
+use super::error::Error;
+use super::render::Pairs;
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::selection::Subject;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::templates::Templates;
+use crate::propagation::overrides::{self, Policies, Selected, concerns};
+
+/// Longest time that bindings wait after a start for the first list of override policies.
+const SETTLING: Duration = Duration::from_secs(10);
+/// Interval at which waiting bindings look whether the override policies are known.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the
+/// policies may select, can change.
+pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
+    let asked = Arc::downgrade(fleet);
+    fleet.orders.answer(move |spec, cluster| {
+        let fleet = asked.upgrade()?;
+        refusal(&fleet, spec, cluster)
+    });
+    let affected = Affected {
+        bindings: fleet.bindings.clone(),
+        templates: fleet.templates.clone(),
+        queue: queue.clone(),
+    };
+    fleet.override_policies.on_change({
+        let affected = affected.clone();
+        move |change| {
+            let (old, new) = sides(change);
+            let namespace = change.object().metadata.namespace.as_deref();
+            let specs = (
+                old.map(|policy| &policy.spec),
+                new.map(|policy| &policy.spec),
+            );
+            affected.by_policy(Some(namespace.unwrap_or_default()), specs);
+        }
+    });
+    fleet.cluster_override_policies.on_change({
+        let affected = affected.clone();
+        move |change| {
+            let (old, new) = sides(change);
+            affected.by_policy(
+                None,
+                (
+                    old.map(|policy| &policy.spec),
+                    new.map(|policy| &policy.spec),
+                ),
+            );
+        }
+    });
+    let policies = (
+        fleet.override_policies.clone(),
+        fleet.cluster_override_policies.clone(),
+    );
+    fleet.clusters.on_change(move |change| {
+        // A cluster that is new is not the target of anything yet, or its bindings have failed and
+        // are tried again.
+        let Change::Applied {
+            old: Some(old),
+            new,
+        } = change
+        else {
+            return;
+        };
+        if traits(old) != traits(new) && !(policies.0.is_empty() && policies.1.is_empty()) {
+            affected.by_cluster(new.metadata.name.as_deref().unwrap_or_default());
+        }
+    });
+}
+
+/// Returns the policies before and after a change. One that is being deleted selects nothing.
+fn sides<K: Resource>(change: &Change<K>) -> (Option<&K>, Option<&K>) {
+    let (old, new) = match change {
+        Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+        Change::Deleted { old } => (Some(old.as_ref()), None),
+    };
+    let selects = |policy: &&K| policy.meta().deletion_timestamp.is_none();
+    (old.filter(selects), new.filter(selects))
+}
+
+/// Returns what affinities compare of a cluster.
+fn traits(cluster: &Cluster) -> (Option<&Pairs>, [Option<&str>; 2], &[String]) {
+    let spec = &cluster.spec;
+    (
+        cluster.metadata.labels.as_ref(),
+        [spec.provider.as_deref(), spec.region.as_deref()],
+        &spec.zones,
+    )
+}
+
+/// Finds the bindings that a change affects.
+#[derive(Clone)]
+struct Affected {
+    bindings: Bindings,
+    templates: Templates,
+    queue: Queue<BindingKey>,
+}
+
+impl Affected {
+    /// Reconciles the bindings of templates that the policy selects or has selected. `namespace` is
+    /// that of an OverridePolicy, `None` for a ClusterOverridePolicy.
+    fn by_policy(
+        &self,
+        namespace: Option<&str>,
+        (old, new): (Option<&OverrideSpec>, Option<&OverrideSpec>),
+    ) {
+        // Each binding of the first list is reconciled anyway.
+        let knows_bindings = self.bindings.is_synced();
+        if old == new || (old.is_none() && !knows_bindings) {
+            return;
+        }
+        let selects = |key: &TemplateKey| match self.templates.get(key) {
+            Lookup::Found(template) => {
+                let subject = Subject::of(key, &template);
+                [old, new]
+                    .into_iter()
+                    .flatten()
+                    .any(|spec| concerns(namespace, spec, subject).is_some())
+            }
+            Lookup::Absent => false,
+            Lookup::Unknown => true,
+        };
+        let near = match namespace {
+            Some(namespace) => self.bindings.list_in(namespace),
+            None => self.bindings.list(),
+        };
+        for binding in near {
+            if selects(&TemplateKey::of(&binding.spec.resource)) {
+                self.queue.add(BindingKey::of(binding.as_ref()));
+            }
+        }
+    }
+
+    /// Reconciles the bindings that are placed in a cluster.
+    fn by_cluster(&self, cluster: &str) {
+        for key in self.bindings.naming(cluster) {
+            self.queue.add((*key).clone());
+        }
+    }
+}
+
+/// Waits until the override policies are known, but not for ever: bindings that need none of them,
+/// such as those that are being deleted, do not wait any longer.
+pub(super) async fn settle(fleet: &Fleet) {
+    let known = async {
+        while !fleet.knows_overrides() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    _ = tokio::time::timeout(SETTLING, known).await;
+}
+
+/// Returns the override policies that may select a template.
+///
+/// # Errors
+/// [`Error::Overrides`] if there is a policy that might select the template and cannot be read:
+/// the manifest without its changes might be wrong for every cluster.
+pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, Error> {
+    let unread = |kind: &str, name: String| Error::Overrides {
+        reason: format!(
+            "{kind} {name} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
+        ),
+    };
+    if let Some(name) = fleet.cluster_override_policies.unreadable_in("") {
+        return Err(unread("ClusterOverridePolicy", name));
+    }
+    let namespace = subject.namespace.unwrap_or_default();
+    if let Some(name) = fleet.override_policies.unreadable_in(namespace) {
+        return Err(unread("OverridePolicy", format!("{namespace}/{name}")));
+    }
+    Ok(Policies {
+        cluster: fleet.cluster_override_policies.list(),
+        namespaced: fleet.override_policies.list_in(namespace),
+    })
+}
+
+/// Changes the manifest for a cluster by the policies that were selected for its template; returns
+/// the annotations of the Work.
+///
+/// # Errors
+/// [`Error::Overrides`] if a change cannot be made, or nothing is known of the cluster.
+pub(super) fn apply(
+    fleet: &Fleet,
+    selected: &[Selected<'_>],
+    manifest: &mut Value,
+    cluster: &str,
+) -> Result<Pairs, Error> {
+    if selected.is_empty() {
+        return Ok(Pairs::new());
+    }
+    let Some(cluster) = fleet.clusters.get(None, cluster) else {
+        return Err(Error::Overrides {
+            reason: format!(
+                "cluster {cluster} is not known, so that nobody can tell which override policies apply to it"
+            ),
+        });
+    };
+    match overrides::apply(manifest, selected, &cluster) {
+        Ok(applied) => Ok(applied.annotations().into_iter().collect()),
+        Err(error) => Err(Error::Overrides {
+            reason: error.to_string(),
+        }),
+    }
+}
+
+/// Returns why the override policies leave a workload without a copy in a cluster, if they do: one
+/// cannot be applied there, or one takes all replicas away. A template that is not known is not
+/// judged.
+fn refusal(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
+    let key = TemplateKey::of(&spec.resource);
+    let Lookup::Found(template) = fleet.templates.get(&key) else {
+        return None;
+    };
+    let subject = Subject::of(&key, &template);
+    let policies = match policies(fleet, subject) {
+        Ok(policies) => policies,
+        Err(error) => return Some(error.to_string()),
+    };
+    let selected = policies.selected(subject);
+    if selected.is_empty() {
+        return None;
+    }
+    let mut manifest = template.object(&key.kind);
+    let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
+    let wanted = replicas(&manifest);
+    match apply(fleet, &selected, &mut manifest, cluster) {
+        Err(error) => Some(error.to_string()),
+        Ok(_) if wanted > Some(0) && replicas(&manifest) == Some(0) => {
+            Some("an override policy gives it no replicas there".to_owned())
+        }
+        Ok(_) => None,
+    }
+}

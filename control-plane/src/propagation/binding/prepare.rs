@@ -1,0 +1,317 @@
+//! Renders the Works of a binding for its targets before anything is written or removed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::ObjectMeta;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::events::EventType;
+use muster_shared::names::{self, label};
+use muster_shared::queue::Next;
+
+use super::about::About;
+use super::controller::{Memory, cluster_of};
+use super::error::{Error, fits, manifest_fits};
+use super::namespaces;
+use super::overriding;
+use super::reach::may_place;
+use super::render::{Origin, Rendered, Scope, render};
+use super::shrink::{self, Copy};
+use super::state;
+use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::claim::Claim;
+use crate::fleet::copy::Order;
+use crate::fleet::deleted_works::DeletedWorks;
+use crate::fleet::selection::Subject;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::CachedWork;
+use crate::movement::graceful_eviction::assess::{ready_replicas, retains_replicas};
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
+
+/// Time until a binding is tried again whose override policies cannot be listed.
+const UNLISTED: Duration = Duration::from_secs(5);
+
+/// Works of a binding for its targets, as far as they can be made.
+pub(super) enum Prepared {
+    /// Works to be written.
+    Works {
+        /// Works that could be rendered.
+        rendered: Vec<Rendered>,
+        /// Reasons why the other Works could not be rendered.
+        refused: Vec<Error>,
+        /// The clusters whose Works ask for more than their share, if there are any.
+        keepers: Option<String>,
+    },
+    /// The binding has nothing to make.
+    Nothing,
+    /// They cannot be rendered yet.
+    Later(Next),
+}
+
+/// Returns for each target whether its copy is there or can be made now, so that nothing is lost
+/// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
+/// and is not held up by a former one that is still being removed. One that is not dispatched makes
+/// no copy.
+pub(super) fn replaced(
+    prepared: &Result<Prepared, Error>,
+    spec: &ResourceBindingSpec,
+    scope: &Scope,
+    works: &[Arc<CachedWork>],
+    deleted: &DeletedWorks,
+) -> Vec<bool> {
+    let is_rendered = |cluster: &str| match prepared {
+        Ok(Prepared::Works { rendered, .. }) => {
+            let namespace = names::execution_namespace(cluster);
+            rendered.iter().any(|work| work.namespace == namespace)
+        }
+        Ok(Prepared::Nothing | Prepared::Later(_)) | Err(_) => false,
+    };
+    let is_replaced = |target: &TargetCluster| {
+        let mut works = works.iter();
+        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
+        let is_sent = !spec.dispatching_suspended_in(&target.name);
+        match work {
+            None => is_sent && is_rendered(&target.name),
+            Some(work) => {
+                let is_applied = || Order::said(&work.status()) == Order::Applied;
+                !deleted.is_to_go(work) && (is_sent || is_applied())
+            }
+        }
+    };
+    scope.targets.iter().map(is_replaced).collect()
+}
+
+/// Returns the part of a binding that goes into its Works.
+pub(super) fn origin(key: &BindingKey, id: &str) -> Origin {
+    Origin {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        id: id.to_owned(),
+    }
+}
+
+/// Renders the Works of a binding for its targets.
+pub(super) fn prepare(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    (binding, spec): (&AnyBinding, &ResourceBindingSpec),
+    id: &str,
+    works: &[Arc<CachedWork>],
+) -> Result<Prepared, Error> {
+    let template_key = TemplateKey::of(&spec.resource);
+    if !may_place(key, &template_key) {
+        fleet.events.publish_about(
+            binding.reference(),
+            EventType::Warning,
+            "SyncWorkFailed",
+            format!(
+                "{template_key} is of another namespace: a binding places objects of its own \
+                 namespace only"
+            ),
+        );
+        return Ok(Prepared::Nothing);
+    }
+    let template = match fleet.templates.get(&template_key) {
+        Lookup::Found(template) => template,
+        // The binding follows it: garbage collection takes both.
+        Lookup::Absent => return Ok(Prepared::Nothing),
+        Lookup::Unknown => {
+            let next = memory.parked.wait(&template_key.kind, key.clone());
+            return Ok(Prepared::Later(next));
+        }
+    };
+    if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
+        return Ok(Prepared::Later(Next::After(pause)));
+    }
+    if !fleet.knows_overrides() {
+        return Ok(Prepared::Later(Next::After(UNLISTED)));
+    }
+    let origin = origin(key, id);
+    // The detector is about to write the claim on the template. Claim and generation of the
+    // template are part of the manifest: a Work that is made now would be written twice.
+    if Claim::on(&binding.metadata).is_some() && Claim::on(template.metadata()).is_none() {
+        return Ok(Prepared::Later(Next::After(memory.waits.next(key).time)));
+    }
+    let subject = Subject::of(&template_key, &template);
+    let object = template.object(&template_key.kind);
+    let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
+    let mut keepers = None;
+    let rendered = fits(&object)
+        .and_then(|()| overriding::policies(fleet, subject))
+        .map(|policies| {
+            let selected = policies.selected(subject);
+            let apply = |manifest: &mut _, cluster: &str| {
+                let annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
+                manifest_fits(manifest, cluster)?;
+                Ok(annotations)
+            };
+            let interpreters = fleet.interpreters.accepting_late();
+            let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
+            let kept = kept(&fleet.deleted_works, binding, works, scales);
+            keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
+            let spec = kept.as_ref().unwrap_or(spec);
+            let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
+            if let Some(pending) = interpreters.late() {
+                memory.parked.wakes(pending, key);
+            }
+            rendered
+        });
+    let fails = |error: &Error| {
+        let (reason, note) = ("SyncWorkFailed", error.to_string());
+        fleet
+            .events
+            .publish_about(binding.reference(), EventType::Warning, reason, note);
+    };
+    let rendered = match rendered {
+        Ok(rendered) => rendered,
+        Err(error) => {
+            fails(&error);
+            return Err(error);
+        }
+    };
+    let of = rendered.len();
+    let (mut rendered, mut refused) = parted(rendered);
+    // The Works stay as they are about which a webhook has not answered, and the others go on.
+    refused
+        .retain(|error| !matches!(error, Error::Render(error) if memory.parked.waits(error, key)));
+    if of > 0 && rendered.is_empty() && refused.is_empty() {
+        return Ok(Prepared::Later(Next::Done));
+    }
+    let (uninterpreted, refused_by_policy): (Vec<&Error>, Vec<&Error>) = refused
+        .iter()
+        .partition(|error| matches!(error, Error::Render(_)));
+    if let Some(error) = uninterpreted.first() {
+        fails(error);
+    }
+    for error in refused_by_policy {
+        let about = template.reference(&template_key);
+        tell_refusal(fleet, binding, about, error);
+    }
+    for work in &mut rendered {
+        let held = works.iter().find(|held| {
+            held.metadata.namespace.as_ref() == Some(&work.namespace)
+                && held.metadata.name.as_ref() == Some(&work.name)
+        });
+        if inject {
+            state::keep(work, held.map(AsRef::as_ref));
+        }
+        work.preserve_resources_on_deletion |= held.is_some_and(|held| namespaces::holds(held));
+    }
+    Ok(Prepared::Works {
+        rendered,
+        refused,
+        keepers,
+    })
+}
+
+/// Tells that an override policy cannot be applied for some clusters.
+fn tell_refusal(
+    fleet: &Fleet,
+    binding: &AnyBinding,
+    about: k8s_openapi::api::core::v1::ObjectReference,
+    error: &Error,
+) {
+    let key = BindingKey::of(binding);
+    let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
+    tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
+    let (events, warning) = (&fleet.events, EventType::Warning);
+    events.publish_about(binding.reference(), warning, reason, note.clone());
+    events.publish_about(about, warning, reason, note);
+}
+
+/// Returns the spec with the replicas that each Work is to have, where these differ from the
+/// shares. With `members_scale` the members decide on the number of replicas, and nothing is kept.
+fn kept(
+    deleted: &DeletedWorks,
+    binding: &AnyBinding,
+    works: &[Arc<CachedWork>],
+    members_scale: bool,
+) -> Option<ResourceBindingSpec> {
+    let spec = &binding.spec;
+    if spec.replicas <= 0 || members_scale {
+        return None;
+    }
+    let targets = spec.clusters.iter();
+    let shares: HashMap<&str, i64> = targets
+        .map(|it| (&*it.name, i64::from(it.replicas)))
+        .collect();
+    // To read what the Works report is dear, and mostly none of them asks for more than its share.
+    let shrinks = |work: &Arc<CachedWork>| {
+        let share = cluster_of(work).and_then(|cluster| shares.get(cluster));
+        share.is_some_and(|share| work.replicas.is_none_or(|given| given > *share))
+    };
+    if !works.iter().any(shrinks) {
+        return None;
+    }
+    let copies = works
+        .iter()
+        .filter_map(|it| Some((cluster_of(it)?, copy(deleted, it)?)));
+    let copies: HashMap<&str, Copy> = copies.collect();
+    let reports = &binding.status().aggregated_status;
+    shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
+}
+
+/// Returns what a Work reports of its copy.
+fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Option<Copy> {
+    let status = work.status();
+    let mut manifests = status.manifest_statuses.iter();
+    let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0))?;
+    Some(Copy {
+        given: work.replicas,
+        ready,
+        stays: !deleted.is_to_go(work),
+    })
+}
+
+/// Parts the Works that were rendered from the reasons why others were not.
+fn parted(all: Vec<Result<Rendered, Error>>) -> (Vec<Rendered>, Vec<Error>) {
+    let (mut rendered, mut refused) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(work) => rendered.push(work),
+            Err(error) => refused.push(error),
+        }
+    }
+    (rendered, refused)
+}
+
+/// Returns how long to wait for a binding that is about a former object: until garbage collection
+/// has removed it, or the detector has brought it up to date. A binding that nobody removes and
+/// nobody brings up to date within seconds is not waited for: its Works follow the name.
+fn outdated(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    template: &ObjectMeta,
+) -> Option<Duration> {
+    let about = About::of(binding, template);
+    if about == About::Template {
+        memory.outdated.over(key);
+        return None;
+    }
+    let wait = memory.outdated.next(key);
+    if about == About::Recorded && wait.is_long {
+        return None;
+    }
+    if wait.is_worth_telling {
+        let resource = &binding.spec.resource;
+        let note = format!(
+            "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \
+             removed the binding",
+            resource.kind, resource.name
+        );
+        fleet.events.publish_about(
+            binding.reference(),
+            EventType::Warning,
+            "SyncWorkFailed",
+            note,
+        );
+    }
+    Some(wait.time)
+}

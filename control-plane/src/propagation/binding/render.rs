@@ -1,0 +1,408 @@
+//! Renders the Works of a binding, as a pure function of the binding and its template.
+//!
+//! Labels and annotations tie the Work and its manifest to the binding, and the object in the
+//! member to its Work, its template and the keys that the fleet owns (Karmada:
+//! `pkg/controllers/binding/common.go`, `pkg/controllers/ctrlutil/work.go`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_interpreter::{Interpreters, Operation, prune};
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
+use muster_shared::api::policy::{ConflictResolution, PurgeMode, ReplicaSchedulingType};
+use muster_shared::names::{self, annotation, label};
+use serde_json::{Map, Value, json};
+
+use crate::fleet::binding::BindingKey;
+use crate::fleet::fencing;
+use crate::scheduler::core::divide::{Party, TieBreak, webster};
+
+/// Labels or annotations.
+pub type Pairs = BTreeMap<String, String>;
+
+/// What of a binding goes into its Works beside the spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Namespace of the binding, `None` for a cluster-scoped one.
+    pub namespace: Option<String>,
+    /// Name of the binding.
+    pub name: String,
+    /// Permanent id of the binding.
+    pub id: String,
+}
+
+impl Origin {
+    /// Returns the labels that a Work and its manifest get.
+    pub fn labels(&self) -> Pairs {
+        Pairs::from([(self.label().to_owned(), self.id.clone())])
+    }
+
+    /// Returns the key of the binding.
+    pub fn key(&self) -> BindingKey {
+        BindingKey {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Returns the name of the label that holds the permanent id.
+    pub fn label(&self) -> &'static str {
+        if self.namespace.is_some() {
+            label::RESOURCE_BINDING_ID
+        } else {
+            label::CLUSTER_RESOURCE_BINDING_ID
+        }
+    }
+
+    fn annotations(&self) -> Pairs {
+        match &self.namespace {
+            Some(namespace) => Pairs::from([
+                (
+                    annotation::RESOURCE_BINDING_NAMESPACE.to_owned(),
+                    namespace.clone(),
+                ),
+                (
+                    annotation::RESOURCE_BINDING_NAME.to_owned(),
+                    self.name.clone(),
+                ),
+            ]),
+            None => Pairs::from([(
+                annotation::CLUSTER_RESOURCE_BINDING_NAME.to_owned(),
+                self.name.clone(),
+            )]),
+        }
+    }
+}
+
+/// One Work as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// Execution namespace of the cluster.
+    pub namespace: String,
+    /// Name of the Work.
+    pub name: String,
+    /// Labels of the Work.
+    pub labels: Pairs,
+    /// Annotations of the Work.
+    pub annotations: Pairs,
+    /// The object for the member.
+    pub manifest: Value,
+    /// Whether nothing is to be created or updated in the member for now.
+    pub suspend_dispatching: bool,
+    /// Whether the object stays in the member when the Work goes.
+    pub preserve_resources_on_deletion: bool,
+    /// Labels of the manifest that are the state of an application that moved.
+    pub preserved: Pairs,
+}
+
+impl Rendered {
+    /// Returns the spec of the Work. The manifest carries the Work's permanent id once it has one.
+    pub fn spec(&self, permanent_id: Option<&str>) -> Value {
+        let mut manifest = self.manifest.clone();
+        if let Some(id) = permanent_id {
+            manifest["metadata"]["labels"][label::WORK_ID] = json!(id);
+        }
+        record_managed_keys(&mut manifest);
+        json!({
+            "workload": { "manifests": [manifest] },
+            "suspendDispatching": self.suspend_dispatching,
+            "preserveResourcesOnDeletion": self.preserve_resources_on_deletion,
+        })
+    }
+}
+
+/// The clusters that a binding has Works in and those it gets them from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Clusters whose Works are made and updated.
+    pub targets: Vec<TargetCluster>,
+    /// Clusters where a Work may be: the targets, and those being left gracefully. A Work elsewhere
+    /// is an orphan.
+    pub expected: BTreeSet<String>,
+    /// Clusters that must be empty before anything is made elsewhere (purge mode Directly). One
+    /// that was chosen again is none of them: nothing removes what it has.
+    pub purged_first: BTreeSet<String>,
+}
+
+impl Scope {
+    /// Returns the clusters of a binding: its targets, and those in which its Works are expected.
+    ///
+    /// A cluster that is being left gracefully is expected, so that its Work stays, and is no
+    /// target, so that the Work stays as it is: the old copy runs unchanged until the task is done.
+    pub fn of(spec: &ResourceBindingSpec) -> Self {
+        let mut targets = spec.clusters.clone();
+        for cluster in spec
+            .required_by
+            .iter()
+            .flat_map(|snapshot| &snapshot.clusters)
+        {
+            if !targets.iter().any(|target| target.name == cluster.name) {
+                targets.push(cluster.clone());
+            }
+        }
+        let mut expected: BTreeSet<String> =
+            targets.iter().map(|target| target.name.clone()).collect();
+        let is_target = |cluster: &str| targets.iter().any(|target| target.name == cluster);
+        let mut purged_first = BTreeSet::new();
+        for task in &spec.graceful_eviction_tasks {
+            // With no cluster chosen yet, which is how another scheduler finds it, nothing would be
+            // left in the meantime.
+            let directly = !spec.clusters.is_empty() && goes_first(spec, task);
+            if !directly {
+                expected.insert(task.from_cluster.clone());
+            } else if !is_target(&task.from_cluster) {
+                purged_first.insert(task.from_cluster.clone());
+            }
+        }
+        Self {
+            targets,
+            expected,
+            purged_first,
+        }
+    }
+}
+
+/// Returns whether a Work of a binding may be in a cluster. This is what [`Scope::expected`] says
+/// of one cluster, without making the lists.
+pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
+    let among = |clusters: &[TargetCluster]| clusters.iter().any(|target| target.name == cluster);
+    among(&spec.clusters)
+        || spec
+            .required_by
+            .iter()
+            .any(|snapshot| among(&snapshot.clusters))
+        || spec.graceful_eviction_tasks.iter().any(|task| {
+            task.from_cluster == cluster && (spec.clusters.is_empty() || !goes_first(spec, task))
+        })
+}
+
+/// Returns whether the copy that a task is about is removed before new ones are made: with purge
+/// mode Directly, and where two copies must not run.
+fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
+    match task.purge_mode.as_ref().map(PurgeMode::canonical) {
+        Some(PurgeMode::Directly) => true,
+        Some(PurgeMode::Never) => false,
+        _ => task.suppress_deletion != Some(true) && fencing::asked(spec).is_some(),
+    }
+}
+
+/// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
+/// by an application failover into the new copy (gate StatefulFailoverInjection). `overriding`
+/// changes the manifest for a cluster and returns annotations of the Work. Where it fails, or an
+/// interpreter gives no answer, that cluster alone has no Work among the results.
+pub fn render<E: From<muster_interpreter::Error>>(
+    origin: &Origin,
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    inject: bool,
+    interpreters: &Interpreters,
+    overriding: impl Fn(&mut Value, &str) -> Result<Pairs, E>,
+) -> Vec<Result<Rendered, E>> {
+    let targets = Scope::of(spec).targets;
+    let mut base = template.clone();
+    prune(&mut base);
+    keep_when_finished(&mut base);
+    let completions = divided_completions(spec, template, &targets);
+    let conflict = conflict_resolution(spec, template);
+    let state = if inject {
+        preserved_state(spec, &targets)
+    } else {
+        None
+    };
+    let rendered = targets.iter().enumerate().map(|(at, target)| {
+        let mut manifest = base.clone();
+        // Components are never revised: such a target has no replicas of its own.
+        let has_components = !spec.components.is_empty() || !target.components.is_empty();
+        let is_revised = spec.is_workload() && !has_components;
+        if is_revised && interpreters.has_for(template, Operation::ReviseReplica) {
+            manifest = interpreters.revise_replica(manifest, target.replicas)?;
+        }
+        if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
+            manifest["spec"]["completions"] = json!(share);
+        }
+        let mut annotations = origin.annotations();
+        annotations.extend(overriding(&mut manifest, &target.name)?);
+        keep_when_finished(&mut manifest);
+        let text = |key: &str| {
+            template["metadata"][key]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let work = WorkName {
+            namespace: names::execution_namespace(&target.name),
+            name: names::work(
+                template["kind"].as_str().unwrap_or_default(),
+                &text("name"),
+                &text("namespace"),
+            ),
+        };
+        stamp(&mut manifest, origin, template, &work, conflict, state);
+        // What stops a copy is the difference to this manifest.
+        if let Some(orders) = fencing::orders(spec, &manifest, &interpreters.exact())? {
+            orders.write(&mut manifest);
+        }
+        annotations.insert(
+            annotation::CONFLICT_RESOLUTION.to_owned(),
+            conflict.to_owned(),
+        );
+        Ok(Rendered {
+            suspend_dispatching: spec.dispatching_suspended_in(&target.name),
+            preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
+            namespace: work.namespace,
+            name: work.name,
+            labels: origin.labels(),
+            annotations,
+            manifest,
+            preserved: state.cloned().unwrap_or_default(),
+        })
+    });
+    rendered.collect()
+}
+
+/// Renders without override policies.
+#[cfg(test)]
+pub fn render_plain(
+    origin: &Origin,
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    inject: bool,
+) -> Result<Vec<Rendered>, muster_interpreter::Error> {
+    let unchanged = |_: &mut Value, _: &str| Ok(Pairs::new());
+    let interpreters = Interpreters::default();
+    let works = render(origin, spec, template, inject, &interpreters, unchanged);
+    works.into_iter().collect()
+}
+
+/// Removes what lets the member delete a finished Job on its own: the agent would make it again
+/// (Karmada: the same).
+fn keep_when_finished(manifest: &mut Value) {
+    if manifest["kind"] == "Job"
+        && let Some(spec) = manifest["spec"].as_object_mut()
+    {
+        spec.remove("ttlSecondsAfterFinished");
+    }
+}
+
+struct WorkName {
+    namespace: String,
+    name: String,
+}
+
+/// Writes labels and annotations by which the object in the member is recognised as ours.
+fn stamp(
+    manifest: &mut Value,
+    origin: &Origin,
+    template: &Value,
+    work: &WorkName,
+    conflict: &str,
+    state: Option<&Pairs>,
+) {
+    let mut labels = origin.labels();
+    labels.insert(label::MANAGED.to_owned(), "true".to_owned());
+    labels.extend(state.cloned().unwrap_or_default());
+    let mut annotations = origin.annotations();
+    annotations.extend([
+        (
+            annotation::WORK_NAMESPACE.to_owned(),
+            work.namespace.clone(),
+        ),
+        (annotation::WORK_NAME.to_owned(), work.name.clone()),
+        (
+            annotation::CONFLICT_RESOLUTION.to_owned(),
+            conflict.to_owned(),
+        ),
+    ]);
+    if let Some(uid) = template["metadata"]["uid"].as_str() {
+        annotations.insert(annotation::TEMPLATE_UID.to_owned(), uid.to_owned());
+    }
+    if let Some(generation) = template["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation > 0)
+    {
+        annotations.insert(
+            annotation::TEMPLATE_GENERATION.to_owned(),
+            generation.to_string(),
+        );
+    }
+    for (key, pairs) in [("labels", labels), ("annotations", annotations)] {
+        let held = &mut manifest["metadata"][key];
+        if !held.is_object() {
+            *held = Value::Object(Map::new());
+        }
+        for (name, value) in pairs {
+            held[name] = json!(value);
+        }
+    }
+}
+
+/// Lists the keys that the fleet owns in the member's object, so that the agent can remove those
+/// that the template drops.
+fn record_managed_keys(manifest: &mut Value) {
+    let keys = |pairs: &Value| {
+        pairs
+            .as_object()
+            .map(|pairs| pairs.keys().cloned().collect::<BTreeSet<_>>())
+            .unwrap_or_default()
+    };
+    let list = |keys: BTreeSet<String>| json!(keys.into_iter().collect::<Vec<_>>().join(","));
+    let labels = keys(&manifest["metadata"]["labels"]);
+    let mut annotations = keys(&manifest["metadata"]["annotations"]);
+    annotations.extend([
+        annotation::MANAGED_LABELS.to_owned(),
+        annotation::MANAGED_ANNOTATIONS.to_owned(),
+    ]);
+    manifest["metadata"]["annotations"][annotation::MANAGED_LABELS] = list(labels);
+    manifest["metadata"]["annotations"][annotation::MANAGED_ANNOTATIONS] = list(annotations);
+}
+
+/// Returns how conflicts are resolved. What the template's own annotation says goes before what the
+/// policy says.
+fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static str {
+    match template["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION].as_str() {
+        Some("overwrite") => "overwrite",
+        Some("abort") => "abort",
+        _ if spec.conflict_resolution == Some(ConflictResolution::Overwrite) => "overwrite",
+        _ => "abort",
+    }
+}
+
+/// Shares of a Job's completions, in proportion to the replicas, when the placement divides.
+fn divided_completions(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    targets: &[TargetCluster],
+) -> Option<Vec<u64>> {
+    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
+    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
+    let is_job = template["apiVersion"] == "batch/v1" && template["kind"] == "Job";
+    if !divides || !is_job || spec.replicas <= 0 {
+        return None;
+    }
+    let completions = template["spec"]["completions"].as_u64()?;
+    let parties: Vec<Party<'_>> = targets
+        .iter()
+        .map(|target| Party {
+            name: &target.name,
+            votes: u64::try_from(target.replicas).unwrap_or(0),
+        })
+        .collect();
+    let uid = template["metadata"]["uid"].as_str().unwrap_or_default();
+    Some(webster(&parties, completions, TieBreak::for_uid(uid)))
+}
+
+/// Returns the labels that an application failover saved for the copy that replaces the lost one.
+/// There are some only if there is one target, the last task purged directly, and the target is
+/// new.
+fn preserved_state<'a>(
+    spec: &'a ResourceBindingSpec,
+    targets: &[TargetCluster],
+) -> Option<&'a Pairs> {
+    let [target] = targets else { return None };
+    let task = spec.graceful_eviction_tasks.last()?;
+    let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
+    let is_new = !task.clusters_before_failover.contains(&target.name);
+    (directly && is_new).then_some(&task.preserved_label_state)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! Keeps ready copies while those that are to take their place are not ready.
+//!
+//! Replicas can be divided anew so that a cluster which stays a target gets fewer than it has:
+//! after an eviction (another affinity group, or weights of other clusters), when a cluster is
+//! removed, when a new placement was requested, or when somebody edits the weights.
+
+use std::collections::HashMap;
+
+use muster_shared::api::binding::{
+    AggregatedStatusItem, ResourceBindingSpec, ResourceHealth, TargetCluster,
+};
+
+use crate::movement::graceful_eviction::assess::ready_replicas;
+
+/// What the Work of a cluster says of its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Replicas that the Work asks for; `None` where its kind has another field for them.
+    pub given: Option<i64>,
+    /// Ready replicas.
+    pub ready: i64,
+    /// Whether nobody has asked for its deletion.
+    pub stays: bool,
+}
+
+/// Returns the spec with as many replicas in each target as its Work is to have, where that differs
+/// from what the scheduler gave it; `None` where it does not.
+///
+/// A target keeps ready replicas beyond its share, as far as fewer would be ready in all clusters
+/// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
+/// report of replicas that are ready elsewhere it comes nearer to its share. What a Work does not
+/// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
+/// has given up a moment ago.
+///
+/// `copy` returns what the Work for a cluster says; `None` if there is no Work, or no report. Only
+/// these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
+/// the binding still says of a cluster may be about a copy that is gone, and a copy that is no
+/// target any more goes. What a silent target reported last is kept there all the same, and is not
+/// counted as going either: silence is no reason to take anything away.
+pub fn kept(
+    spec: &ResourceBindingSpec,
+    reports: &[AggregatedStatusItem],
+    copy: impl Fn(&str) -> Option<Copy>,
+) -> Option<ResourceBindingSpec> {
+    let copies: Vec<Option<Copy>> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let reports: HashMap<&str, &AggregatedStatusItem> = reports
+        .iter()
+        .map(|report| (&*report.cluster_name, report))
+        .collect();
+    let reported = |cluster: &str| {
+        let report = reports.get(cluster)?;
+        let is_heard = report.health != Some(ResourceHealth::Unknown);
+        ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
+    };
+    let wanted = spec.replicas.max(0);
+    // Whatever a member reports: no cluster needs more than all replicas, and none stands for more.
+    let bounded = |ready: i64, copy: &Copy| {
+        let ready = ready.min(copy.given.unwrap_or(ready));
+        ready.clamp(0, wanted.into())
+    };
+    let held = |copy: &Copy| i32::try_from(bounded(copy.ready, copy)).unwrap_or(wanted);
+    let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
+        let copy = copy.as_ref().filter(|it| it.stays)?;
+        Some(bounded(reported(&target.name)?.min(copy.ready), copy))
+    };
+    let targets = spec.clusters.iter().zip(&copies);
+    let standing: Vec<Option<i64>> = targets.map(stands).collect();
+    let all = standing
+        .iter()
+        .flatten()
+        .fold(0_i64, |sum, it| sum.saturating_add(*it));
+    // What may go at once: ready replicas beyond those that are wanted.
+    let mut surplus = all.saturating_sub(wanted.into()).max(0);
+    let mut kept = spec.clone();
+    let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
+    for ((target, copy), standing) in targets {
+        let held = copy.as_ref().map_or(0, held);
+        let beyond = held.saturating_sub(target.replicas);
+        if beyond <= 0 {
+            continue;
+        }
+        let goes = standing.map_or(0, |_| surplus.min(beyond.into()));
+        surplus -= goes;
+        target.replicas += beyond - i32::try_from(goes).unwrap_or(beyond);
+    }
+    (kept.clusters != spec.clusters).then_some(kept)
+}
+
+/// Returns the names of the targets that keep more than their share, with commas between them.
+pub fn keepers(spec: &ResourceBindingSpec, kept: &ResourceBindingSpec) -> String {
+    let both = spec.clusters.iter().zip(&kept.clusters);
+    let keepers = both.filter(|(share, kept)| share.replicas < kept.replicas);
+    let names: Vec<&str> = keepers.map(|(share, _)| &*share.name).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Replicas of the targets a, b and c that are kept: the shares, and what is ready there.
+    fn keep(wanted: i32, shares: [i32; 3], reports: &Value) -> Option<Vec<i32>> {
+        let names = ["a", "b", "c"];
+        let targets: Vec<Value> = names
+            .iter()
+            .zip(shares)
+            .map(|(name, share)| json!({"name": name, "replicas": share}))
+            .collect();
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": wanted, "clusters": targets,
+        }))
+        .unwrap();
+        let reports: Vec<AggregatedStatusItem> = reports
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| serde_json::from_value(it.clone()).unwrap())
+            .collect();
+        let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
+        Some(kept.clusters.iter().map(|it| it.replicas).collect())
+    }
+
+    /// Returns what the report about a cluster says of its copy, for a Work whose report the
+    /// binding has already.
+    fn copy(reports: &[AggregatedStatusItem], cluster: &str) -> Option<Copy> {
+        let report = reports.iter().find(|it| it.cluster_name == cluster)?;
+        let ready = ready_replicas(&report.status.as_ref()?.0)?;
+        Some(Copy {
+            given: None,
+            ready,
+            stays: true,
+        })
+    }
+
+    fn report(cluster: &str, ready: i32, health: &str) -> Value {
+        json!({"clusterName": cluster, "health": health, "status": {"readyReplicas": ready}})
+    }
+
+    #[test]
+    fn a_target_keeps_the_ready_replicas_that_are_not_replaced_yet() {
+        let healthy = |of: [i32; 4]| {
+            let names = ["a", "b", "c", "old"];
+            let each = names
+                .iter()
+                .zip(of)
+                .map(|(name, n)| report(name, n, "Healthy"));
+            Value::Array(each.collect())
+        };
+        for (what, wanted, shares, ready, expected) in [
+            (
+                "nothing is ready elsewhere",
+                6,
+                [1, 1, 4],
+                [2, 2, 0, 2],
+                Some(vec![2, 2, 4]),
+            ),
+            (
+                "a part is, and the copy that goes does not count",
+                6,
+                [1, 1, 4],
+                [2, 2, 1, 2],
+                Some(vec![2, 2, 4]),
+            ),
+            (
+                "more are than have to",
+                6,
+                [1, 1, 4],
+                [2, 2, 3, 2],
+                Some(vec![1, 2, 4]),
+            ),
+            ("all are", 6, [1, 1, 4], [2, 2, 4, 2], None),
+            ("no share is smaller", 6, [2, 2, 2], [2, 2, 0, 2], None),
+            ("a person asks for fewer", 2, [1, 1, 0], [2, 2, 0, 2], None),
+            (
+                "and too few are ready then",
+                3,
+                [1, 1, 1],
+                [2, 2, 0, 2],
+                Some(vec![1, 2, 1]),
+            ),
+        ] {
+            assert_eq!(keep(wanted, shares, &healthy(ready)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn silence_stands_for_nothing_elsewhere_and_takes_nothing_away() {
+        let reports = json!([
+            report("a", 2, "Healthy"),
+            report("b", 2, "Unknown"),
+            report("old", 9, "Unknown"),
+        ]);
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+        // The only one that is heard may go as far as others stand in for it.
+        let reports = json!([
+            report("a", 4, "Healthy"),
+            report("b", 2, "Unknown"),
+            report("c", 4, "Healthy"),
+        ]);
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+    }
+
+    #[test]
+    fn kinds_that_report_only_available_replicas_are_kept_as_others_are() {
+        let available = |cluster: &str| {
+            json!({
+                "clusterName": cluster, "health": "Healthy", "status": {"availableReplicas": 2},
+            })
+        };
+        let reports = json!([available("a"), available("b")]);
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+    }
+
+    #[test]
+    fn the_report_of_a_copy_that_is_gone_stands_for_nothing() {
+        // The workload left `home` a moment ago and comes back: the binding still has the report
+        // of the former copy there, and the new Work has none.
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": 3, "rescheduleTriggeredAt": "2026-01-01T00:00:00Z",
+            "failover": {"cluster": {"purgeMode": "Gracefully"}},
+            "clusters": [{"name": "home", "replicas": 1}, {"name": "away", "replicas": 2}],
+        }))
+        .unwrap();
+        let reports = [("home", 3), ("away", 3)]
+            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
+        let copy = |ready, stays| {
+            Some(Copy {
+                given: None,
+                ready,
+                stays,
+            })
+        };
+        for (home, expected) in [
+            (None, [1, 3]),
+            (copy(3, false), [3, 3]),
+            (copy(0, true), [1, 3]),
+            (copy(1, true), [1, 2]),
+        ] {
+            let copy = |name: &str| if name == "home" { home } else { copy(3, true) };
+            let kept = kept(&spec, &reports, copy).unwrap_or_else(|| spec.clone());
+            let replicas: Vec<i32> = kept.clusters.iter().map(|it| it.replicas).collect();
+            assert_eq!(replicas, expected, "{home:?}");
+        }
+    }
+
+    #[test]
+    fn replicas_move_as_those_elsewhere_become_ready() {
+        for (ready, expected) in [
+            ([0, 4, 0], Some(vec![3, 4, 0])),
+            ([1, 4, 0], Some(vec![3, 3, 0])),
+            ([3, 4, 0], None),
+            ([3, 1, 0], None),
+        ] {
+            let each = ["a", "b", "c"].into_iter().zip(ready);
+            let each = each.map(|(name, ready)| report(name, ready, "Healthy"));
+            let kept = keep(4, [3, 1, 0], &Value::Array(each.collect()));
+            assert_eq!(kept, expected, "{ready:?}");
+        }
+    }
+
+    #[test]
+    fn pods_beyond_what_a_work_asks_for_are_those_of_a_rolling_update() {
+        let reports = json!([report("a", 3, "Healthy"), report("b", 0, "Unhealthy")]);
+        let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
+        let spec = |share: i32| -> ResourceBindingSpec {
+            serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "replicas": 4,
+                "clusters": [{"name": "a", "replicas": share}, {"name": "b", "replicas": 4 - share}],
+            }))
+            .unwrap()
+        };
+        let copy = |name: &str| {
+            let copy = copy(&reports, name)?;
+            Some(Copy {
+                given: Some(2),
+                ..copy
+            })
+        };
+        assert_eq!(kept(&spec(2), &reports, copy), None);
+        let shrinking = spec(1);
+        let kept = kept(&shrinking, &reports, copy).unwrap();
+        assert_eq!(
+            kept.clusters[0].replicas, 2,
+            "three are ready, two were asked for"
+        );
+        assert_eq!(keepers(&shrinking, &kept), "a");
+    }
+
+    #[test]
+    fn what_a_work_has_given_up_already_stands_for_nothing() {
+        let spec = spec(8, &[("a", 2), ("c", 2), ("b", 4)]);
+        let reports = [("a", 4), ("c", 4), ("b", 3)]
+            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
+        let copy = |name: &str| {
+            let (given, ready) = match name {
+                // It is written, and its agent has not reported since.
+                "a" => (2, 4),
+                "c" => (4, 4),
+                _ => (4, 3),
+            };
+            Some(Copy {
+                given: Some(given),
+                ready,
+                stays: true,
+            })
+        };
+        let kept = kept(&spec, &reports, copy).unwrap();
+        assert_eq!(kept.clusters[1].replicas, 3, "nine stand, eight are wanted");
+    }
+
+    #[test]
+    fn what_a_silent_cluster_keeps_costs_the_others_nothing() {
+        let reports = json!([report("a", 6, "Unknown"), report("b", 6, "Healthy")]);
+        // Three in each; there were six.
+        assert_eq!(
+            keep(3, [3, 3, 0], &reports),
+            None,
+            "six are more than all that are wanted"
+        );
+        assert_eq!(keep(6, [3, 3, 0], &reports), Some(vec![6, 6, 0]));
+        let reports = json!([report("a", 2, "Unknown"), report("b", 6, "Healthy")]);
+        // Replicas kept in the silent cluster are not counted as ready either.
+        assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 4, 0]));
+    }
+
+    #[test]
+    fn what_a_smaller_template_does_not_need_is_counted_once() {
+        let reports = json!([report("a", 5, "Healthy"), report("b", 0, "Healthy")]);
+        assert_eq!(keep(4, [2, 2, 0], &reports), Some(vec![4, 2, 0]));
+        assert_eq!(keep(2, [1, 1, 0], &reports), Some(vec![2, 1, 0]));
+        let reports = json!([
+            report("a", 1_000_000, "Healthy"),
+            report("b", 4, "Healthy"),
+            report("c", 0, "Healthy"),
+        ]);
+        let kept = keep(4, [1, 1, 2], &reports);
+        assert_eq!(
+            kept,
+            Some(vec![1, 3, 2]),
+            "a claim pays for its own copies at most"
+        );
+    }
+
+    #[test]
+    fn no_cluster_is_given_more_than_all_replicas_whatever_a_member_reports() {
+        let spec = spec(4, &[("a", 2), ("b", 2)]);
+        for (ready, given, expected) in [
+            (-3_000_000_000, Some(4), None),
+            (i64::MIN, None, None),
+            (i64::MAX, None, Some(4)),
+            (i64::MAX, Some(i64::MAX), Some(4)),
+        ] {
+            let copy = |name: &str| {
+                (name == "a").then_some(Copy {
+                    given,
+                    ready,
+                    stays: true,
+                })
+            };
+            let kept = kept(&spec, &[], copy).map(|kept| kept.clusters[0].replicas);
+            assert_eq!(kept, expected, "{ready} of {given:?}");
+        }
+    }
+
+    fn spec(wanted: i32, shares: &[(&str, i32)]) -> ResourceBindingSpec {
+        let each = shares.iter();
+        let targets: Vec<Value> = each
+            .map(|(name, share)| json!({"name": name, "replicas": share}))
+            .collect();
+        serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": wanted, "clusters": targets,
+        }))
+        .unwrap()
+    }
+}

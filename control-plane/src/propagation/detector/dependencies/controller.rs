@@ -1,0 +1,465 @@
+//! Maintains the index of dependencies, and the bindings of templates on which others depend.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::client::says_absent;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Doubt, Presence};
+use parking_lot::Mutex;
+
+use super::attach::{Attached, MOST_REFERRERS, Referrer};
+use super::index::{Index, Touched, kinds_of};
+use super::writes::{preserve, record, release, send};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::parked::Parked;
+use crate::fleet::protection::preserves_on_deletion;
+use crate::fleet::scope::Scope;
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::{Lookup, TemplateEvent};
+use crate::propagation::detector::build;
+use crate::propagation::detector::controller::LATER;
+use crate::propagation::detector::error::Error;
+
+struct Distributor {
+    referrers: Queue<BindingKey>,
+    templates: Queue<TemplateKey>,
+    index: Mutex<Index>,
+    /// Referrers that are going away, as they were last, until it is known whether what they refer
+    /// to stays in the members. May be lost: the copies of their policies count then.
+    leaving: Mutex<HashMap<BindingKey, Arc<AnyBinding>>>,
+    /// Referrers that wait for the kind of their template to be listed.
+    parked: Parked<BindingKey>,
+    /// What was told of a template last, so that it is told once. May be lost.
+    told: Mutex<HashMap<TemplateKey, String>>,
+    scope: Scope,
+}
+
+/// How long to wait for a binding that is going away or another object's; its disappearance is
+/// heard of earlier.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// Starts distributing dependencies.
+pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut Tasks) {
+    let referrers = Queue::new("referrers");
+    let distributor = Arc::new(Distributor {
+        parked: Parked::new(&fleet.templates, &referrers),
+        referrers,
+        templates: Queue::new("dependencies"),
+        index: Mutex::default(),
+        leaving: Mutex::default(),
+        told: Mutex::default(),
+        scope,
+    });
+    let to = Arc::clone(&distributor);
+    fleet.bindings.on_change(move |change| to.hear(change));
+    let to = Arc::clone(&distributor);
+    let bindings = fleet.bindings.clone();
+    fleet.templates.on_change(move |news| {
+        match news.event {
+            TemplateEvent::Gone => _ = to.told.lock().remove(&news.key),
+            // The binding of a template may have moved while a list had left the template out.
+            TemplateEvent::Appeared => {
+                let key = BindingKey::for_template(&news.key);
+                let binding = bindings.get(&key);
+                if binding.is_some_and(|it| it.spec.propagate_deps) {
+                    to.referrers.add(key);
+                }
+            }
+            TemplateEvent::Changed | TemplateEvent::Marked => {}
+        }
+        if to.index.lock().concerns(&news.key) {
+            to.templates.add(news.key.clone());
+        }
+    });
+    let workers = fleet.settings.concurrent_resource_template_syncs;
+    Controller::with(fleet, "referrers", &distributor.referrers)
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        .run(
+            tasks,
+            workers,
+            Arc::clone(&distributor),
+            |fleet, distributor, key| async move { distributor.survey(&fleet, key).await },
+        );
+    let queue = distributor.templates.clone();
+    Controller::with(fleet, "dependencies", &queue).run(
+        tasks,
+        workers,
+        distributor,
+        |fleet, distributor, key| async move { distributor.attach(&fleet, key).await },
+    );
+}
+
+impl Distributor {
+    fn hear(&self, change: &Change<AnyBinding>) {
+        let new = change.object();
+        let (old, gone) = match change {
+            Change::Applied { old, .. } => (old.as_ref(), false),
+            Change::Deleted { .. } => (None, true),
+        };
+        let same = old.is_some_and(|old| old.metadata.generation == new.metadata.generation);
+        let leaving = new.metadata.deletion_timestamp.is_some();
+        if same && !leaving {
+            return;
+        }
+        let did = old.is_some_and(|old| old.spec.propagate_deps);
+        if (gone || leaving) && new.spec.propagate_deps {
+            self.leaving
+                .lock()
+                .insert(BindingKey::of(new.as_ref()), Arc::clone(new));
+        }
+        if gone || leaving || new.spec.propagate_deps || did {
+            self.referrers.add(BindingKey::of(new.as_ref()));
+        }
+        // Snapshots of referrers that went while nobody was looking are found on what they referred
+        // to, a binding that somebody deleted is made again, and what was decided on an older state
+        // of a cache is decided again.
+        let none = Vec::new();
+        let held = old.map_or(&none, |old| &old.spec.required_by);
+        if gone || *held != new.spec.required_by {
+            self.templates.add(TemplateKey::of(&new.spec.resource));
+        }
+    }
+
+    /// Finds out what a binding refers to.
+    async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+        let binding = match fleet.bindings.presence(&key) {
+            Presence::There(binding) => Some(binding),
+            // One that merely cannot be seen needs what it needed.
+            Presence::Unknown(doubt) if exists(fleet, &key, doubt).await? => return Ok(Next::Done),
+            Presence::Gone | Presence::Unknown(_) => None,
+        };
+        let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
+            let left = self.leaving.lock().get(&key).cloned();
+            if let Some(left) = left
+                && preserves_on_deletion(fleet, left.as_ref()).await?
+            {
+                let needs = self.index.lock().needs(&key);
+                for template in needs {
+                    if !preserve(fleet, &template).await? {
+                        return Ok(Next::Again);
+                    }
+                }
+            }
+            self.leaving.lock().remove(&key);
+            self.parked.leave(&key);
+            let Touched { templates, kinds } = self.index.lock().forget(&key);
+            for template in templates {
+                self.templates.add(template);
+            }
+            for kind in kinds {
+                fleet.templates.unname(&kind);
+            }
+            return match binding {
+                Some(binding) => release(fleet, &key, &binding).await,
+                None => Ok(Next::Done),
+            };
+        };
+        let template_key = TemplateKey::of(&binding.spec.resource);
+        let template = match fleet.templates.get(&template_key) {
+            Lookup::Found(template) => template.object(&template_key.kind),
+            Lookup::Absent => return Ok(Next::Done),
+            Lookup::Unknown => return Ok(self.parked.wait(&template_key.kind, key)),
+        };
+        let interpreters = fleet.interpreters.accepting_late();
+        let needs = match interpreters.dependencies(&template) {
+            Ok(needs) => {
+                if let Some(pending) = interpreters.late() {
+                    self.parked.wakes(pending, &key);
+                }
+                needs.unwrap_or_default()
+            }
+            Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
+            Err(error) => {
+                fleet.events.publish_about(
+                    binding.reference(),
+                    EventType::Warning,
+                    "GetDependenciesFailed",
+                    error.to_string(),
+                );
+                // Another try mostly finds the same; a change of the template is heard of.
+                return Ok(error.retry_after().map_or(Next::Done, Next::After));
+            }
+        };
+        if !record(fleet, &key, &binding, &needs).await? {
+            return Ok(Next::Again);
+        }
+        for kind in kinds_of(&needs) {
+            fleet.templates.name(&kind);
+        }
+        let chosen: Vec<(Kind, Option<String>)> = needs
+            .iter()
+            .filter(|need| need.name.is_none())
+            .map(|need| {
+                let kind = Kind::new(&*need.api_version, &*need.kind);
+                (kind, need.namespace.clone())
+            })
+            .collect();
+        let Touched { templates, kinds } = self.index.lock().set(&key, needs);
+        for template in templates {
+            self.templates.add(template);
+        }
+        for kind in kinds {
+            fleet.templates.unname(&kind);
+        }
+        for (kind, namespace) in chosen {
+            let near = fleet.templates.list(&kind, namespace.as_deref());
+            for (template, _) in near.into_iter().flatten() {
+                if self.index.lock().concerns(&template) {
+                    self.templates.add(template);
+                }
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    /// Brings the binding of a template in line with its referrers.
+    async fn attach(&self, fleet: &Fleet, key: TemplateKey) -> Result<Next, Error> {
+        let template = match fleet.templates.get(&key) {
+            Lookup::Found(template) => template,
+            // It may come later, and so may its kind: either is heard of then.
+            Lookup::Absent | Lookup::Unknown => {
+                self.told.lock().remove(&key);
+                return Ok(Next::Done);
+            }
+        };
+        if template.is_deleting() || !self.scope.admits(&key) || key.namespace.is_none() {
+            return Ok(Next::Done);
+        }
+        let binding_key = BindingKey {
+            namespace: key.namespace.clone(),
+            name: muster_shared::names::binding(&key.kind.kind, &key.name),
+        };
+        let held = match fleet.bindings.presence(&binding_key) {
+            Presence::There(held) => Some(held),
+            Presence::Unknown(Doubt::Unreadable { .. }) => {
+                let binding = binding_key;
+                let note = Error::Unreadable { binding }.to_string();
+                self.tell(fleet, &key, &template, "AttachFailed", note);
+                return Ok(Next::After(LATER));
+            }
+            Presence::Gone | Presence::Unknown(_) => None,
+        };
+        if held
+            .as_ref()
+            .is_some_and(|held| held.metadata.deletion_timestamp.is_some())
+        {
+            return Ok(Next::After(LEAVING));
+        }
+        let bindings: Vec<_> = self
+            .index
+            .lock()
+            .referrers(&key, &template)
+            .into_iter()
+            .filter_map(|referrer| Some((fleet.bindings.get(&referrer)?, referrer)))
+            .collect();
+        let referrers: Vec<_> = bindings
+            .iter()
+            .filter(|(binding, _)| {
+                !binding.spec.clusters.is_empty()
+                    || !binding.spec.graceful_eviction_tasks.is_empty()
+            })
+            .filter_map(|(binding, key)| {
+                Some(Referrer {
+                    key,
+                    id: binding.permanent_id()?,
+                    spec: &binding.spec,
+                })
+            })
+            .collect();
+        let mut undecided = HashSet::new();
+        for snapshot in held.iter().flat_map(|held| &held.spec.required_by) {
+            let referrer = BindingKey::of_snapshot(snapshot);
+            if self.is_undecided(fleet, &referrer).await? {
+                undecided.insert(referrer);
+            }
+        }
+        // The binding controller of another program follows the version that the binding names, and
+        // nothing else.
+        let changed = !fleet.settings.runs("binding");
+        let write = Attached::new(&key, &template, &referrers).and_then(|attached| {
+            if attached.left_out() > 0 {
+                let note = format!(
+                    "more than {MOST_REFERRERS} bindings refer to it: some are not named on its own binding, to keep that small; it \
+                     goes wherever they are"
+                );
+                self.tell(fleet, &key, &template, "ManyReferrers", note);
+            }
+            attached.write(held.as_deref(), |key| undecided.contains(key), changed)
+        });
+        match write {
+            Ok(Some(write)) => send(fleet, &binding_key, write).await,
+            Ok(None) => Ok(Next::Done),
+            Err(error) => {
+                self.tell(fleet, &key, &template, "AttachFailed", error.to_string());
+                let is_heard_of = matches!(error, build::Error::Name { .. });
+                Ok(if is_heard_of {
+                    Next::Done
+                } else {
+                    Next::After(LATER)
+                })
+            }
+        }
+    }
+
+    /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
+    /// referrer needs, or the referrer merely cannot be seen.
+    async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
+        let found = fleet.bindings.presence(referrer);
+        match found {
+            Presence::There(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
+            Presence::Gone => Ok(false),
+            Presence::Unknown(doubt) => exists(fleet, referrer, doubt).await,
+        }
+    }
+
+    /// Tells the owner of a template: once, until there is something else to tell.
+    fn tell(
+        &self,
+        fleet: &Fleet,
+        key: &TemplateKey,
+        template: &Template,
+        reason: &str,
+        note: String,
+    ) {
+        let known = self.told.lock().insert(key.clone(), note.clone());
+        if known.as_ref() == Some(&note) {
+            return;
+        }
+        tracing::warn!(template = %key, reason, note, "a template that others refer to");
+        let about = template.reference(key);
+        fleet
+            .events
+            .publish_about(about, EventType::Warning, reason, note);
+    }
+}
+
+/// Returns whether a binding takes along what it refers to. A binding that is being deleted does
+/// not any more. A binding that somebody made for an object of another namespace never does: it
+/// would take along what its author may not read.
+fn refers(binding: &AnyBinding) -> bool {
+    binding.spec.propagate_deps
+        && binding.metadata.deletion_timestamp.is_none()
+        && binding.metadata.namespace.is_some()
+        && binding.spec.resource.namespace == binding.metadata.namespace
+}
+
+/// Returns whether a binding exists that for this reason is not in the cache.
+async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, Error> {
+    if matches!(doubt, Doubt::Unlisted | Doubt::Unreadable { .. }) {
+        return Ok(true);
+    }
+    let found = key.api(&fleet.client).get_metadata(&key.name).await;
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if says_absent(&error, &key.name) => Ok(false),
+        Err(error) => Err(ApiError::of("look for", key)(error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_binding_without_a_namespace_takes_nothing_along() {
+        let binding = json!({
+            "metadata": {"name": "ca-clusterissuer"},
+            "spec": {
+                "resource": {"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "name": "ca"},
+                "propagateDeps": true,
+            },
+        });
+        assert!(!refers(&serde_json::from_value(binding).unwrap()));
+    }
+
+    #[test]
+    fn a_binding_for_an_object_of_another_namespace_takes_nothing_along() {
+        for (what, namespace, takes_along, leaves, expected) in [
+            ("its own namespace's", "shop", true, false, true),
+            ("another namespace's", "bank", true, false, false),
+            ("not asked to", "shop", false, false, false),
+            ("going away", "shop", true, true, false),
+        ] {
+            let mut binding = json!({
+                "metadata": { "name": "web-deployment", "namespace": "shop" },
+                "spec": {
+                    "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": "web" },
+                    "propagateDeps": takes_along,
+                },
+            });
+            if leaves {
+                binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let binding = serde_json::from_value(binding).unwrap();
+            assert_eq!(refers(&binding), expected, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needs_stays_as_the_policy_said_last_when_the_workload_is_deleted() {
+        use crate::fleet::testing::{Stand, binding, pass};
+
+        let policy = |preserves: bool| {
+            json!({
+                "metadata": {
+                    "namespace": "shop", "name": "web", "uid": "p",
+                    "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+                },
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                    "propagateDeps": true, "preserveResourcesOnDeletion": preserves,
+                },
+            })
+        };
+        let mut referrer = binding();
+        referrer["metadata"]["labels"] = json!({
+            "propagationpolicy.karmada.io/permanent-id": "p",
+            "resourcebinding.karmada.io/permanent-id": "b",
+        });
+        referrer["metadata"]["annotations"] = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        referrer["spec"]["propagateDeps"] = json!(true);
+        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
+        let template = json!({
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"spec": {"volumes": [volume]}}},
+        });
+        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy(false)),
+            ("resourcebindings", referrer.clone()),
+            ("deployments", template),
+            ("configmaps", conf),
+        ]);
+        stand.api.serve_deployments();
+        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        let scope = Scope::new("", &[]).unwrap();
+        start(&stand.fleet, scope, &mut stand.tasks);
+        stand.fleet.follow_templates();
+        stand.follow().await;
+        pass(10).await;
+        let conf = || stand.binding("conf-configmap");
+        let named = |it: Arc<AnyBinding>| it.spec.required_by.len();
+        assert_eq!(conf().map(named), Some(1));
+        assert_eq!(conf().unwrap().spec.preserve_resources_on_deletion, None);
+        stand.api.put("propagationpolicies", policy(true));
+        referrer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        stand.api.put("resourcebindings", referrer);
+        pass(10).await;
+        assert_eq!(conf().map(named), Some(0));
+        let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
+        assert_eq!(preserves, Some(true));
+    }
+}

@@ -1,0 +1,135 @@
+//! Writes to referrers and to the bindings attached to them.
+
+use std::sync::Arc;
+
+use kube::api::{Patch, PostParams};
+use muster_interpreter::Dependency;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::names::{annotation, finalizer};
+use muster_shared::queue::Next;
+use serde_json::{Value, json};
+
+use super::attach::Write;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::template::TemplateKey;
+use crate::propagation::detector::controller::LATER;
+use crate::propagation::detector::error::Error;
+
+/// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
+/// may have of annotations. A longer one is not shown, and attached all the same.
+const LONGEST_RECORD: usize = 128 * 1024;
+
+pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
+    let api = key.api(&fleet.client);
+    let outcome = match write {
+        Write::Create(object) => {
+            let binding = serde_json::from_value(object)
+                .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
+            api.create(&PostParams::default(), &binding).await
+        }
+        Write::Patch(patch) => {
+            api.patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+                .await
+        }
+    };
+    match outcome {
+        Ok(_) => Ok(Next::Done),
+        // The cache lags behind. What is there already is heard of when it arrives.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LATER)),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+            Ok(Next::Again)
+        }
+        Err(error) => Err(ApiError::of("attach", key)(error).into()),
+    }
+}
+
+/// Shows on the binding what it refers to, for people and for other programs; `false` when the
+/// binding is not as it was known.
+pub(super) async fn record(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    needs: &[Dependency],
+) -> Result<bool, Error> {
+    let held = binding
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotation::DEPENDENCIES));
+    let text = (!needs.is_empty()).then(|| json!(needs).to_string());
+    let wanted = text.filter(|text| text.len() <= LONGEST_RECORD);
+    if held == wanted.as_ref() {
+        return Ok(true);
+    }
+    let patch = json!({ "metadata": {
+        "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
+        "resourceVersion": binding.metadata.resource_version,
+    } });
+    match key
+        .api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(ApiError::of("record the dependencies of", key)(error).into()),
+    }
+}
+
+/// Has what a binding without a policy of its own places stay in the members; `false` when the
+/// binding is not as it was known.
+pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bool, Error> {
+    let key = BindingKey::for_template(template);
+    let held = fleet.bindings.get(&key);
+    let is_to_change = |held: &Arc<AnyBinding>| {
+        held.spec.placement.is_none() && held.spec.preserve_resources_on_deletion != Some(true)
+    };
+    let Some(held) = held.filter(is_to_change) else {
+        return Ok(true);
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": held.metadata.resource_version },
+        "spec": { "preserveResourcesOnDeletion": true },
+    });
+    match key
+        .api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(ApiError::of("preserve", &key)(error).into()),
+    }
+}
+
+/// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a
+/// vanished referrer was attached to is found from the other side.
+pub(super) async fn release(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+) -> Result<Next, Error> {
+    let all = binding.metadata.finalizers.as_deref().unwrap_or_default();
+    if !all.iter().any(|held| held == finalizer::DEPENDENCIES) {
+        return Ok(Next::Done);
+    }
+    let others: Vec<_> = all
+        .iter()
+        .filter(|held| *held != finalizer::DEPENDENCIES)
+        .collect();
+    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
+    match key
+        .api(&fleet.client)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
+        Err(error) => Err(ApiError::of("release", key)(error).into()),
+    }
+}

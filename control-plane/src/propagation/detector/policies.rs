@@ -1,0 +1,417 @@
+//! Reconciles a policy: the templates that it claims, claimed, or may claim.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::Client;
+use kube::api::{Api, Patch};
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::names::{finalizer, label};
+use muster_shared::queue::Next;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Followed, Informer};
+use serde_json::{Value, json};
+
+use super::controller::Detector;
+use super::error::Error;
+use super::kinds::kinds_of;
+use super::preempt::may_preempt;
+use super::select::selects;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::selection::{Subject, given};
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::Lookup;
+
+/// How many policies are worked on at a time: they are few, and each may touch many templates.
+const WORKERS: usize = 4;
+
+/// Starts following the policies.
+pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
+    listen(detector, &detector.fleet.policies, Policy::Namespaced);
+    listen(detector, &detector.fleet.cluster_policies, Policy::Cluster);
+    let fleet = &detector.fleet;
+    Controller::with(fleet, "policies", &detector.policies).run(
+        tasks,
+        WORKERS,
+        Arc::clone(detector),
+        |_, detector, key| async move { detector.reconcile_policy(key).await },
+    );
+}
+
+fn listen<K: Followed>(
+    detector: &Arc<Detector>,
+    policies: &Informer<K>,
+    policy: fn(Arc<K>) -> Policy,
+) {
+    let to = Arc::clone(detector);
+    policies.on_change(move |change| {
+        let (old, new) = match change {
+            Change::Applied { old, new } => {
+                (old.clone().map(policy), Some(policy(Arc::clone(new))))
+            }
+            Change::Deleted { old } => (Some(policy(Arc::clone(old))), None),
+        };
+        let (old, new) = (old.as_ref(), new.as_ref());
+        to.memory().candidates.change(old, new);
+        let kinds = |policy: Option<&Policy>| {
+            policy.map_or_else(Vec::new, |policy| kinds_of(policy.spec(), &to.scope))
+        };
+        for kind in kinds(new) {
+            to.fleet.templates.name(&kind);
+        }
+        for kind in kinds(old) {
+            to.fleet.templates.unname(&kind);
+        }
+        let Some(new) = new else {
+            // Normally the finalizer has seen to everything. This is for a policy that went without
+            // one.
+            if let Some(old) = old {
+                to.audits.forget(&old.key());
+                to.policies.add(old.key());
+            }
+            return;
+        };
+        if old.is_none_or(|old| differ(old, new)) {
+            to.policies.add(new.key());
+            to.audits.add(new.key());
+            to.reports.add(new.key());
+        } else if old.is_some_and(|old| old.status() != new.status()) {
+            // While the cache showed an older status, a newer one may have seemed to be written.
+            to.reports.add(new.key());
+        }
+    });
+}
+
+/// Returns whether a policy changed in its spec or in its identity.
+fn differ(old: &Policy, new: &Policy) -> bool {
+    let (was, is) = (old.metadata(), new.metadata());
+    was.uid != is.uid
+        || was.generation != is.generation
+        || was.labels != is.labels
+        || old.is_deleting() != new.is_deleting()
+}
+
+impl Detector {
+    async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
+        let client = self.fleet.work_writer.turn().await;
+        let Some(policy) = self.policy(&key) else {
+            self.parked.leave(&key);
+            self.revisit_claimed(&key);
+            return Ok(Next::Done);
+        };
+        if policy.is_deleting() {
+            return self.let_go(&client, &policy).await;
+        }
+        let Some(claim) = Claim::by(&policy).filter(|_| has_finalizer(&policy)) else {
+            return self.identify(&policy).await;
+        };
+        let mut rest = Rest::default();
+        for template in self.bound(&claim) {
+            match self.fleet.templates.get(&template) {
+                Lookup::Found(found) if !selects(&policy, Subject::of(&template, &found)) => {
+                    rest.take(self.release(&client, &template, &claim).await);
+                }
+                Lookup::Found(_) => self.templates.add(template),
+                Lookup::Absent => {}
+                Lookup::Unknown => rest.unlisted(&template.kind),
+            }
+        }
+        self.revisit_unclaimed(&policy, &mut rest);
+        for kind in &rest.unlisted {
+            self.parked.wait(kind, key.clone());
+        }
+        rest.next()
+    }
+
+    /// Gives a policy its permanent id (its uid, unless admission gave one) and the finalizer that
+    /// lets us release its templates.
+    async fn identify(&self, policy: &Policy) -> Result<Next, Error> {
+        let metadata = policy.metadata();
+        let mut patch = json!({ "resourceVersion": metadata.resource_version });
+        if Claim::by(policy).is_none() {
+            patch["labels"] = json!({ id_label(policy): metadata.uid });
+        }
+        if !has_finalizer(policy) {
+            let all = metadata
+                .finalizers
+                .iter()
+                .flatten()
+                .map(String::as_str)
+                .chain([finalizer_of(policy)]);
+            patch["finalizers"] = all.collect();
+        }
+        self.patch_policy(policy, patch).await
+    }
+
+    /// Releases everything that a policy has, then the policy itself. Nothing is removed from any
+    /// member.
+    async fn let_go(&self, client: &Client, policy: &Policy) -> Result<Next, Error> {
+        if !has_finalizer(policy) {
+            return Ok(Next::Done);
+        }
+        if let Some(claim) = Claim::by(policy) {
+            let mut claimed: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
+            for kind in kinds_of(policy.spec(), &self.scope) {
+                // Those of a kind that is not listed are released when it is, since their policy
+                // has gone then: one kind that cannot be listed keeps neither the policy nor the
+                // templates of its other kinds.
+                let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
+                let ours =
+                    |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
+                claimed.extend(
+                    templates
+                        .into_iter()
+                        .flatten()
+                        .filter(|(_, template)| ours(template))
+                        .map(|(key, _)| key),
+                );
+            }
+            let mut rest = Rest::default();
+            for template in claimed {
+                rest.take(self.release(client, &template, &claim).await);
+            }
+            match rest.next() {
+                Ok(Next::Done) => {}
+                Ok(next) => return Ok(next),
+                Err(error) => {
+                    let note = format!("cannot be removed yet: {error}");
+                    let events = &self.fleet.events;
+                    policy.tell(events, EventType::Warning, "ReleaseFailed", note);
+                    return Err(error);
+                }
+            }
+        }
+        let ours = finalizer_of(policy);
+        let others: Vec<_> = policy
+            .metadata()
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|finalizer| *finalizer != ours)
+            .collect();
+        self.patch_policy(
+            policy,
+            json!({ "finalizers": others, "resourceVersion": policy.metadata().resource_version }),
+        )
+        .await
+    }
+
+    async fn patch_policy(&self, policy: &Policy, metadata: Value) -> Result<Next, Error> {
+        let (client, key) = (self.fleet.client.clone(), policy.key());
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let outcome = match policy {
+            Policy::Namespaced(_) => {
+                let api = Api::namespaced(client, key.namespace().unwrap_or_default());
+                let answer: Result<muster_shared::api::policy::PropagationPolicy, _> =
+                    api.patch(key.name(), &patch_params(), &patch).await;
+                answer.map(drop)
+            }
+            Policy::Cluster(_) => {
+                let api = Api::all(client);
+                let answer: Result<muster_shared::api::policy::ClusterPropagationPolicy, _> =
+                    api.patch(key.name(), &patch_params(), &patch).await;
+                answer.map(drop)
+            }
+        };
+        match outcome {
+            // Its own event brings us back.
+            Ok(()) => Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
+            Err(error) => Err(ApiError::of("mark", &key)(error).into()),
+        }
+    }
+
+    /// Returns the templates of the bindings that carry a claim.
+    fn bound(&self, claim: &Claim) -> Vec<TemplateKey> {
+        let found = self.memory().bound.by_id(claim);
+        found
+            .iter()
+            .filter_map(|key| self.template_of(key))
+            .collect()
+    }
+
+    /// Looks again at everything that names a policy which is gone.
+    fn revisit_claimed(&self, policy: &PolicyKey) {
+        let found = self.memory().bound.by_policy(policy);
+        for template in found.iter().filter_map(|key| self.template_of(key)) {
+            self.templates.add(template);
+        }
+    }
+
+    fn template_of(&self, binding: &BindingKey) -> Option<TemplateKey> {
+        let held = self.fleet.bindings.get(binding)?;
+        Some(TemplateKey::of(&held.spec.resource))
+    }
+
+    /// Looks at the templates without a policy that this one selects, at those that it may take
+    /// over, and at those that it claims: one that it claimed while it was lazy has no binding of
+    /// the policy yet.
+    fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
+        let kinds = kinds_of(policy.spec(), &self.scope);
+        let mut seen = BTreeSet::new();
+        for selector in &policy.spec().resource_selectors {
+            let kind = Kind::new(&*selector.api_version, &*selector.kind);
+            if !kinds.contains(&kind) {
+                continue;
+            }
+            let own = policy.key();
+            let namespace = own
+                .namespace()
+                .or_else(|| given(selector.namespace.as_ref()));
+            let name = given(selector.name.as_ref());
+            if let Some(name) = name
+                && (namespace.is_some() || !self.fleet.templates.is_namespaced(&kind))
+            {
+                let key = TemplateKey {
+                    kind: Arc::new(kind),
+                    namespace: namespace.map(str::to_owned),
+                    name: name.to_owned(),
+                };
+                match self.fleet.templates.get(&key) {
+                    Lookup::Found(template) => self.revisit_free(policy, key, &template),
+                    Lookup::Absent => {}
+                    Lookup::Unknown => rest.unlisted(&key.kind),
+                }
+                continue;
+            }
+            if !seen.insert((kind.clone(), namespace.map(str::to_owned))) {
+                continue;
+            }
+            match self.fleet.templates.list(&kind, namespace) {
+                Some(templates) => {
+                    for (key, template) in templates {
+                        self.revisit_free(policy, key, &template);
+                    }
+                }
+                None => rest.unlisted(&kind),
+            }
+        }
+    }
+
+    fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
+        let claim = Claim::on(template.metadata());
+        let is_free = claim.is_none() || claim == Claim::by(policy);
+        let subject = Subject::of(&key, template);
+        if (is_free && selects(policy, subject)) || may_preempt(policy, subject) {
+            self.templates.add(key);
+        }
+    }
+}
+
+/// What a round over the templates of a policy left undone: one of them that cannot be written does
+/// not keep the others.
+#[derive(Default)]
+pub(super) struct Rest {
+    unlisted: BTreeSet<Kind>,
+    again: bool,
+    failed: usize,
+    first: Option<Error>,
+}
+
+impl Rest {
+    pub(super) fn unlisted(&mut self, kind: &Kind) {
+        if !self.unlisted.contains(kind) {
+            self.unlisted.insert(kind.clone());
+        }
+    }
+
+    pub(super) fn take(&mut self, outcome: Result<Next, Error>) {
+        match outcome {
+            Ok(Next::Done | Next::Waits) => {}
+            Ok(Next::After(_) | Next::Again) => self.again = true,
+            Err(error) => {
+                self.failed += 1;
+                self.first.get_or_insert(error);
+            }
+        }
+    }
+
+    fn next(self) -> Result<Next, Error> {
+        match self.first {
+            Some(first) if self.failed > 1 => Err(Error::Some {
+                failed: self.failed,
+                first: Box::new(first),
+            }),
+            Some(first) => Err(first),
+            None if self.again => Ok(Next::Again),
+            None => Ok(Next::Done),
+        }
+    }
+}
+
+fn id_label(policy: &Policy) -> &'static str {
+    match policy {
+        Policy::Namespaced(_) => label::PROPAGATION_POLICY_ID,
+        Policy::Cluster(_) => label::CLUSTER_PROPAGATION_POLICY_ID,
+    }
+}
+
+fn finalizer_of(policy: &Policy) -> &'static str {
+    match policy {
+        Policy::Namespaced(_) => finalizer::PROPAGATION_POLICY,
+        Policy::Cluster(_) => finalizer::CLUSTER_PROPAGATION_POLICY,
+    }
+}
+
+fn has_finalizer(policy: &Policy) -> bool {
+    policy
+        .metadata()
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|held| held == finalizer_of(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::fleet::testing::{Stand, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_is_lazy_no_more_takes_effect_on_what_it_claimed_while_it_was() {
+        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        let policy = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "p", "labels": labels, "generation": 1,
+                "finalizers": ["karmada.io/propagation-policy-controller"],
+                "creationTimestamp": "2026-01-01T00:00:05Z",
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "activationPreference": "Lazy",
+            },
+        });
+        let template = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"replicas": 2},
+        });
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy.clone()),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let claimed = stand.api.object("deployments", "shop", "web");
+        let claimed = claimed.expect("the template stays");
+        assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
+        let bindings = &stand.fleet.bindings;
+        assert!(bindings.list().is_empty(), "and waits for a change");
+        let mut eager = policy;
+        eager["metadata"]["generation"] = json!(2);
+        eager["spec"]["activationPreference"] = json!(null);
+        stand.api.put("propagationpolicies", eager);
+        pass(10).await;
+        assert_eq!(bindings.list().len(), 1, "it waits for nothing any more");
+    }
+}

@@ -1,0 +1,230 @@
+//! Takes templates over from policies of lower priority.
+
+use muster_shared::api::policy::PreemptionBehavior;
+use muster_shared::events::EventType;
+use muster_shared::queue::Next;
+
+use super::controller::Detector;
+use super::error::Error;
+use super::select::selects;
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::Policy;
+use crate::fleet::selection::{Subject, given};
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::settings::PROPAGATION_POLICY_PREEMPTION;
+
+/// Returns whether `candidate`, which selects the template by name and may preempt, takes it over
+/// from `owner`.
+///
+/// A namespaced policy always beats a cluster-wide one, and never the other way round. Among equals
+/// the explicit priority must be strictly greater (Karmada: `pkg/detector/preemption.go`).
+pub fn takes_over(candidate: &Policy, owner: &Policy) -> bool {
+    match (candidate, owner) {
+        (Policy::Namespaced(_), Policy::Cluster(_)) => true,
+        (Policy::Cluster(_), Policy::Namespaced(_)) => false,
+        (Policy::Namespaced(_), Policy::Namespaced(_))
+        | (Policy::Cluster(_), Policy::Cluster(_)) => {
+            candidate.key() != owner.key() && candidate.spec().priority() > owner.spec().priority()
+        }
+    }
+}
+
+/// Returns whether a policy may take a template over: it is allowed to preempt, and names the
+/// template with its namespace.
+pub fn may_preempt(policy: &Policy, subject: Subject<'_>) -> bool {
+    let key = policy.key();
+    policy.spec().preemption == Some(PreemptionBehavior::Always)
+        && !policy.is_deleting()
+        && selects(policy, subject)
+        && policy.spec().resource_selectors.iter().any(|selector| {
+            let namespace = key.namespace().or(given(selector.namespace.as_ref()));
+            Kind::new(&*selector.api_version, &*selector.kind) == *subject.kind
+                && given(selector.name.as_ref()) == Some(subject.name)
+                && namespace == subject.namespace
+        })
+}
+
+impl Detector {
+    /// Returns the policy that takes a template over from its owner, with its claim. It follows
+    /// from what there is, not from what happened: a policy may come, change, or lower its priority
+    /// while a list leaves the template out.
+    pub(super) fn preemptor(
+        &self,
+        subject: Subject<'_>,
+        owner: &Policy,
+    ) -> Option<(Policy, Claim)> {
+        if !self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
+            return None;
+        }
+        let keys = {
+            let candidates = &self.memory().candidates;
+            let near = subject.namespace.map(|it| candidates.of(Some(it), subject));
+            let mut keys = near.unwrap_or_default();
+            keys.extend(candidates.of(None, subject));
+            keys
+        };
+        let policies = keys.iter().filter_map(|key| self.policy(key));
+        let mut best = None;
+        for policy in policies.filter(|policy| may_preempt(policy, subject)) {
+            let rival = best.as_ref().map_or(owner, |(policy, _)| policy);
+            if takes_over(&policy, rival)
+                && let Some(claim) = Claim::by(&policy)
+            {
+                best = Some((policy, claim));
+            }
+        }
+        best
+    }
+
+    /// Takes a template over from a policy.
+    pub(super) async fn take_over(
+        &self,
+        key: &TemplateKey,
+        template: &Template,
+        (policy, claim): (Policy, Claim),
+        owner: &Policy,
+    ) -> Result<Next, Error> {
+        let Some(metadata) = claim.patch(template.metadata()) else {
+            return Ok(Next::Done);
+        };
+        let client = self.fleet.work_writer.turn().await;
+        let known = template.metadata();
+        if !self.mark(&client, key, known, metadata).await? {
+            return Ok(Next::Again);
+        }
+        let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
+        tracing::info!("{note}");
+        let events = &self.fleet.events;
+        policy.tell(events, EventType::Normal, "PreemptPolicySucceed", note);
+        Ok(Next::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::policy::{
+        ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fleet::testing::{Stand, pass};
+    use crate::settings::Settings;
+
+    fn spec(priority: i32) -> PropagationSpec {
+        PropagationSpec {
+            priority: Some(priority),
+            ..PropagationSpec::default()
+        }
+    }
+
+    fn pp(name: &str, priority: i32) -> Policy {
+        Policy::Namespaced(Arc::new(PropagationPolicy::new(name, spec(priority))))
+    }
+
+    fn cpp(name: &str, priority: i32) -> Policy {
+        Policy::Cluster(Arc::new(ClusterPropagationPolicy::new(
+            name,
+            spec(priority),
+        )))
+    }
+
+    #[test]
+    fn who_takes_over_from_whom() {
+        for (candidate, owner, expected) in [
+            (pp("a", 2), pp("b", 1), true),
+            (pp("a", 1), pp("b", 1), false),
+            (pp("a", 0), cpp("b", 9), true),
+            (cpp("a", 2), cpp("b", 1), true),
+            (cpp("a", 1), cpp("b", 2), false),
+            (cpp("a", 9), pp("b", 0), false),
+        ] {
+            assert_eq!(
+                takes_over(&candidate, &owner),
+                expected,
+                "{} over {}",
+                candidate.key(),
+                owner.key()
+            );
+        }
+    }
+
+    /// Returns a policy for one Deployment, as it is once it has its id.
+    fn stored(name: &str, generation: i64, priority: i32, preemption: &str) -> Value {
+        json!({
+            "metadata": {
+                "namespace": "shop", "name": name, "uid": name, "generation": generation,
+                "labels": {"propagationpolicy.karmada.io/permanent-id": name},
+                "finalizers": ["karmada.io/propagation-policy-controller"],
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+                "priority": priority,
+                "preemption": preemption,
+            },
+        })
+    }
+
+    fn claimed(version: &str, by: &str) -> Value {
+        json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": version,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"propagationpolicy.karmada.io/permanent-id": by},
+                "annotations": {
+                    "propagationpolicy.karmada.io/namespace": "shop",
+                    "propagationpolicy.karmada.io/name": by,
+                },
+            },
+            "spec": {"replicas": 2},
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_takes_over_whatever_comes_last() {
+        let (owner, rival) = (
+            stored("web", 1, 5, "Never"),
+            stored("rival", 1, 7, "Always"),
+        );
+        let template = claimed("t", "web");
+        let weak = stored("rival", 1, 3, "Always");
+        let lowered = stored("web", 2, 1, "Never");
+        let of = |object: &Value| {
+            let kind = if object["spec"]["replicas"].is_null() {
+                "propagationpolicies"
+            } else {
+                "deployments"
+            };
+            (kind, object.clone())
+        };
+        for (what, first, last, owned) in [
+            ("the policy", vec![&owner, &template], &rival, "rival"),
+            ("the template", vec![&owner, &rival], &template, "rival"),
+            (
+                "a lower priority",
+                vec![&owner, &weak, &template],
+                &lowered,
+                "rival",
+            ),
+            ("too low a priority", vec![&owner, &template], &weak, "web"),
+        ] {
+            let mut settings = Settings::default();
+            settings.feature_gates = "PropagationPolicyPreemption=true".parse().unwrap();
+            let mut stand = Stand::with(settings, first.into_iter().map(of));
+            stand.api.serve_deployments();
+            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(10).await;
+            let (plural, object) = of(last);
+            stand.api.put(plural, object);
+            pass(10).await;
+            let held = stand.api.object("deployments", "shop", "web");
+            let labels = held.expect("it stays")["metadata"]["labels"].take();
+            let expected = json!({"propagationpolicy.karmada.io/permanent-id": owned});
+            assert_eq!(labels, expected, "{what}");
+        }
+    }
+}

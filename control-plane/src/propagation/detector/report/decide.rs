@@ -1,0 +1,329 @@
+//! Counts the resources of a policy, and decides its status from the counts.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::policy::{PropagationReason, PropagationStatus};
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{self, EFFECTIVE};
+
+use crate::fleet::template::TemplateKey;
+use crate::fleet::unheard::unheard;
+use crate::movement::eviction::explain::CONDITION as EVICTION_PENDING;
+use crate::propagation::detector::audit::Finding;
+
+/// Reasons that a status lists at most.
+const MOST_REASONS: usize = 10;
+/// A message of a resource is cut after so many bytes.
+const LONGEST_MESSAGE: usize = 256;
+/// The message about parts of a policy without effect is cut after so many bytes.
+const LONGEST_FINDINGS: usize = 2048;
+/// Reason of a resource of which no binding could be made.
+const NOT_PROPAGATED: &str = "NotPropagated";
+/// Reason of a resource about which the scheduler has not said anything.
+const NOT_SCHEDULED: &str = "NotScheduledYet";
+
+/// Condition of a policy: each selected resource has clusters, one of which at least is heard.
+const READY: &str = "Ready";
+/// Reason of the condition `Effective` while the policy was not compared with the fleet.
+const NOT_JUDGED: &str = "NotJudgedYet";
+
+/// State of a binding, as far as the status of its policy shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It has clusters, and leaves none.
+    Placed,
+    /// It has clusters, and has to leave one. Reason and message of its condition.
+    Waiting(&'a str, &'a str),
+    /// It has no clusters. Reason and message of its condition.
+    Refused(&'a str, &'a str),
+}
+
+impl<'a> State<'a> {
+    /// Returns the state of a binding.
+    pub fn of(binding: &'a AnyBinding) -> Self {
+        let held = |kind: &str, status: &str| {
+            let found = conditions::get(&binding.status().conditions, kind);
+            found.filter(|it| it.status == status)
+        };
+        let scheduled = held(condition::SCHEDULED, conditions::FALSE);
+        let is_empty = binding.spec.clusters.is_empty();
+        match (scheduled, held(EVICTION_PENDING, conditions::TRUE)) {
+            (Some(refused), _) if is_empty => Self::Refused(&refused.reason, &refused.message),
+            (None, _) if is_empty && held(condition::SCHEDULED, conditions::TRUE).is_none() => {
+                Self::Refused(NOT_SCHEDULED, "the scheduler has not placed it")
+            }
+            (_, Some(pending)) => Self::Waiting(&pending.reason, &pending.message),
+            // A Duplicated workload of no replicas needs no cluster.
+            _ => Self::Placed,
+        }
+    }
+}
+
+/// Resources with a reason in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    resources: u32,
+    example: String,
+    message: String,
+}
+
+impl Group {
+    /// Makes a group that has no resource so far.
+    fn new(example: String, message: &str) -> Self {
+        Self {
+            resources: 0,
+            example,
+            message: bounded(message, LONGEST_MESSAGE),
+        }
+    }
+
+    /// Returns the group in words that follow a reason or a number.
+    fn told(&self) -> String {
+        let others = match self.resources {
+            1 => String::new(),
+            more => format!(" and {} more", more - 1),
+        };
+        format!("({}{others}: {})", self.example, self.message)
+    }
+}
+
+/// Returns the state of a binding as the status of its policy shows it; where none of its clusters
+/// is heard, also the message about the first of them.
+pub fn shown(binding: &AnyBinding) -> (State<'_>, Option<&str>) {
+    let reports = &binding.status().aggregated_status;
+    (State::of(binding), unheard(&binding.spec, reports))
+}
+
+/// Counts of the resources of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    selected: u32,
+    placed: u32,
+    refused: u32,
+    waiting: u32,
+    /// Resources none of whose clusters is heard.
+    unheard: Option<Group>,
+    groups: BTreeMap<String, Group>,
+}
+
+impl Tally {
+    /// Counts a binding.
+    pub fn take(&mut self, binding: &AnyBinding) {
+        let resource = &binding.spec.resource;
+        self.selected += 1;
+        let (state, unheard) = shown(binding);
+        if let Some(why) = unheard {
+            self.unheard
+                .get_or_insert_with(|| Group::new(named(resource), why))
+                .resources += 1;
+        }
+        match state {
+            State::Placed => self.placed += 1,
+            State::Waiting(reason, message) => {
+                self.placed += 1;
+                self.waiting += 1;
+                self.group(reason, message, || named(resource));
+            }
+            State::Refused(reason, message) => {
+                self.refused += 1;
+                self.group(reason, message, || named(resource));
+            }
+        }
+    }
+
+    /// Counts a template of which no binding could be made.
+    pub fn refuse(&mut self, template: &TemplateKey, message: &str) {
+        self.selected += 1;
+        self.refused += 1;
+        self.group(NOT_PROPAGATED, message, || template.to_string());
+    }
+
+    /// Returns whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.selected == 0
+    }
+
+    fn group(&mut self, reason: &str, message: &str, example: impl FnOnce() -> String) {
+        if let Some(group) = self.groups.get_mut(reason) {
+            group.resources += 1;
+            return;
+        }
+        let mut group = Group::new(example(), message);
+        group.resources = 1;
+        self.groups.insert(reason.to_owned(), group);
+    }
+
+    fn reasons(&self) -> Vec<PropagationReason> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(_, group)| Reverse(group.resources));
+        let groups = groups.into_iter().take(MOST_REASONS);
+        groups
+            .map(|(reason, group)| PropagationReason {
+                reason: reason.clone(),
+                resources: group.resources,
+                example: group.example.clone(),
+                message: group.message.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Reason why a policy has no resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// A selector names a resource that another policy has.
+    Claimed {
+        /// The resource.
+        template: String,
+        /// The policy that has it.
+        by: String,
+    },
+    /// The policy takes effect with the next change of a resource.
+    Lazy,
+    /// Nothing that the selectors name is there.
+    NotThere,
+    /// The resources of a kind are not listed.
+    NotListed,
+}
+
+/// Returns the status of a policy of this generation; equal to `known` if there is nothing to
+/// write. `nothing` is asked for if nothing was counted. `findings` are the parts without effect,
+/// and whether the fleet was looked at as well. As long as it was not, what is known of the same
+/// generation counts on: a process that has just started knows less than the one before it.
+pub fn status(
+    known: Option<&PropagationStatus>,
+    generation: Option<i64>,
+    tally: &Tally,
+    nothing: impl FnOnce() -> Nothing,
+    findings: (&[Finding], bool),
+    now: Timestamp,
+) -> PropagationStatus {
+    let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
+    // A known `True` does not outlive a finding, even before the fleet was looked at.
+    let is_overtaken = |it: &Condition| {
+        it.reason == NOT_JUDGED || it.status == conditions::TRUE && !findings.0.is_empty()
+    };
+    let judged = conditions::get(known_conditions, EFFECTIVE)
+        .filter(|it| it.observed_generation == generation && !is_overtaken(it));
+    let effective = match (findings, judged) {
+        ((_, false), Some(judged)) => judged.clone(),
+        ((found, is_complete), _) => effective(found, is_complete, now),
+    };
+    let observations = [ready(tally, nothing, now), effective];
+    let observations = observations.map(|it| Condition {
+        observed_generation: generation,
+        ..it
+    });
+    let conditions = conditions::merge(known_conditions, observations);
+    PropagationStatus {
+        observed_generation: generation,
+        selected: tally.selected,
+        placed: tally.placed,
+        refused: tally.refused,
+        waiting: tally.waiting,
+        reasons: tally.reasons(),
+        conditions: conditions.unwrap_or_else(|| known_conditions.to_vec()),
+    }
+}
+
+fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Condition {
+    let condition =
+        |status, reason, message: &str| conditions::new(READY, status, reason, message, now);
+    let no = conditions::FALSE;
+    if tally.is_empty() {
+        return match nothing() {
+            Nothing::Claimed { template, by } => {
+                let message = format!(
+                    "{template} belongs to {by}, and so does everything else that it selects"
+                );
+                condition(no, "ClaimedByAnotherPolicy", &message)
+            }
+            Nothing::Lazy => {
+                let message = "activationPreference is Lazy: it takes effect on each resource when that is changed next";
+                condition(conditions::TRUE, "WaitingForChange", message)
+            }
+            Nothing::NotThere => {
+                // Whoever applies policies before what they select, as Flux may, must not wait for
+                // ever. What is missing is also a finding.
+                let message = "nothing that its selectors name is there";
+                condition(conditions::TRUE, "NothingSelected", message)
+            }
+            Nothing::NotListed => {
+                let message = "resources of a kind that it names could not be listed so far";
+                condition(conditions::UNKNOWN, "NotListed", message)
+            }
+        };
+    }
+    let mut message = format!(
+        "{} of {} resources are placed",
+        tally.placed, tally.selected
+    );
+    if tally.refused > 0 {
+        let refused = tally.refused;
+        message = format!("{message}, {refused} are not: {}", tally.told());
+    }
+    if let Some(unheard) = &tally.unheard {
+        let told = unheard.told();
+        message = format!(
+            "{message}; of {} no cluster is heard {told}",
+            unheard.resources
+        );
+    }
+    match (tally.refused, &tally.unheard) {
+        (1.., _) => condition(no, "NotAllPlaced", &message),
+        // Whoever waits for what a policy places, as Flux does, must not take it for well.
+        (0, Some(_)) => condition(conditions::UNKNOWN, "NotHeard", &message),
+        (0, None) => condition(conditions::TRUE, "AllPlaced", &message),
+    }
+}
+
+impl Tally {
+    /// Returns the reasons in words.
+    fn told(&self) -> String {
+        let reasons = self.reasons();
+        let words = reasons.iter().map(|it| {
+            let group = Group {
+                resources: it.resources,
+                example: it.example.clone(),
+                message: it.message.clone(),
+            };
+            format!("{} {}", it.reason, group.told())
+        });
+        words.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Condition {
+    let Some(first) = findings.first() else {
+        if !is_complete {
+            let message = "what it names is compared with the fleet half a minute after a change";
+            let (status, reason) = (conditions::UNKNOWN, NOT_JUDGED);
+            return conditions::new(EFFECTIVE, status, reason, message, now);
+        }
+        let (status, reason) = (conditions::TRUE, "AllPartsHaveEffect");
+        return conditions::new(EFFECTIVE, status, reason, "", now);
+    };
+    let notes: Vec<&str> = findings.iter().map(|it| it.note.as_str()).collect();
+    let message = bounded(&notes.join("; "), LONGEST_FINDINGS);
+    conditions::new(EFFECTIVE, conditions::FALSE, first.reason, &message, now)
+}
+
+/// Returns a text of at most this many bytes; one that was cut ends with an ellipsis.
+fn bounded(text: &str, longest: usize) -> String {
+    crate::movement::failovers::bounded(text.to_owned(), longest)
+}
+
+fn named(resource: &ObjectReference) -> String {
+    match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
+        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
+        None => format!("{} {}", resource.kind, resource.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

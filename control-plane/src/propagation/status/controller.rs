@@ -1,0 +1,404 @@
+//! Reconciles the status of a binding and of its template from the binding's Works.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::Patch;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Expectations, Informer};
+
+use super::aggregate::{Applied, Taken, fully_applied, items, patch};
+use super::applied;
+use super::places::Places;
+use super::reflect::{Shown, is_told, reflect, tell_failure, with_silent};
+use super::silence::{self, Silence, Silent};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::completion::has_completed;
+use crate::fleet::fencing;
+use crate::fleet::fencing::telling::{self, Copy};
+use crate::fleet::last_patches::LastPatches;
+use crate::fleet::parked::Parked;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::TemplateEvent;
+use crate::fleet::works::CachedWork;
+use crate::fleet::works::{binding_of, owner_id};
+use crate::propagation::binding::render::Scope;
+
+/// Reports of several clusters about one binding come in bunches; one write says them all.
+const GATHERING: Duration = Duration::from_millis(100);
+
+/// The step that an error names.
+pub(super) const STEP: &str = "write the status of";
+
+/// Why a status is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("aggregate the status: {0}")]
+    Aggregate(#[from] muster_interpreter::Error),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl Error {
+    /// Returns whether trying again does not help until somebody changes something, so that
+    /// somebody has to be told.
+    fn is_lasting(&self) -> bool {
+        match self {
+            Self::Aggregate(_) => true,
+            Self::Api(error) => error.is_lasting(),
+        }
+    }
+}
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    fleet.follow_templates();
+    let workers = fleet.settings.concurrent_work_syncs;
+    let queue = Queue::new("binding status");
+    let written = Arc::new(Expectations::default());
+    let memory = Arc::new(Memory {
+        parked: Parked::new(&fleet.templates, &queue),
+        written: Arc::clone(&written),
+        shown: Expectations::default(),
+        patches: LastPatches::default(),
+        places: Places::of(workers),
+    });
+    Controller::with(fleet, "binding status", &queue)
+        .gathers(GATHERING, &fleet.bindings, move |_, change| {
+            judged_anew(&written, change)
+        })
+        .watches(&*fleet.interpreters, Fleet::interpreted_anew)
+        .gathers(GATHERING, &fleet.works, |_, change| {
+            let tells_nothing_new = match change {
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } => {
+                    new.reports_as(old)
+                        && owner_id(new) == owner_id(old)
+                        && old.metadata.deletion_timestamp.is_some()
+                            == new.metadata.deletion_timestamp.is_some()
+                }
+                Change::Applied { old: None, .. } | Change::Deleted { .. } => false,
+            };
+            binding_of(change.object()).filter(|_| !tells_nothing_new)
+        })
+        .gathers(GATHERING, &fleet.templates, |fleet, news| {
+            let concerns_us = match news.event {
+                // A claim on a template, or its end, is a new generation of many kinds, which the
+                // status has to have observed.
+                TemplateEvent::Marked => true,
+                // The list before may have lacked it. Whoever needs the first list waits for it.
+                TemplateEvent::Appeared => fleet.templates.is_known(&news.key.kind),
+                // That is a change of the binding as well.
+                TemplateEvent::Changed | TemplateEvent::Gone => false,
+            };
+            concerns_us.then(|| BindingKey::for_template(&news.key))
+        })
+        .gathers(GATHERING, &fleet.clusters, silenced)
+        .run(tasks, workers, memory, |fleet, memory, key| async move {
+            reconcile(&fleet, &memory, &key).await
+        });
+}
+
+/// Returns the bindings with Works in a cluster that has fallen silent or is heard again.
+fn silenced(fleet: &Fleet, change: &Change<Cluster>) -> Vec<BindingKey> {
+    let (before, now) = match change {
+        Change::Applied { old, new } => (old.as_deref().and_then(Silence::of), Silence::of(new)),
+        Change::Deleted { old } => (Silence::of(old), None),
+    };
+    if before == now {
+        return Vec::new();
+    }
+    let namespace = names::execution_namespace(&change.object().name_any());
+    let works = fleet.works.list_in(&namespace);
+    works.iter().filter_map(|work| binding_of(work)).collect()
+}
+
+/// Returns the silent ones of the clusters that hold Works of a binding.
+fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silent {
+    let names = items.iter().map(|item| &item.cluster_name);
+    names
+        .filter_map(|name| {
+            let silence = Silence::of(clusters.get(None, name)?.as_ref())?;
+            Some((name.clone(), silence))
+        })
+        .collect()
+}
+
+/// Returns a binding that has to be judged anew: its clusters have changed, somebody else wrote
+/// what the clusters report, or the cache showed nothing new of it for long.
+fn judged_anew(
+    written: &Expectations<BindingKey>,
+    change: &Change<AnyBinding>,
+) -> Option<BindingKey> {
+    let key = BindingKey::of(change.object());
+    match change {
+        Change::Applied { old, new } => {
+            let is_ours = written.is_last_write(&key, &new.metadata);
+            written.observe(&key, &new.metadata);
+            let seen = |old: &Arc<AnyBinding>| {
+                old.metadata.generation == new.metadata.generation
+                    && (is_ours || old.status().aggregated_status == new.status().aggregated_status)
+            };
+            (!old.as_ref().is_some_and(seen)).then_some(key)
+        }
+        // It is forgotten.
+        Change::Deleted { .. } => {
+            written.forget(&key);
+            Some(key)
+        }
+    }
+}
+
+/// What the controller remembers. May be lost.
+pub(super) struct Memory {
+    pub(super) parked: Parked<BindingKey>,
+    /// Bindings that were written and that the cache does not show yet.
+    written: Arc<Expectations<BindingKey>>,
+    /// Templates whose status was written and whose cache does not show it yet, by their bindings.
+    pub(super) shown: Expectations<BindingKey>,
+    /// The last patch of the status of each binding's template.
+    pub(super) patches: LastPatches<BindingKey>,
+    /// How many templates of each kind may be written at a time.
+    pub(super) places: Places,
+}
+
+async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
+    let client = fleet.status_writer.turn().await;
+    let Some(binding) = fleet.bindings.get(key) else {
+        memory.patches.forget(key);
+        memory.shown.forget(key);
+        memory.parked.leave(key);
+        return Ok(Next::Done);
+    };
+    if binding.metadata.deletion_timestamp.is_some() || binding.permanent_id().is_none() {
+        return Ok(Next::Done);
+    }
+    // A report that is as the one before the last write would not be written.
+    if let Some(pause) = memory.written.pause(key, &binding.metadata) {
+        return Ok(Next::After(pause));
+    }
+    let (spec, status) = (&binding.spec, binding.status());
+    let mut works = fleet.work_index.of(key);
+    works.retain(|work| is_made_for(work, binding.permanent_id()));
+    let Scope {
+        expected, targets, ..
+    } = Scope::of(spec);
+    let is_target = |name: &String| targets.iter().any(|target| target.name == *name);
+    let mut kept: BTreeSet<String> = BTreeSet::new();
+    if !targets.is_empty() {
+        kept.extend(expected.iter().filter(|it| !is_target(it)).cloned());
+    }
+    let taken = taken(fleet, key, &spec.resource, &expected, &works);
+    let reported = |work: &Arc<CachedWork>| work.is_reported();
+    // What is to have no replicas has no clusters, and is as it should be.
+    let is_scheduled = status.last_scheduled_time.is_some();
+    let is_for_none = is_scheduled && spec.is_workload() && spec.replicas == 0;
+    let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
+    let template = TemplateKey::of(&spec.resource);
+    let uid = spec.resource.uid.as_deref();
+    if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
+        // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
+        // is being filled. What the template tells of copies that are gone must not stand.
+        if !is_scheduled || is_told(fleet, &template) == Some(false) {
+            return Ok(Next::Done);
+        }
+        let items = &with_silent(&expected, &[]);
+        let shown = Shown { items, kept: &kept };
+        let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
+        return told(fleet, binding.as_ref(), &template, outcome);
+    }
+    let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
+    let mut silent = silent(&fleet.clusters, &items);
+    silent.retain(|name, _| !has_completed(&spec.resource, &items, name));
+    let is_nowhere = expected.is_empty() && items.is_empty();
+    let applied = match fully_applied(&expected, &items) {
+        true if silent.is_empty() => Applied::Fully,
+        false if is_nowhere && is_for_none => Applied::Fully,
+        true => Applied::NotHeard(silence::not_heard(&silent)),
+        false => Applied::NotFully,
+    };
+    silence::mark(&mut items, &silent);
+    let version = binding.metadata.resource_version.as_deref();
+    let fenced = fenced(fleet, spec, &status.conditions, &works);
+    let unfenced = fenced.clone().filter(|told| {
+        let known = conditions::get(&status.conditions, &told.type_);
+        told.reason == telling::NOT_ALL && known.is_none_or(|known| known.message != told.message)
+    });
+    if let Some(patch) = patch(status, version, &items, &applied, fenced, fleet.clock.now()) {
+        if !fleet.leadership.is_current() {
+            return Ok(Next::Done);
+        }
+        let answer = key
+            .api(&client)
+            .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
+            .await;
+        match answer {
+            Ok(after) => {
+                let written = &memory.written;
+                written.written(key.clone(), &binding.metadata, &after.metadata, ());
+                if let Some(Condition {
+                    reason, message, ..
+                }) = unfenced
+                {
+                    fleet.publish(&binding, EventType::Warning, &reason, message);
+                }
+                let heard: Vec<_> = items
+                    .iter()
+                    .filter(|item| !silent.contains_key(&item.cluster_name))
+                    .cloned()
+                    .collect();
+                let full = applied == Applied::Fully;
+                if let Some((kind, reason, note)) = applied::told(status, &heard, full) {
+                    let template = event_reference(&spec.resource);
+                    fleet.events.publish_about(template, kind, reason, note);
+                }
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::Again),
+            Err(error) => return Err(ApiError::of(STEP, key)(error).into()),
+        }
+    }
+    let counted = silence::counted(&items, &silent);
+    let items = &with_silent(&expected, &counted);
+    let shown = Shown { items, kept: &kept };
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
+    told(fleet, binding.as_ref(), &template, outcome)
+}
+
+/// Returns the same outcome, and tells people of a failure that only a person can end.
+fn told(
+    fleet: &Fleet,
+    binding: &AnyBinding,
+    template: &TemplateKey,
+    outcome: Result<Next, Error>,
+) -> Result<Next, Error> {
+    if let Err(error) = &outcome
+        && error.is_lasting()
+    {
+        tell_failure(fleet, binding, template, error);
+    }
+    outcome
+}
+
+/// Returns the condition that tells whether the copies would be stopped when their clusters are cut
+/// off.
+fn fenced(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    before: &[Condition],
+    works: &[Arc<CachedWork>],
+) -> Option<Condition> {
+    let is_asked = fencing::asked(spec).is_some();
+    let reports: Vec<_> = works
+        .iter()
+        .filter(|work| is_asked && work.metadata.deletion_timestamp.is_none())
+        .filter_map(|work| {
+            let namespace = work.metadata.namespace.as_deref()?;
+            let cluster = names::cluster_of_execution_namespace(namespace)?;
+            Some((cluster, work.status().conditions))
+        })
+        .collect();
+    let copies: Vec<_> = reports
+        .iter()
+        .map(|(name, reported)| Copy {
+            cluster: name,
+            mode: fleet
+                .clusters
+                .get(None, name)
+                .map(|it| it.spec.sync_mode.clone()),
+            reported,
+        })
+        .collect();
+    telling::condition(is_asked, &copies, before, fleet.clock.now())
+}
+
+/// Returns the expected clusters whose Work of this name is another binding's, or nobody's.
+fn taken(
+    fleet: &Fleet,
+    key: &BindingKey,
+    resource: &ObjectReference,
+    expected: &BTreeSet<String>,
+    works: &[Arc<CachedWork>],
+) -> Vec<Taken> {
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let name = names::work(&resource.kind, &resource.name, namespace);
+    let places: HashSet<_> = works
+        .iter()
+        .filter_map(|work| work.metadata.namespace.as_deref())
+        .collect();
+    let taken = |cluster: &String| {
+        let place = names::execution_namespace(cluster);
+        if places.contains(place.as_str()) {
+            return None;
+        }
+        let work = fleet.works.get(Some(&place), &name)?;
+        let owner = match binding_of(&work) {
+            Some(other) if other == *key => return None,
+            Some(other) => format!("belongs to {other}"),
+            None if owner_id(&work).is_some() => return None,
+            None => "names no binding".to_owned(),
+        };
+        Some(Taken {
+            cluster: cluster.clone(),
+            message: format!(
+                "work {place}/{name} {owner}: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
+            ),
+        })
+    };
+    expected.iter().filter_map(taken).collect()
+}
+
+/// Returns whether a Work was made for the binding with this permanent id, or does not say. One
+/// that a former binding of the same name left behind tells of a former object: a Job that has
+/// ended, while the present one has not begun.
+fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
+    owner_id(work).is_none_or(|made_for| Some(made_for) == id)
+}
+
+#[cfg(test)]
+mod shown;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_works_of_a_former_binding_tell_does_not_count() {
+        for (label, expected) in [
+            (
+                json!({ "resourcebinding.karmada.io/permanent-id": "id" }),
+                true,
+            ),
+            (
+                json!({ "resourcebinding.karmada.io/permanent-id": "former" }),
+                false,
+            ),
+            (
+                json!({ "clusterresourcebinding.karmada.io/permanent-id": "former" }),
+                false,
+            ),
+            (json!({}), true),
+        ] {
+            let work = json!({ "metadata": { "namespace": "karmada-es-m1", "name": "sum", "labels": label } });
+            let work: CachedWork = serde_json::from_value(work).unwrap();
+            assert_eq!(is_made_for(&work, Some("id")), expected, "{label}");
+        }
+    }
+}
