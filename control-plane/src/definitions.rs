@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use muster_shared::k8s::CustomResourceDefinition;
 use muster_shared::telemetry;
 
-use crate::refuse;
+use crate::settings::refuse;
 
 /// Name of the command.
 pub const COMMAND: &str = "crds";

@@ -117,8 +117,7 @@ use std::process::ExitCode;
 use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::COMPONENT;
-use crate::settings::Settings;
+use crate::settings::{COMPONENT, Settings, refuse};
 
 pub use wiring::{run, run_over};
 
@@ -147,11 +146,6 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             refuse(&format!("{error:#}"))
         }
     }
-}
-
-fn refuse(error: &impl std::fmt::Display) -> ExitCode {
-    eprintln!("{COMPONENT}: {error}");
-    ExitCode::FAILURE
 }
 
 fn command() -> clap::Command {

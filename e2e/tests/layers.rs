@@ -87,8 +87,8 @@ const AGENT: Floors = &[
 /// What all controllers share lies at the bottom, what people talk to at the top.
 const CONTROL_PLANE: Floors = &[
     &["deviations"],
-    &["definitions"],
     &["settings"],
+    &["definitions"],
     &["fleet"],
     &["scheduler"],
     &["clusters"],

@@ -11,10 +11,10 @@ use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
 use muster_shared::watch::{Change, Informer, Presence, Selection};
 
-use super::COMPONENT;
 use super::bindings_by_cluster::BindingsByCluster;
 use super::intern::BindingInterner;
 use super::template::TemplateKey;
+use crate::settings::COMPONENT;
 
 /// What names a binding of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -72,11 +72,7 @@ use crate::fleet::template_event::News as TemplateChange;
 use crate::fleet::templates::Templates;
 use crate::fleet::unseen_works::UnseenWorks;
 use crate::fleet::works::{CachedWork, WorkIndex};
-use crate::settings::Settings;
-
-/// The name under which the control plane writes: field manager of its objects and source of its
-/// events.
-pub const COMPONENT: &str = "muster-control-plane";
+use crate::settings::{COMPONENT, Settings};
 
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
 /// written goes through `client`.

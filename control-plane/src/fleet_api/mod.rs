@@ -44,7 +44,7 @@ pub use self::objects::is_newer;
 pub use self::plan::CONTROL_PLANE;
 use self::plan::Site;
 use self::secrets::{Keeper, Lives, Outcome};
-use crate::fleet::COMPONENT;
+use crate::settings::COMPONENT;
 
 /// Name of the command.
 pub(crate) const COMMAND: &str = "fleet-api";
@@ -172,13 +172,13 @@ pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
         match muster_shared::settings::load_from(command, arguments, std::env::vars_os()) {
             Ok(settings) => settings,
             Err(Error::Flag(error)) => error.exit(),
-            Err(error) => return crate::refuse(&error),
+            Err(error) => return crate::settings::refuse(&error),
         };
     match start(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "ended");
-            crate::refuse(&format!("{error:#}"))
+            crate::settings::refuse(&format!("{error:#}"))
         }
     }
 }

@@ -17,8 +17,8 @@ use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
 use super::plan::ADMINISTRATORS;
 use crate::clusters::registration::{access, discovery};
-use crate::fleet::COMPONENT;
 use crate::fleet::api_error::ApiError;
+use crate::settings::COMPONENT;
 
 /// Rights of the control plane.
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");

@@ -36,7 +36,7 @@ pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(error) => crate::refuse(&format!("{error:#}")),
+        Err(error) => crate::settings::refuse(&format!("{error:#}")),
     }
 }
 

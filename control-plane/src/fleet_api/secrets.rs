@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::issue::{self, Pair};
 use super::judge::{self, AUTHORITIES, Authority, CERTIFICATE, KEY, TOKENS, Verdict};
 use super::plan::{Kubeconfig, Leaf, PORT, Signer, Site};
-use crate::fleet::COMPONENT;
 use crate::fleet::api_error::ApiError;
+use crate::settings::COMPONENT;
 
 /// Key of a kubeconfig.
 const KUBECONFIG: &str = "kubeconfig";

@@ -9,6 +9,7 @@ mod published;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::ArgAction::Set;
 use muster_shared::api::failback::FailbackMode;
@@ -21,6 +22,16 @@ use serde::Deserialize;
 use crate::settings::evict_plugin::EvictPlugins;
 use crate::settings::failback_times::FailbackTimes;
 use crate::settings::grade_rule::GradeRule;
+
+/// The name under which the control plane writes: field manager of its objects and source of its
+/// events.
+pub const COMPONENT: &str = "muster-control-plane";
+
+/// Prints why the program ends.
+pub fn refuse(error: &impl std::fmt::Display) -> ExitCode {
+    eprintln!("{COMPONENT}: {error}");
+    ExitCode::FAILURE
+}
 
 /// Permits evictions because of taints. If off, no taint evicts anything, including taints of users
 /// (safety contract 2).

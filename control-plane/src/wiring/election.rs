@@ -10,7 +10,8 @@ use muster_shared::self_report::LeaderReport;
 use tokio_util::sync::CancellationToken;
 
 use super::namespaces;
-use crate::fleet::{COMPONENT, Fleet};
+use crate::fleet::Fleet;
+use crate::settings::COMPONENT;
 use crate::settings::Settings;
 
 /// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end

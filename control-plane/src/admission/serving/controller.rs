@@ -21,8 +21,9 @@ use serde_json::{Value, json};
 
 use super::decide::{self, Held};
 use super::issue::{Issued, issue};
+use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::{COMPONENT, Fleet};
+use crate::settings::COMPONENT;
 
 /// Name of the Secret at the fleet API, in the namespace of the control plane's own objects.
 const SECRET: &str = "muster-webhook-tls";

@@ -21,7 +21,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::decide::{self, Question, Request, Standing};
-use crate::fleet::{COMPONENT, Fleet};
+use crate::fleet::Fleet;
+use crate::settings::COMPONENT;
 
 /// One after another, so that of two requests for one name the second finds the first approved.
 const WORKERS: usize = 1;

@@ -80,7 +80,7 @@ pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
             println!("etcd may start: {why}");
             ExitCode::SUCCESS
         }
-        Err(error) => crate::refuse(&format!("{error:#}")),
+        Err(error) => crate::settings::refuse(&format!("{error:#}")),
     }
 }
 

@@ -12,12 +12,9 @@ pub(crate) mod decide;
 mod duty;
 pub(crate) mod evict;
 pub mod explain;
-mod hearing;
+pub(crate) mod hearing;
 pub mod history;
 mod openings;
 mod turns;
 
 pub use controller::start;
-
-#[cfg(test)]
-mod conformance;

@@ -26,6 +26,8 @@ mod write;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod conformance_of_applications;
+#[cfg(test)]
 mod leaving;
 
 pub use controller::start;

@@ -1,4 +1,5 @@
-//! Replays recorded passes of Karmada's application failover.
+//! Replays recorded passes of Karmada's application failover, from the reports of members to the
+//! labels of the new copy.
 
 use std::path::Path;
 
@@ -11,16 +12,16 @@ use muster_shared::names::label;
 use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
-use super::decide::{Since, decide, toleration};
-use super::hearing::Heard;
-use super::history::History;
+use super::render::{Origin, render_plain};
 use crate::deviations::DEVIATIONS;
+use crate::movement::application_failover::decide::{Since, decide, toleration};
 use crate::movement::application_failover::evict::{
     Switches, departure, obstacle, producer, purge_mode,
 };
+use crate::movement::application_failover::hearing::Heard;
+use crate::movement::application_failover::history::History;
 use crate::movement::eviction::preserve;
 use crate::movement::eviction::reason::application;
-use crate::propagation::binding::render::{Origin, render_plain};
 
 /// The instant that the recorded seconds count from.
 const START: i64 = 1_800_000_000;
