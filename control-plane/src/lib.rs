@@ -10,44 +10,53 @@
 //!
 //! Each has a name in `--controllers`, watches kinds, decides in pure functions and writes objects:
 //!
-//! * `cluster` watches Clusters, leases, namespaces and Works; decides in [`cluster`](clusters::cluster) (`monitor`,
-//!   `lifecycle`, `identity`) and [`taint`](clusters::taint) (`condition_taints`); writes conditions, condition
-//!   taints and the finalizer of Clusters, and execution namespaces.
-//! * `clustertaintpolicy` watches ClusterTaintPolicies and Clusters; decides in [`taint`](clusters::taint)
-//!   (`decide`); writes taints of Clusters, and the annotation that records them.
-//! * `policyStatus` watches ClusterTaintPolicies and Clusters; decides in [`policy_status`](clusters::policy_status)
-//!   (`decide`); writes the status of ClusterTaintPolicies.
-//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`](movement::eviction) (`judge`, `plan`) and
-//!   [`budget`](fleet::budget) (`rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and
-//!   the condition `EvictionPending`.
-//! * `applicationFailover` watches bindings; decides in [`application_failover`](movement::application_failover) (`decide`); writes
-//!   as `taintmanager` does, and the annotation with its history.
+//! * `cluster` watches Clusters, leases, namespaces and Works; decides in
+//!   [`cluster`](clusters::cluster) (`monitor`, `lifecycle`, `identity`) and
+//!   [`taint`](clusters::taint) (`condition_taints`); writes conditions, condition taints and the
+//!   finalizer of Clusters, and execution namespaces.
+//! * `clustertaintpolicy` watches ClusterTaintPolicies and Clusters; decides in
+//!   [`taint`](clusters::taint) (`decide`); writes taints of Clusters, and the annotation that
+//!   records them.
+//! * `policyStatus` watches ClusterTaintPolicies and Clusters; decides in
+//!   [`policy_status`](clusters::policy_status) (`decide`); writes the status of
+//!   ClusterTaintPolicies.
+//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`](movement::eviction)
+//!   (`judge`, `plan`) and [`budget`](fleet::budget) (`rate`); writes `spec.clusters` and
+//!   `spec.gracefulEvictionTasks` of bindings, and the condition `EvictionPending`.
+//! * `applicationFailover` watches bindings; decides in
+//!   [`application_failover`](movement::application_failover) (`decide`); writes as `taintmanager`
+//!   does, and the annotation with its history.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in
-//!   [`graceful_eviction`](movement::graceful_eviction) (`assess`); removes completed `spec.gracefulEvictionTasks`.
-//! * `failoverHistory` watches Clusters, bindings and Works; decides in [`failovers`](movement::failovers) (`ledger`,
-//!   `episode`, `cause`, `prune`); writes Failovers, which nothing reads to decide anything.
+//!   [`graceful_eviction`](movement::graceful_eviction) (`assess`); removes completed
+//!   `spec.gracefulEvictionTasks`.
+//! * `failoverHistory` watches Clusters, bindings and Works; decides in
+//!   [`failovers`](movement::failovers) (`ledger`, `episode`, `cause`, `prune`); writes Failovers,
+//!   which nothing reads to decide anything.
 //! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
-//! * `detector` watches policies, templates and bindings; decides in [`detector`](propagation::detector) (`select`,
-//!   `build`, `report::decide`) and [`fleet`] (`claim`); writes bindings, claims on templates,
-//!   dependencies, and the status of policies.
-//! * `binding` watches bindings, templates, Works and leases; decides in [`binding`](propagation::binding) (`render`,
-//!   `hold`, `owner`) and [`fencing`](fleet::fencing) (`decide`); writes Works.
-//! * `bindingStatus` watches Works; decides in [`status`](propagation::status) (`aggregate`); writes the status of
-//!   bindings and templates.
-//! * `namespace` watches namespaces and Clusters; decides in [`binding`](propagation::binding) (`namespaces`); writes
-//!   Works with namespaces.
-//! * `clusterStatus` watches Clusters of sync mode Push and their members; decides in [`push`](clusters::push)
-//!   (`connection`) and the agent's crate; writes the status of Clusters.
+//! * `detector` watches policies, templates and bindings; decides in
+//!   [`detector`](propagation::detector) (`select`, `build`, `report::decide`) and [`fleet`]
+//!   (`claim`); writes bindings, claims on templates, dependencies, and the status of policies.
+//! * `binding` watches bindings, templates, Works and leases; decides in
+//!   [`binding`](propagation::binding) (`render`, `hold`, `owner`) and [`fencing`](fleet::fencing)
+//!   (`decide`); writes Works.
+//! * `bindingStatus` watches Works; decides in [`status`](propagation::status) (`aggregate`);
+//!   writes the status of bindings and templates.
+//! * `namespace` watches namespaces and Clusters; decides in [`binding`](propagation::binding)
+//!   (`namespaces`); writes Works with namespaces.
+//! * `clusterStatus` watches Clusters of sync mode Push and their members; decides in
+//!   [`push`](clusters::push) (`connection`) and the agent's crate; writes the status of Clusters.
 //! * `execution` watches the Works of these Clusters; decides in the agent's crate; writes objects
 //!   in the members, and conditions and finalizers of Works.
 //! * `workStatus` watches objects in the members; decides in the agent's crate; writes
 //!   `status.manifestStatuses` of Works.
 //! * `workloadRebalancer` watches WorkloadRebalancers, bindings and Clusters; decides in
-//!   [`rebalance`](movement::rebalance) (`decide`, `failback::decide`); writes `spec.rescheduleTriggeredAt` of bindings,
-//!   the status of WorkloadRebalancers, and the annotation of Clusters since when they are healthy.
-//! * `agentcsrapproving` watches signing requests; decides in [`registration`](clusters::registration) (`decide`); writes
-//!   approvals, roles and namespaces of members.
+//!   [`rebalance`](movement::rebalance) (`decide`, `failback::decide`); writes
+//!   `spec.rescheduleTriggeredAt` of bindings, the status of WorkloadRebalancers, and the
+//!   annotation of Clusters since when they are healthy.
+//! * `agentcsrapproving` watches signing requests; decides in
+//!   [`registration`](clusters::registration) (`decide`); writes approvals, roles and namespaces of
+//!   members.
 //!
 //! [`fleet_api`] is a program of its own (`muster-control-plane fleet-api`): it keeps the
 //! certificates of a fleet API that the chart brings along, and prepares that API.
@@ -59,29 +68,34 @@
 //!
 //! 1. An agent stops renewing its lease: agent `heartbeat`. Result: Lease
 //!    `karmada-cluster/<cluster>`. Scenario: agent `report`.
-//! 2. The grace period ends: `clusters/cluster/monitor.rs`: `judge`; `clusters/cluster/rollcall.rs` writes.
-//!    Result: condition `Ready`=Unknown. Scenario: `detection`.
+//! 2. The grace period ends: `clusters/cluster/monitor.rs`: `judge`; `clusters/cluster/rollcall.rs`
+//!    writes. Result: condition `Ready`=Unknown. Scenario: `detection`.
 //! 3. The condition sets a taint: `clusters/taint/condition_taints.rs`: `wanted`;
 //!    `clusters/cluster/controller.rs` writes. Result: taint `unreachable:NoSchedule`. Scenario:
 //!    `detection`.
-//! 4. A policy adds a taint that evicts: `clusters/taint/decide.rs`: `decide`; `clusters/taint/controller.rs`
-//!    writes. Result: `NoExecute` or `PreferNoExecute`. Scenario: `eviction`.
-//! 5. The workloads that must leave are found: `movement/eviction/judge.rs`: `judge`. Result: condition
-//!    `EvictionPending`. Scenario: `eviction`.
-//! 6. They are ordered and paced: `movement/eviction/backlog.rs`: `pop`; `fleet/budget/pace.rs`: `pay`.
-//!    Scenario: `eviction`.
-//! 7. A new placement is written: `movement/eviction/plan.rs`: `plan`; `movement/eviction/execute.rs` writes.
-//!    Result: `spec.clusters`, `spec.gracefulEvictionTasks`. Scenario: `failover`.
+//! 4. A policy adds a taint that evicts: `clusters/taint/decide.rs`: `decide`;
+//!    `clusters/taint/controller.rs` writes. Result: `NoExecute` or `PreferNoExecute`. Scenario:
+//!    `eviction`.
+//! 5. The workloads that must leave are found: `movement/eviction/judge.rs`: `judge`. Result:
+//!    condition `EvictionPending`. Scenario: `eviction`.
+//! 6. They are ordered and paced: `movement/eviction/backlog.rs`: `pop`; `fleet/budget/pace.rs`:
+//!    `pay`. Scenario: `eviction`.
+//! 7. A new placement is written: `movement/eviction/plan.rs`: `plan`;
+//!    `movement/eviction/execute.rs` writes. Result: `spec.clusters`, `spec.gracefulEvictionTasks`.
+//!    Scenario: `failover`.
 //! 8. The Work for the new cluster is created: `propagation/binding/render.rs`: `render`;
-//!    `propagation/binding/write.rs` writes. Result: Work in `karmada-es-<new>`. Scenario: `propagation`.
+//!    `propagation/binding/write.rs` writes. Result: Work in `karmada-es-<new>`. Scenario:
+//!    `propagation`.
 //! 9. Its agent applies the Work and reports: agent `work/drift`: `needs_apply`; `apply`,
 //!    `reflect`. Result: status of the Work. Scenario: agent `works`.
-//! 10. The reports are collected: `propagation/status/aggregate.rs`: `patch`; `propagation/status/controller.rs`
-//!     writes. Result: `status.aggregatedStatus`. Scenario: `propagation`.
-//! 11. The replacement is healthy: `movement/graceful_eviction/assess.rs`: `assess`; its `controller.rs`
-//!     writes. Result: the eviction task is removed. Scenario: `failover`.
-//! 12. The old Work is deleted: `propagation/binding/render.rs`: `expects`; `propagation/binding/write.rs` writes.
-//!     Result: Work in `karmada-es-<old>`. Scenario: `propagation`.
+//! 10. The reports are collected: `propagation/status/aggregate.rs`: `patch`;
+//!     `propagation/status/controller.rs` writes. Result: `status.aggregatedStatus`. Scenario:
+//!     `propagation`.
+//! 11. The replacement is healthy: `movement/graceful_eviction/assess.rs`: `assess`; its
+//!     `controller.rs` writes. Result: the eviction task is removed. Scenario: `failover`.
+//! 12. The old Work is deleted: `propagation/binding/render.rs`: `expects`;
+//!     `propagation/binding/write.rs` writes. Result: Work in `karmada-es-<old>`. Scenario:
+//!     `propagation`.
 //! 13. The old cluster returns: agent `apply`. Result: the old copy is removed. Scenario:
 //!     `failover`.
 //!

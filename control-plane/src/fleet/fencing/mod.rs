@@ -2,8 +2,8 @@
 //!
 //! The agent of a cluster that is cut off stops the copy there (see the agent's crate). The control
 //! plane waits twice. The eviction of a cluster that is not ready waits, so that nothing moves when
-//! the cluster is back in time ([`eviction`](crate::movement::eviction)). And no Work is made, whoever asked
-//! for it, while the Work of a cluster that is left is there and its copy may run
+//! the cluster is back in time ([`eviction`](crate::movement::eviction)). And no Work is made,
+//! whoever asked for it, while the Work of a cluster that is left is there and its copy may run
 //! ([`binding`](crate::propagation::binding)).
 //!
 //! The second wait holds against an agent that returns in the same moment: the old Work is deleted
