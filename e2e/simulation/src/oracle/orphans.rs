@@ -100,7 +100,8 @@ impl Orphans {
                 continue;
             };
             let is_ours = namespace == format!("{}{cluster}", objects::EXECUTION);
-            // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its marks.
+            // What a workload makes of a template of ours (a ReplicaSet, a Pod) may carry its
+            // marks.
             let is_made = object["metadata"]["ownerReferences"].is_array();
             // What is being deleted there waits for somebody else's finalizer.
             let ends = objects::is_deleting(object);
