@@ -171,7 +171,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
     telemetry::describe(measures::SECTIONS);
-    // Of members without an agent.
+    // Agents of members without one are tasks of this process.
     telemetry::describe(muster_agent::measures::SECTIONS);
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
