@@ -1,4 +1,4 @@
-"""What tests of the charts share: rendering with a real Helm engine, values that turn everything on, and what is asked of both charts."""
+"""Helpers of tests of the charts: rendering with a real Helm engine, values that turn everything on, and checks of both charts."""
 
 import pathlib
 import re
@@ -41,7 +41,7 @@ def rendered(path, values, namespace="muster-system"):
 
 
 def external(values, path=CONTROL_PLANE):
-    """The same of a control plane with a fleet API that somebody else runs."""
+    """The objects of a control plane whose fleet API somebody else runs."""
     return rendered(path, {"fleetApi": {"mode": "external"}, **values})
 
 
@@ -122,7 +122,7 @@ def admitted(objects):
 
 
 def sound(path, values, objects):
-    """What is asked of every rendering: privileges, and what the death of one node does."""
+    """Checks every rendering: privileges, and the death of one node."""
     kinds = {each["kind"] for each in objects}
     assert {"Deployment", "ServiceAccount"} <= kinds, "renders"
     deployment, main = container(objects)

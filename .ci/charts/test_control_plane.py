@@ -49,7 +49,7 @@ REFUSED = [
     ({"fleetApi": {"kubernetesVersion": "1.35"}}, "kubernetesVersion"),
     ({"fleetApi": {"certificates": {"lifetime": "90d"}}}, "lifetime"),
     ({"fleetApi": {"certificates": {"lifetime": "1..h"}}}, "lifetime"),
-    # A name that is none.
+    # No name of a cluster.
     ({"access": {"members": ["Member.1"]}}, "members"),
     ({"webhook": {"failurePolicy": "Never"}}, "failurePolicy"),
     ({"webhook": {"exempt": ["a'b"]}}, "exempt"),

@@ -150,7 +150,7 @@ def test_pinned_images():
     assert "control-plane-digests.yaml" in pathlib.Path(CONTROL_PLANE, "values.yaml").read_text(), "values.yaml says that they are not pinned by default, and how they are"
 
 
-# What can be said about pods arrives at every part.
+# Settings of pods, which arrive at every part.
 PARTS = {"muster-fleet-api": "apiServer", "muster-fleet-manager": "controllerManager", "muster-fleet-etcd": "etcd", "muster-fleet-certificates": "certificates"}
 BOTH = {**OF_PODS, "fleetApi": {part: OF_PODS for part in PARTS.values()}}
 

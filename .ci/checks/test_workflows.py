@@ -1,5 +1,5 @@
-"""Workflows and scripts: actionlint and shellcheck, machines that GitHub has, actions by digest, the order of a release, and a dry run on kind. A tool that cannot be had from
-a package registry is said aloud."""
+"""Workflows and scripts: actionlint and shellcheck, machines that GitHub has, actions by digest, the order of a release, and a dry run on kind. A test whose tool no package
+registry has is skipped, and the reason is printed."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ STEPS = [pytest.param(step["run"], id=f"{job.id}: {step.get('name', step['run'])
 
 
 def ran(*words, **given):
-    """What a program says; it has to succeed."""
+    """The output of a program, which has to succeed."""
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **given)
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -1,4 +1,4 @@
-"""What the scenarios need of the machine. What is missing is said aloud: the scenario is skipped."""
+"""Programs and APIs that the scenarios need. A scenario whose programs are missing is skipped, and the reason is printed."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def programs(assets):
 
 @pytest.fixture(scope="session")
 def fleet_programs(programs):
-    """What a bundled fleet API needs beside them."""
+    """Programs that a bundled fleet API needs beside them."""
     words = "kube-controller-manager or kubectl-muster is missing: renewal, upgrade and rollback of a bundled fleet API were NOT tried"
     needs(words, ASSETS / "kube-controller-manager", PROGRAMS / "kubectl-muster")
 

@@ -1,4 +1,4 @@
-"""What the scenarios of this folder share: where the programs are, waiting, and a kube-apiserver with its etcd."""
+"""Programs, waiting, and a kube-apiserver with its etcd, for the scenarios of this folder."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 ASSETS = pathlib.Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent"))
 PROGRAMS = pathlib.Path(os.environ.get("MUSTER_PROGRAMS", "target/debug")).absolute()
 TOKEN = "administrator"
-# Of somebody without rights.
+# Token of a user without rights.
 WEAK = "weak"
 
 
