@@ -78,7 +78,7 @@ mod fleet_id;
 mod health;
 mod heartbeat;
 mod join;
-mod measures;
+pub mod measures;
 mod report;
 pub mod settings;
 mod wiring;
@@ -137,7 +137,8 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
     muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
-    measures::describe();
+    telemetry::describe(measures::SECTIONS);
+    measures::show_version();
     let shutdown = CancellationToken::new();
     muster_shared::clock::spawn(tasks::stop_on_signal(shutdown.clone()));
     let (ports, signal) = (ports(&settings), shutdown.child_token());

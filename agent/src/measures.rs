@@ -1,9 +1,9 @@
-//! Metrics of the agent that other Muster programs do not have, with their descriptions.
+//! The list of the metrics that an agent has and other Muster programs do not.
 //!
 //! Names without the prefix `muster_` are Karmada's, with its labels, so that its dashboards work.
 
 use jiff::Timestamp;
-use metrics::{describe_counter, describe_gauge, describe_histogram};
+use muster_shared::telemetry::{Section, counter, gauge, histogram};
 
 /// Recurring tasks; each has its own series of `muster_last_success_timestamp_seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,117 +58,163 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_microsecond() as f64 / 1e6
 }
 
-/// Registers the descriptions of the metrics, which `/metrics` shows, and the version of this
-/// build.
-pub fn describe() {
-    describe_gauge!("muster_build_info", "Always 1; the version is a label.");
-    metrics::gauge!("muster_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    describe_cluster();
-    describe_gauge!(
-        "muster_last_success_timestamp_seconds",
-        "When a step of the agent last succeeded, in seconds since 1970."
-    );
-    describe_counter!(
-        "muster_lease_renewal_failures_total",
-        "Renewals of the lease that failed."
-    );
-    describe_histogram!(
-        "muster_probe_duration_seconds",
-        "Time that a probe of the member took."
-    );
-    describe_counter!(
-        "muster_status_report_failures_total",
-        "Reports of the member's status that failed."
-    );
-    describe_counter!(
-        "muster_works_applied_total",
-        "Works that were worked on, by result: success or error."
-    );
-    describe_counter!(
-        "muster_objects_applied_total",
-        "Objects in the member that were created, updated or removed, and failures to do so, by kind."
-    );
-    describe_counter!(
-        "muster_drift_detected_total",
-        "Objects of Works that somebody else changed or removed in the member."
-    );
-    describe_counter!(
-        "muster_work_contents_read_total",
-        "Works that were read from the fleet API because the cache had no room for their text."
-    );
-    describe_counter!(
-        "muster_work_reports_total",
-        "Statuses of objects that were written to their Work."
-    );
-    describe_counter!(
-        "muster_credential_report_failures_total",
-        "Failures to give the fleet the member's credentials, by what --report-secrets calls them."
-    );
-    describe_counter!(
-        "muster_certificate_rotations_total",
-        "Attempts to renew the certificate for the fleet API, by result: renewed, refused, unanswered, useless or error."
-    );
-    describe_gauge!(
-        "muster_fenced_objects",
-        "Objects that are stopped because the member is cut off, of policies that ask for fencing."
-    );
-    describe_counter!(
-        "muster_fenced_objects_total",
-        "Objects of policies that ask for fencing, by kind and result: stopped, deleted, released or error."
-    );
-    describe_counter!(
-        "muster_fencing_failures_total",
-        "Rounds in which objects to be stopped could not be listed in the member."
-    );
-    describe_gauge!(
-        "muster_watched_kinds",
-        "Kinds of objects that are watched in the member."
-    );
-    describe_counter!(
-        "muster_member_watches_broken_total",
-        "Watches in the member that broke and were started again."
-    );
-    describe_gauge!(
-        "muster_fleet_identified",
-        "1 when the id of the fleet is known, by which objects of other fleets are told apart, else 0."
-    );
-    describe_gauge!(
-        "muster_orphaned_objects",
-        "Objects in the member that name a Work which is not there, by kind, of the kinds that are watched."
-    );
-}
+/// Metrics of an agent. The control plane has most of them as well, for members without an agent.
+pub const SECTIONS: &[Section] = &[
+    Section {
+        title: "Agent: the member",
+        metrics: &[
+            gauge(
+                "cluster_ready_state",
+                OF_MEMBER,
+                "1 when the member is ready, else 0",
+            ),
+            gauge("cluster_node_number", OF_MEMBER, "Nodes of the member"),
+            gauge(
+                "cluster_ready_node_number",
+                OF_MEMBER,
+                "Ready nodes of the member",
+            ),
+            gauge(
+                "cluster_memory_allocatable_bytes",
+                OF_MEMBER,
+                "Memory that nodes offer to pods",
+            ),
+            gauge(
+                "cluster_cpu_allocatable_number",
+                OF_MEMBER,
+                "Cores that nodes offer to pods",
+            ),
+            gauge(
+                "cluster_pod_allocatable_number",
+                OF_MEMBER,
+                "Places for pods that nodes offer",
+            ),
+            gauge(
+                "cluster_memory_allocated_bytes",
+                OF_MEMBER,
+                "Memory that pods on nodes request",
+            ),
+            gauge(
+                "cluster_cpu_allocated_number",
+                OF_MEMBER,
+                "Cores that pods on nodes request",
+            ),
+            gauge("cluster_pod_allocated_number", OF_MEMBER, "Pods on nodes"),
+            histogram(
+                "cluster_sync_status_duration_seconds",
+                OF_MEMBER,
+                "Time to compare and write the member's status",
+            ),
+            histogram(
+                "muster_probe_duration_seconds",
+                &[],
+                "Time of a probe of the member",
+            ),
+            counter(
+                "muster_lease_renewal_failures_total",
+                OF_MEMBER,
+                "Renewals of the lease that failed",
+            ),
+            counter(
+                "muster_status_report_failures_total",
+                &[],
+                "Reports of the member's status that failed",
+            ),
+            gauge(
+                "muster_last_success_timestamp_seconds",
+                &[
+                    "step: lease, probe, version, discovery, nodes, pods, status, credentials, certificate",
+                ],
+                "Time of the last success of a step, in seconds since 1970",
+            ),
+            gauge("muster_build_info", &["version"], "Always 1"),
+        ],
+    },
+    Section {
+        title: "Agent: Works, fencing, access",
+        metrics: &[
+            histogram(
+                "work_sync_workload_duration_seconds",
+                &["result: success, error"],
+                "Time to bring a Work into the member",
+            ),
+            counter(
+                "muster_works_applied_total",
+                &["result: success, error"],
+                "Works that were worked on",
+            ),
+            counter(
+                "muster_objects_applied_total",
+                &["kind", "result: created, updated, removed, error"],
+                "Objects changed in the member, and failures to change them",
+            ),
+            counter(
+                "muster_drift_detected_total",
+                &["kind"],
+                "Objects of Works that somebody else changed or removed in the member",
+            ),
+            gauge(
+                "muster_orphaned_objects",
+                &["kind"],
+                "Objects in the member, of the kinds that are watched, that name a Work which does not exist",
+            ),
+            gauge(
+                "muster_watched_kinds",
+                &[],
+                "Kinds of objects that are watched in the member",
+            ),
+            counter(
+                "muster_member_watches_broken_total",
+                &[],
+                "Watches in the member that broke and were started again",
+            ),
+            counter(
+                "muster_work_reports_total",
+                &[],
+                "Statuses of objects that were written to their Work",
+            ),
+            counter(
+                "muster_work_contents_read_total",
+                &[],
+                "Works read from the fleet API because the cache had no room for their text",
+            ),
+            gauge(
+                "muster_fenced_objects",
+                &[],
+                "Objects of policies that ask for fencing that are stopped because the member is cut off",
+            ),
+            counter(
+                "muster_fenced_objects_total",
+                &["kind", "result: stopped, deleted, released, error"],
+                "Objects of policies that ask for fencing",
+            ),
+            counter(
+                "muster_fencing_failures_total",
+                &[],
+                "Rounds in which objects to be stopped could not be listed in the member",
+            ),
+            gauge(
+                "muster_fleet_identified",
+                &[],
+                "1 when the id of the fleet is known, by which objects of other fleets are told apart, else 0",
+            ),
+            counter(
+                "muster_credential_report_failures_total",
+                &["secret"],
+                "Failures to give the fleet the member's credentials, by what `--report-secrets` calls them",
+            ),
+            counter(
+                "muster_certificate_rotations_total",
+                &["result: renewed, bootstrapped, refused, unanswered, useless, error"],
+                "Attempts to renew the certificate for the fleet API",
+            ),
+        ],
+    },
+];
 
-fn describe_cluster() {
-    describe_gauge!("cluster_ready_state", "1 when the member is ready, else 0.");
-    describe_gauge!("cluster_node_number", "Nodes of the member.");
-    describe_gauge!("cluster_ready_node_number", "Ready nodes of the member.");
-    describe_gauge!(
-        "cluster_memory_allocatable_bytes",
-        "Memory that the nodes offer."
-    );
-    describe_gauge!(
-        "cluster_cpu_allocatable_number",
-        "Cores that the nodes offer."
-    );
-    describe_gauge!(
-        "cluster_pod_allocatable_number",
-        "Places for pods that the nodes offer."
-    );
-    describe_gauge!(
-        "cluster_memory_allocated_bytes",
-        "Memory that pods on nodes ask for."
-    );
-    describe_gauge!(
-        "cluster_cpu_allocated_number",
-        "Cores that pods on nodes ask for."
-    );
-    describe_gauge!("cluster_pod_allocated_number", "Pods on nodes.");
-    describe_histogram!(
-        "cluster_sync_status_duration_seconds",
-        "Time to compare and write the member's status."
-    );
-    describe_histogram!(
-        "work_sync_workload_duration_seconds",
-        "Time to bring a Work into the member, by result: success or error."
-    );
+const OF_MEMBER: &[&str] = &["member_cluster"];
+
+/// Shows the version of this build.
+pub fn show_version() {
+    metrics::gauge!("muster_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

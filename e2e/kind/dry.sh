@@ -1,6 +1,5 @@
 # The tools of a dry run: they print what they would be asked, and answer as far as the scripts need it. Sourced by common.sh.
 # shellcheck shell=bash disable=SC2154
-dry_environment=$(cd "$root" && .ci/chart-tools)
 
 printed() { { printf '+'; printf ' %q' "$@"; printf '\n'; } >&2; }
 
@@ -53,5 +52,5 @@ kubectl() {
 # Renders the chart with the values of the command; what the schema refuses, or a template, ends the dry run.
 helm() {
     printed helm "$@"
-    (cd "$root" && PYTHONDONTWRITEBYTECODE=1 "$dry_environment/bin/python" e2e/kind/dry.py "$@")
+    "$root/.ci/tool" python e2e/kind/dry.py "$@"
 }

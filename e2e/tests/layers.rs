@@ -86,6 +86,7 @@ const AGENT: Floors = &[
 
 /// What all controllers share lies at the bottom, what people talk to at the top.
 const CONTROL_PLANE: Floors = &[
+    &["measures"],
     &["deviations"],
     &["settings"],
     &["definitions"],

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use metrics::{describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+
+pub use listed::{Metric, Section, counter, describe, gauge, histogram};
+
+mod listed;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -184,7 +187,7 @@ pub fn metrics() -> Result<PrometheusHandle, Error> {
         builder = builder.set_buckets_for_metric(name, &FAILOVER_SECONDS)?;
     }
     let handle = builder.install_recorder()?;
-    describe();
+    describe(SECTIONS);
     Ok(handle)
 }
 
@@ -229,57 +232,82 @@ impl Gauges {
     }
 }
 
-/// Says what the metrics of every program mean: the text stands beside them in `/metrics`.
-fn describe() {
-    describe_gauge!(
-        "muster_task_up",
-        "Whether a long-running part of the process runs."
-    );
-    describe_gauge!(
-        "muster_leader",
-        "Whether this replica is the one that acts, by lease: 1 or 0."
-    );
-    describe_gauge!(
-        "muster_queue_depth",
-        "Keys that wait in a work queue, those that back off included."
-    );
-    describe_counter!(
-        "muster_queue_retries_total",
-        "Work that failed and is tried again."
-    );
-    describe_counter!(
-        "muster_api_requests_total",
-        "Requests to an API by the code of the answer; none where there was no answer."
-    );
-    describe_histogram!(
-        "muster_api_request_duration_seconds",
-        "Time from a request to the head of its answer."
-    );
-    describe_gauge!(
-        "muster_client_certificate_remaining_seconds",
-        "How long the client certificate for an API is still good; negative when it has expired."
-    );
-    describe_gauge!(
-        "muster_client_token_remaining_seconds",
-        "How long the bearer token for an API is still good, where it names its end; negative when it has expired."
-    );
-    describe_gauge!(
-        "muster_client_connection_verified",
-        "1 when the connection to an API is encrypted and the server's certificate verified, else 0."
-    );
-    describe_counter!(
-        "muster_watch_errors_total",
-        "Lists and watches that failed and were begun again."
-    );
-    describe_counter!(
-        "muster_watch_rejected_objects_total",
-        "Objects that did not decode and were stepped over."
-    );
-    describe_counter!(
-        "muster_events_dropped_total",
-        "Kubernetes events that were not published because too many waited or the API refused them."
-    );
-}
+/// Metrics of every program.
+pub const SECTIONS: &[Section] = &[Section {
+    title: "Both programs: own health",
+    metrics: &[
+        gauge(
+            "muster_leader",
+            &["lease"],
+            "1 for the replica that acts, else 0",
+        ),
+        gauge(
+            "muster_task_up",
+            &["task"],
+            "1 while a long-running part of the process runs, else 0",
+        ),
+        gauge(
+            "muster_queue_depth",
+            &["queue"],
+            "Keys that wait in a work queue, those that back off included",
+        ),
+        counter(
+            "muster_queue_retries_total",
+            &["queue"],
+            "Keys that failed and are tried again",
+        ),
+        counter(
+            "muster_events_dropped_total",
+            &[],
+            "Kubernetes events that were not published because too many waited or the API refused them",
+        ),
+        counter(
+            "muster_api_requests_total",
+            &["api", "method", "code"],
+            "Requests to an API by the code of the answer, `none` where there was no answer",
+        ),
+        histogram(
+            "muster_api_request_duration_seconds",
+            &["api", "method"],
+            "Time from a request to the head of its answer",
+        ),
+        counter(
+            "muster_watch_errors_total",
+            &["resource"],
+            "Lists and watches that failed and were begun again",
+        ),
+        counter(
+            "muster_watch_rejected_objects_total",
+            &["resource"],
+            "Objects that did not decode and were stepped over",
+        ),
+        gauge(
+            "muster_client_certificate_remaining_seconds",
+            &["api"],
+            "Validity left of the client certificate for an API; negative once it has expired",
+        ),
+        gauge(
+            "muster_client_token_remaining_seconds",
+            &["api"],
+            "Validity left of the bearer token for an API, where it names its end; negative once it has expired",
+        ),
+        gauge(
+            "muster_client_connection_verified",
+            &["api"],
+            "1 when the connection to an API is encrypted and the server's certificate verified, else 0",
+        ),
+        counter(
+            "muster_server_connections_cut_total",
+            &[],
+            "Connections that the program's own servers cut because too many were open",
+        ),
+        histogram(
+            "muster_interpreter_webhook_duration_seconds",
+            &["operation", "result: success, error"],
+            "Time of a request to an interpreter webhook",
+        ),
+    ],
+}];
 
 #[cfg(test)]
 mod tests {

@@ -62,7 +62,6 @@ pub async fn start(
     if !settings.serves_admission() {
         return Ok(None);
     }
-    describe();
     health.expect(PART);
     let certificate = Arc::new(brought.map_or_else(Certificate::default, |directory| {
         Certificate::new(
@@ -214,19 +213,4 @@ impl Question {
             Self::Check => "validate",
         }
     }
-}
-
-fn describe() {
-    metrics::describe_counter!(
-        "muster_webhook_requests_total",
-        "Admission reviews that were answered; allowed is error for what was no review."
-    );
-    metrics::describe_histogram!(
-        "muster_webhook_duration_seconds",
-        "Time from a complete admission review to its answer."
-    );
-    metrics::describe_gauge!(
-        "muster_serving_certificate_remaining_seconds",
-        "How long the certificate of the admission server is still good."
-    );
 }

@@ -21,42 +21,8 @@ use crate::fleet::Fleet;
 /// How often the gauges are set.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-const GAUGES: [(&str, &str); 7] = [
-    (
-        "muster_cluster_ready",
-        "1 if condition Ready of the cluster is True, else 0",
-    ),
-    (
-        "muster_cluster_taints",
-        "Taints of the cluster, by effect: NoSchedule, PreferNoExecute, NoExecute",
-    ),
-    (
-        "muster_cluster_last_heard_timestamp_seconds",
-        "Last renewal of the lease of a pull cluster, by the clock of the member",
-    ),
-    (
-        "muster_cluster_nodes",
-        "Nodes that the cluster reported last, by state: ready, other",
-    ),
-    (
-        "muster_cluster_capacity",
-        "What nodes offered to pods by the last report, by resource: cpu (cores), memory (bytes), pods",
-    ),
-    (
-        "muster_cluster_requested",
-        "What pods on nodes requested by the last report, by resource: cpu (cores), memory (bytes), pods",
-    ),
-    (
-        "muster_cluster_credentials_remaining_seconds",
-        "How long the agent's credentials for the fleet API are still good; negative when they have expired",
-    ),
-];
-
 /// Shows the gauges while this replica leads.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    for (name, meaning) in GAUGES {
-        metrics::describe_gauge!(name, meaning);
-    }
     let fleet = Arc::clone(fleet);
     tasks.spawn("cluster figures", async move {
         if !fleet.ready().await {

@@ -240,14 +240,6 @@ impl Pauses {
 
     /// Tells the listeners when the time of a pause has run out, and sets the gauges.
     pub async fn run(self, clock: Arc<Clock>, shutdown: CancellationToken) {
-        metrics::describe_gauge!(
-            "muster_paused",
-            "1 while all movement is paused (kubectl muster pause), else 0"
-        );
-        metrics::describe_gauge!(
-            "muster_paused_clusters",
-            "Clusters of which movement is paused by themselves (kubectl muster pause CLUSTER)"
-        );
         loop {
             let now = clock.now();
             let next = self.show(now);

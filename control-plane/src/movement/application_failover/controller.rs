@@ -107,10 +107,6 @@ fn is_stranded(binding: &AnyBinding, cluster: &str) -> bool {
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each
 /// policy asks for it by itself.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
-    metrics::describe_counter!(
-        METRIC,
-        "Applications that were to leave a cluster where they stayed unhealthy, by result"
-    );
     let applications = Arc::new(Applications {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),

@@ -19,7 +19,7 @@ use super::fence::Fence;
 use super::homes;
 use super::jobs::Jobs;
 use super::judge::{Switches, purge_mode};
-use super::measure::{self, INTERVAL, Meter};
+use super::measure::{INTERVAL, Meter};
 use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
 use crate::fleet::Fleet;
@@ -56,7 +56,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
     let settings = &fleet.settings;
-    measure::describe();
     let controller = Arc::new(Controller {
         evictor: Mutex::new(
             Evictor::sharing(Switches::of(settings), pace.clone())

@@ -62,7 +62,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     if limits.objects == 0 {
         return;
     }
-    measure::describe();
     let recorder = Arc::new(Recorder {
         fleet: Arc::clone(fleet),
         records: Informer::new(

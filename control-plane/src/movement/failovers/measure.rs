@@ -9,38 +9,6 @@ const HELD: &str = "muster_failover_workloads_held_total";
 const HEALTHY: &str = "muster_failover_healthy_seconds";
 const REFUSED: &str = "muster_failovers_unrecorded_total";
 
-/// Registers the metrics with their meanings.
-pub fn describe() {
-    for (name, meaning) in [
-        (
-            BEGUN,
-            "Failovers that began, by cause, as in the objects Failover",
-        ),
-        (
-            MOVED,
-            "Workloads that were placed elsewhere by a failover, by cause",
-        ),
-        (
-            STRANDED,
-            "Workloads that had nowhere to go in a failover, by cause",
-        ),
-        (
-            HELD,
-            "Workloads that were held in a failover because too many clusters had failed or movement was paused, by cause",
-        ),
-        (
-            REFUSED,
-            "Failovers without a record, because all of --failover-history-limit go on",
-        ),
-    ] {
-        metrics::describe_counter!(name, meaning);
-    }
-    metrics::describe_histogram!(
-        HEALTHY,
-        "Time from the cause of a failover until a workload that moved was healthy elsewhere, by cause"
-    );
-}
-
 /// Adds what was counted.
 #[allow(clippy::cast_precision_loss)] // seconds
 pub fn count(tally: &Tally) {

@@ -14,34 +14,6 @@ const STEPS: &str = "karmada_scheduler_scheduling_algorithm_duration_seconds";
 const WAITING: &str = "muster_scheduler_waiting_bindings";
 const COMPARED: &str = "muster_scheduler_waiting_comparisons_total";
 
-/// Says what they mean.
-pub fn describe() {
-    metrics::describe_counter!(
-        INCOMING,
-        "Bindings put on the scheduler's queue, by event (Karmada)"
-    );
-    metrics::describe_counter!(
-        ATTEMPTS,
-        "Passes over bindings, by result, scheduled or error, and schedule_type (Karmada)"
-    );
-    metrics::describe_histogram!(
-        WHOLE,
-        "Time from the start of a pass until its result is written, by the same labels (Karmada)"
-    );
-    metrics::describe_histogram!(
-        STEPS,
-        "Time of a step of a decision, by schedule_step: Filter, Score, Select, AssignReplicas (Karmada)"
-    );
-    metrics::describe_gauge!(
-        WAITING,
-        "Bindings without a decision, which wait for clusters to change"
-    );
-    metrics::describe_counter!(
-        COMPARED,
-        "Comparisons of changes of clusters with what bindings without a decision wait for"
-    );
-}
-
 /// Reason why a binding is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {

@@ -88,7 +88,6 @@ enum Error {
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
-    measure::describe();
     let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
-use metrics::{counter, describe_counter};
+use metrics::counter;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
@@ -86,10 +86,6 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
     if !fleet.settings.gate(&FAILOVER) {
         return;
     }
-    describe_counter!(
-        REQUESTED,
-        "Workloads of which a new placement was requested, to return to a cluster that they had left"
-    );
     let controller = Arc::new(Failback {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         options: Options::of(&fleet.settings),

@@ -1,0 +1,209 @@
+"""The fleet API that the chart of the control plane brings along."""
+
+import pathlib
+
+import pytest
+import yaml
+from charting import CONTROL_PLANE, arguments, container, containers, external, fails, flags, named, of_kind, pods, refused, rendered, secrets_of, sound
+
+CONTROLLERS = "garbagecollector,namespace,clusterrole-aggregation,serviceaccount-token,csrsigning,csrcleaner,bootstrapsigner,tokencleaner,ttl-after-finished"
+ISSUER = {"issuerRef": {"name": "internal"}}
+
+
+def bundled(**values):
+    return rendered(CONTROL_PLANE, {"fleetApi": values})
+
+
+def everything():
+    """The default objects, and their pod templates, those of Jobs included."""
+    objects = bundled()
+    jobs = {each["metadata"]["name"].rsplit("-", 1)[0]: each["spec"]["template"] for each in of_kind(objects, "Job")}
+    return objects, pods(objects) | jobs
+
+
+def command(pod):
+    return flags(pod["spec"]["containers"][0]["command"])
+
+
+def test_objects():
+    objects, parts = everything()
+    sound(CONTROL_PLANE, {}, objects)
+    assert rendered(CONTROL_PLANE, {}) == objects, "the same at each rendering with a fleet API"
+    keys = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    assert len(keys) == len(set(keys)), "every object of the fleet API once"
+    held = [each for each in objects if each["kind"] in ("Secret", "CustomResourceDefinition") or "PRIVATE KEY" in yaml.safe_dump(each)]
+    assert not held, "no key and no kind of the fleet is in the chart's objects"
+    expected = {"muster", "muster-fleet-api", "muster-fleet-manager", "muster-fleet-certificates", "muster-fleet-etcd"}
+    expected |= {"muster-fleet-etcd-defragmentation", "muster-fleet-etcd-snapshots", "muster-fleet-etcd-snapshot"}
+    assert set(parts) == expected, "the parts of a fleet API"
+
+
+def test_parts():
+    objects, parts = everything()
+    made = {name for rule in of_kind(objects, "Role")[0]["rules"] if rule["verbs"] == ["get", "update"] for name in rule["resourceNames"]}
+    for name, pod in parts.items():
+        spec = pod["spec"]
+        volumes = {volume["name"] for volume in spec.get("volumes", [])} | {"data"}
+        for each in containers(pod):
+            who, context = f"{name}/{each['name']}", each["securityContext"]
+            plain = not context["allowPrivilegeEscalation"] and context["readOnlyRootFilesystem"] and context["capabilities"]["drop"] == ["ALL"]
+            assert plain and spec["securityContext"]["runAsNonRoot"], f"{who} runs without privileges"
+            assert "memory" in each["resources"]["limits"] and "requests" in each["resources"], f"{who} has requests and limits"
+            assert {mount["name"] for mount in each.get("volumeMounts", [])} <= volumes, f"{who} mounts volumes that are there"
+        mounted = {volume["secret"]["secretName"] for volume in spec.get("volumes", []) if "secret" in volume}
+        assert mounted <= made, f"{name} mounts Secrets that are made"
+        assert spec["automountServiceAccountToken"] is (name == "muster-fleet-certificates"), f"the certificates alone have an account of the host, not {name}"
+
+
+def test_programs():
+    _, parts = everything()
+    server, manager = command(parts["muster-fleet-api"]), command(parts["muster-fleet-manager"])
+    assert set(manager["--controllers"].split(",")) == set(CONTROLLERS.split(",")), "exactly the controllers that a fleet API needs"
+    assert server["--enable-bootstrap-token-auth"] == "true" and server["--authorization-mode"] == "RBAC", "tokens are taken"
+    authority = next(each for each in parts["muster-fleet-api"]["spec"]["volumes"] if each["name"] == "authority")
+    assert [item["key"] for item in authority["secret"]["items"]] == ["ca.crt"], "the API server has the authority and not its key"
+    mounts = {mount["mountPath"] for name in ("muster-fleet-api", "muster-fleet-manager") for mount in containers(parts[name])[0]["volumeMounts"]}
+    files = [value for value in [*server.values(), *manager.values()] if value.startswith("/etc/")]
+    assert files and all(value.rsplit("/", 1)[0] in mounts for value in files), "every file of a flag is mounted"
+
+
+def test_three_of_each():
+    objects = bundled(etcd={"replicas": 3}, apiServer={"replicas": 3})
+    store = of_kind(objects, "StatefulSet")[0]["spec"]
+    wanted = [f"muster-fleet-etcd-{n}=https://muster-fleet-etcd-{n}.muster-fleet-etcd.muster-system.svc:2380" for n in range(3)]
+    assert store["replicas"] == 3 and command(store["template"])["--initial-cluster"].split(",") == wanted, "three members of etcd know each other"
+    server = named(objects, "Deployment", "muster-fleet-api")["spec"]
+    assert server["replicas"] == 3 and len(command(server["template"])["--etcd-servers"].split(",")) == 3, "three API servers ask three members"
+    budgets = {each["metadata"]["name"] for each in of_kind(objects, "PodDisruptionBudget")}
+    assert {"muster-fleet-etcd", "muster-fleet-api", "muster-fleet-manager"} <= budgets, "a drain takes one of each at a time"
+    high = yaml.safe_load(pathlib.Path(CONTROL_PLANE, "values-ha.yaml").read_text())
+    assert not refused(CONTROL_PLANE, high) and rendered(CONTROL_PLANE, high), "values-ha.yaml is valid"
+
+
+def test_names():
+    objects = bundled(address="https://fleet.example.com:8443", service={"type": "NodePort", "nodePort": 30443}, certificates={"names": ["192.0.2.1"]})
+    service = named(objects, "Service", "muster-fleet-api")["spec"]
+    assert service["type"] == "NodePort" and service["ports"][0]["nodePort"] == 30443, "a port of the nodes"
+    wanted = {"--address=https://fleet.example.com:8443", "--certificate-names=192.0.2.1", "--namespace=muster-system", "--name=muster-fleet"}
+    assert wanted <= set(arguments(objects, "muster-fleet-certificates")), "the certificate has every name"
+    objects = bundled(address="https://fleet.example.com", certificates={"names": ["192.0.2.1"], **ISSUER})
+    certificate = of_kind(objects, "Certificate")[0]["spec"]
+    assert "fleet.example.com" in certificate["dnsNames"] and "192.0.2.1" in certificate["ipAddresses"], "an issuer is asked for every name"
+    volumes = container(objects, "muster-fleet-api")[0]["spec"]["template"]["spec"]["volumes"]
+    serving = next(each for each in volumes if each["name"] == "serving")["secret"]["secretName"]
+    assert serving == certificate["secretName"] and f"--serving-secret={serving}" in arguments(objects, "muster-fleet-certificates"), "and the API server serves with what it issues"
+
+
+def test_admission():
+    objects = bundled()
+    asked = yaml.safe_load_all(of_kind(objects, "ConfigMap")[0]["data"]["webhooks.yaml"])
+    assert sorted(each["kind"] for each in asked if each) == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"], "a bundled fleet API is told to ask about policies"
+    assert not [each for each in objects if "Webhook" in each["kind"]], "and this cluster is not"
+    off = rendered(CONTROL_PLANE, {"webhook": {"enabled": False}})
+    assert not of_kind(off, "ConfigMap") and not [each for each in arguments(off) if each.startswith("--webhook")], "unless that is not wanted"
+
+
+def test_network_policies():
+    objects = rendered(CONTROL_PLANE, {"networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]}})
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind(objects, "NetworkPolicy")}
+    guarded = {"muster", "muster-fleet-api", "muster-fleet-etcd", "muster-fleet-etcd-jobs", "muster-fleet-manager", "muster-fleet-certificates"}
+    assert set(policies) == guarded, "every part of a fleet API is guarded"
+    admitted = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in policies["muster-fleet-etcd"]["ingress"][0]["from"]]
+    assert admitted == ["muster-fleet-api", "muster-fleet-etcd", "muster-fleet-etcd-jobs"], "etcd admits its API server, its members and its jobs"
+    assert set(admitted) <= {pod["metadata"]["labels"]["app.kubernetes.io/name"] for pod in pods(objects).values()}, "and they bear these names"
+    assert policies["muster-fleet-manager"]["ingress"] == [], "nobody connects to kube-controller-manager"
+
+
+def test_external():
+    objects = external({})
+    assert not [each for each in objects if "fleet" in each["metadata"]["name"]], "an external fleet API brings nothing of its own"
+    assert secrets_of(container(objects)[0]) == [("muster-fleet-kubeconfig", None)], "and takes your kubeconfig"
+
+
+@pytest.mark.parametrize("etcd", [{}, {"replicas": 3}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}], ids=str)
+def test_every_claim_is_mounted_by_what_starts_at_installation(etcd):
+    """A claim that nothing mounts stays Pending where volumes bind late, and `helm --wait` and Flux wait for it."""
+    objects = bundled(etcd=etcd)
+    claims = {each["metadata"]["name"] for each in of_kind(objects, "PersistentVolumeClaim")}
+    started = [each["spec"]["template"]["spec"] for each in of_kind(objects, "Deployment", "StatefulSet", "DaemonSet", "Job")]
+    assert claims <= {volume["persistentVolumeClaim"]["claimName"] for pod in started for volume in pod.get("volumes", []) if "persistentVolumeClaim" in volume}
+
+
+def test_first_snapshot():
+    jobs = of_kind(bundled(), "Job", "CronJob")
+    specs = {each["metadata"]["name"]: each["spec"].get("jobTemplate", each)["spec"] for each in jobs}
+    first = next(name for name in specs if name.startswith("muster-fleet-etcd-snapshot-"))
+    assert specs[first] == specs["muster-fleet-etcd-snapshots"], "the first snapshot is taken as all others are"
+    assert not of_kind(bundled(etcd={"restore": "x.db"}), "Job"), "none is taken at once beside a restore, which needs the volume and the oldest snapshot"
+    changed = of_kind(rendered(CONTROL_PLANE, {"image": {"tag": "next"}}), "Job")
+    assert len(changed) == 1 and changed[0]["metadata"]["name"] != first, "a Job that would change has another name"
+
+
+def store(**etcd):
+    return of_kind(bundled(etcd=etcd), "StatefulSet")[0]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(("etcd", "expected"), [({}, None), ({"replicas": 3}, ["check"]), ({"replicas": 3, "restore": "x.db"}, ["check", "restore"])], ids=str)
+def test_one_member_of_etcd_asks_nobody_and_each_of_three_asks_before_anything_is_written(etcd, expected):
+    """A member with an empty volume makes no second store beside one with data."""
+    first = store(**etcd).get("initContainers")
+    assert (first and [each["name"] for each in first]) == expected
+
+
+@pytest.mark.parametrize("state", ["new", "existing"])
+def test_a_member_asks_about(state):
+    pod = store(replicas=3, initialClusterState=state)
+    asks, runs = flags(pod["initContainers"][0]["args"]), flags(pod["containers"][0]["command"])
+    same = ["--name", "--data-dir", "--initial-cluster", "--initial-cluster-token", "--initial-cluster-state"]
+    assert [asks[each] for each in same] == [runs[each] for each in same] and asks["--initial-cluster-state"] == state, "it asks about what etcd is given"
+    mounts = {each["name"]: each["mountPath"] for each in pod["initContainers"][0]["volumeMounts"]}
+    assert mounts == {"data": "/var/lib/etcd", "tls": asks["--tls-directory"]}, "and sees its data and certificate"
+
+
+ADDRESSES = [
+    ("https://[2001:db8::1]:6443", "2001:db8::1", "ipAddresses"),
+    ("https://[2001:db8::1]", "2001:db8::1", "ipAddresses"),
+    ("https://192.0.2.1:6443", "192.0.2.1", "ipAddresses"),
+    ("https://fleet.example.com:6443/", "fleet.example.com", "dnsNames"),
+]
+
+
+@pytest.mark.parametrize(("address", "name", "kind"), ADDRESSES)
+def test_a_certificate_has_the_name_or_address_by_which_its_server_is_reached(address, name, kind):
+    spec = of_kind(bundled(address=address, certificates=ISSUER), "Certificate")[0]["spec"]
+    assert name in spec[kind] and not [each for each in spec["dnsNames"] + spec["ipAddresses"] if "[" in each], "an issuer is asked for it"
+    objects = external({"webhook": {"enabled": True, "url": address, "caBundle": "-----BEGIN CERTIFICATE-----", "certificate": ISSUER}})
+    spec = of_kind(objects, "Certificate")[0]["spec"]
+    assert name in spec[kind] and not [each for each in spec["dnsNames"] if "[" in each or each == "192.0.2.1"], "and for admission"
+    names = flags(arguments(external({"webhook": {"enabled": True, "url": address}})))["--webhook-certificate-names"]
+    assert name in names.split(","), "a certificate of its own for admission is for the same"
+
+
+@pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
+def test_an_issuer_needs_a_name(kind):
+    def words(**values):
+        return fails(CONTROL_PLANE, {"fleetApi": {"service": {"type": kind}, **values}})
+
+    said = words(certificates=ISSUER)
+    assert "fleetApi.address" in said and "fleetApi.certificates.names" in said, "without a name, it is refused"
+    assert not words(certificates={**ISSUER, "names": ["192.0.2.1"]}), "with a name it is not"
+    assert not words(certificates=ISSUER, address="https://fleet.example.com"), "nor with an address"
+    assert not words(), "nor without an issuer"
+
+
+# Certificates that end before their users have read the new ones are refused.
+TOO_SHORT = ["14m", "14m59s", "0.2h", "899s", "899000ms", "1ms"]
+LIFETIMES = dict.fromkeys(TOO_SHORT, True) | dict.fromkeys(["15m", "0.25h", ".25h", "1.h", "900s", "14m60s", "1h", "2160h"], False)
+
+
+@pytest.mark.parametrize(("lifetime", "short"), LIFETIMES.items())
+def test_lifetime(lifetime, short):
+    words = fails(CONTROL_PLANE, {"fleetApi": {"certificates": {"lifetime": lifetime}}})
+    assert "fleetApi.certificates.lifetime" in words if short else not words
+
+
+def test_lifetimes():
+    words = fails(CONTROL_PLANE, {"fleetApi": {"address": "https://fleet.example.com", "certificates": {"lifetime": "30m", **ISSUER}}})
+    assert "fleetApi.certificates.lifetime" in words, "cert-manager issues for an hour or longer"
+    words = fails(CONTROL_PLANE, {"fleetApi": {"certificates": {"lifetime": "2160h", "authorityLifetime": "2000h"}}})
+    assert "fleetApi.certificates.authorityLifetime" in words, "an authority that ends before its certificates is refused"

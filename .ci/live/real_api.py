@@ -1,0 +1,87 @@
+"""Programs, waiting, and a kube-apiserver with its etcd, for the scenarios of this folder."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import time
+
+import yaml
+
+# For programs: a variable of these checks is none of their settings, and they would warn of it.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+ASSETS = pathlib.Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent"))
+PROGRAMS = pathlib.Path(os.environ.get("MUSTER_PROGRAMS", "target/debug")).absolute()
+TOKEN = "administrator"
+# Token of a user without rights.
+WEAK = "weak"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def until(seconds, what, holds, node=None):
+    """Waits until something holds, and says what did not."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        ended = node.alive() if node else {}
+        assert not ended, f"{what}: ended: {ended}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n" + "\n".join(f"{name}: {node.log(name)[-1500:]}" for name in (node.running if node else []))
+        time.sleep(0.2)
+    return found
+
+
+@contextlib.contextmanager
+def api():
+    """A kube-apiserver with its etcd: prints nothing, ends with the block."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+        peer, client, secure = free_port(), free_port(), free_port()
+        (folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n{WEAK},weak,weak\n")
+        subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
+        etcd = [f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}", f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync"]
+        server = [
+            f"--etcd-servers=http://127.0.0.1:{client}",
+            f"--secure-port={secure}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder}/certificates",
+            f"--token-auth-file={folder}/tokens",
+            f"--service-account-key-file={folder}/accounts.key",
+            f"--service-account-signing-key-file={folder}/accounts.key",
+            "--service-account-issuer=https://localhost",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+        for name, flags in [("etcd", etcd), ("kube-apiserver", server)]:
+            log = stack.enter_context(open(folder / f"{name}.log", "w"))
+            process = subprocess.Popen([ASSETS / name, *flags], stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        kubeconfig, server = folder / "kubeconfig", {"server": f"https://127.0.0.1:{secure}", "insecure-skip-tls-verify": True}
+        whole = {"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}]}
+        whole |= {"clusters": [{"name": "it", "cluster": server}], "users": [{"name": "it", "user": {"token": TOKEN}}]}
+        kubeconfig.write_text(yaml.safe_dump(whole))
+        deadline = time.monotonic() + 120
+        # Helm asks for the description of every kind, which comes a little later than the rest.
+        while any(kubectl(kubeconfig, "get", "--raw", path)[0] for path in ("/readyz", "/openapi/v2", "/openapi/v3")):
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit((folder / "kube-apiserver.log").read_text()[-2000:])
+            time.sleep(0.5)
+        yield kubeconfig
+
+
+def kubectl(kubeconfig, *words, given=None):
+    done = subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *words], input=given, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def apply(kubeconfig, text, *flags):
+    """Applies manifests, which the API alone validates unless flags say otherwise."""
+    code, said = kubectl(kubeconfig, "apply", "--server-side", *(flags or ["--validate=false"]), "-f", "-", given=text)
+    assert code == 0, said
