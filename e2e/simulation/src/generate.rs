@@ -2,6 +2,7 @@
 
 use crate::design;
 use crate::faults::{Fault, FaultKind, Moment};
+use crate::feature::Feature;
 use crate::history::{Actor, Api, Process};
 use crate::people::{Dice, Mix, Script, Site, Size};
 use crate::plan::{Phases, Plan};
@@ -19,6 +20,8 @@ pub struct Scale {
     /// Features of policies and orders that people set and unset in one plan; 0 for plans in which
     /// people do what the mix says.
     pub features: usize,
+    /// Whether these are only what holds workloads where they are, and what asks for moves.
+    pub holds: bool,
     /// Lengths of the phases.
     pub phases: Phases,
 }
@@ -36,6 +39,7 @@ impl Scale {
         mix: Mix::EVERYTHING,
         faults: 6,
         features: 0,
+        holds: false,
         phases: Phases {
             busy: 600_000,
             calm: 1_200_000,
@@ -83,6 +87,20 @@ impl Scale {
         ..Self::SMALL
     };
 
+    /// People hold several workloads where they are, ask for moves meanwhile, and let go: what waited
+    /// is due at once.
+    pub const HOLDS: Self = Self {
+        size: Size {
+            workloads: 6,
+            steps: 90,
+            ..Self::FEATURES.size
+        },
+        faults: 2,
+        features: HOLDS.len(),
+        holds: true,
+        ..Self::FEATURES
+    };
+
     /// Ten clusters and a hundred workloads for an hour.
     pub const LARGE: Self = Self {
         size: Size {
@@ -102,6 +120,18 @@ impl Scale {
         ..Self::SMALL
     };
 }
+
+/// Features that hold workloads where they are, and those that ask for moves.
+const HOLDS: [Feature; 8] = [
+    Feature::PauseFleet,
+    Feature::PauseCluster,
+    Feature::SuspendScheduling,
+    Feature::Rebalance,
+    Feature::Failback,
+    Feature::Drain,
+    Feature::Cordon,
+    Feature::Taint,
+];
 
 /// Draws a plan from a seed.
 pub fn plan(seed: u64, scale: Scale) -> Plan {
@@ -160,7 +190,12 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
     let faults = usize::try_from(scale.faults).unwrap_or(usize::MAX);
     let design = design::of(seed, scale.features, faults);
     let mut people = Random::new(seed, "people");
-    let script = Script::of_features(&mut people, scale.size, &design.features);
+    let features: &[Feature] = if scale.holds {
+        &HOLDS
+    } else {
+        &design.features
+    };
+    let script = Script::of_features(&mut people, scale.size, features);
     let mut random = Random::new(seed, "faults");
     let replicas = if random.percent(30) { 2 } else { 1 };
     let busy = scale.phases.busy;
@@ -188,7 +223,10 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
         .collect();
     faults.extend(gaps);
     // With a low rate few moves show that one was not paid for.
-    let rate = *random.one(&["0.5", "0.05", "0.05"]);
+    let rate = match *random.one(&["0.5", "0.05", "0.05"]) {
+        _ if scale.holds => "0.05",
+        rate => rate,
+    };
     let flags = [
         "--feature-gates=Failover=true,PropagationPolicyPreemption=true".to_owned(),
         format!("--resource-eviction-rate={rate}"),

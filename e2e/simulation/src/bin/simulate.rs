@@ -100,6 +100,8 @@ enum Named {
     Small,
     /// Three members, and people who set and unset features of policies and orders.
     Features,
+    /// People who hold several workloads where they are, ask for moves meanwhile, and let go.
+    Holds,
     /// Ten members and a hundred workloads for an hour.
     Large,
 }
@@ -110,6 +112,7 @@ impl Named {
             Self::Brief => Scale::BRIEF,
             Self::Small => Scale::SMALL,
             Self::Features => Scale::FEATURES,
+            Self::Holds => Scale::HOLDS,
             Self::Large => Scale::LARGE,
         }
     }
