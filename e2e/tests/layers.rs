@@ -163,7 +163,7 @@ const COMMANDS: Floors = &[
     &["completion"],
     &["explain"],
     &["get"],
-    &["hands"],
+    &["orders"],
     &["history"],
     &["interpret"],
     &["join"],

@@ -11,7 +11,6 @@ mod fixtures;
 mod follow;
 mod forecast;
 mod get;
-mod hands;
 mod history;
 mod install;
 mod interpret;
@@ -19,6 +18,7 @@ mod join;
 mod leader;
 mod list;
 mod old_copies;
+mod orders;
 mod output;
 mod pace;
 mod parting;
@@ -143,7 +143,7 @@ enum Question {
     /// 4 not done within --timeout, 130 interrupted (the moves go on).
     Rebalance(rebalance::Options),
     #[command(flatten)]
-    Hand(hands::Hand),
+    Order(orders::Command),
 }
 
 /// Runs the program: carries out one command and returns its exit code.
@@ -300,7 +300,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             return rebalance::carry_out(client, &config, &namespace, &options).await;
         }
-        Question::Hand(hand) => return hands::carry_out(client, &config, hand).await,
+        Question::Order(command) => return orders::carry_out(client, &config, command).await,
     };
     text.map(Reply::from)
 }

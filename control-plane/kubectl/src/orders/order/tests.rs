@@ -19,8 +19,8 @@ fn cluster(taints: &Value, annotations: &Value) -> Cluster {
 #[test]
 fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_already() {
     let now = Timestamp::from_second(100).unwrap();
-    let drain = crate::hands::drain::order(Some(&"0.5".to_owned()));
-    let undrain = crate::hands::drain::undrain();
+    let drain = crate::orders::drain::order(Some(&"0.5".to_owned()));
+    let undrain = crate::orders::drain::undrain();
     let mine = json!({"key": "mine", "effect": "NoExecute"});
     let no = |effect| json!({"key": "failover.muster.io/drain", "effect": effect, "timeAdded": "1970-01-01T00:01:40Z"});
     let before = cluster(&json!([mine]), &json!({"a": "b"}));
@@ -40,7 +40,7 @@ fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_alread
         None,
         "no toleration starts anew"
     );
-    let again = crate::hands::drain::order(None);
+    let again = crate::orders::drain::order(None);
     assert_eq!(again.patch(&drained, later), None, "the rate stays");
     assert_eq!(
         undrain.patch(&drained, later).unwrap(),
@@ -50,11 +50,11 @@ fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_alread
         })
     );
     assert_eq!(undrain.patch(&before, now), None);
-    let cordoned = crate::hands::cordon().patch(&before, now).unwrap();
+    let cordoned = crate::orders::cordon().patch(&before, now).unwrap();
     let on = json!({"key": "failover.muster.io/cordon", "effect": "NoSchedule", "timeAdded": "1970-01-01T00:01:40Z"});
     assert_eq!(cordoned, json!({"spec": {"taints": [mine, on]}}));
     let both = cluster(&json!([on, no("NoExecute")]), &json!({}));
-    let left = crate::hands::uncordon().patch(&both, now).unwrap();
+    let left = crate::orders::uncordon().patch(&both, now).unwrap();
     assert_eq!(left, json!({"spec": {"taints": [no("NoExecute")]}}));
 }
 
@@ -122,7 +122,7 @@ async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained
         {"key": "failover.muster.io/drain", "effect": "NoExecute"},
     ]);
     let (client, states) = api(&fleet(&drain));
-    let undrain = crate::hands::drain::undrain();
+    let undrain = crate::orders::drain::undrain();
     give(&client, &names(), &undrain).await.unwrap();
     let states = states.lock();
     for state in states.iter() {
@@ -150,7 +150,7 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
     let over = json!({"until": "2020-01-01T00:00:00Z"}).to_string();
     clusters[2]["metadata"]["annotations"][PAUSED] = json!(over);
     let (client, states) = api(&clusters);
-    let undrain = crate::hands::drain::undrain();
+    let undrain = crate::orders::drain::undrain();
     give(&client, &names(), &undrain).await.unwrap();
     let states = states.lock();
     let held = |it: &&Cluster| pause(it).is_some_and(|it| it.holds(calendar()));
@@ -164,7 +164,7 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
 #[tokio::test]
 async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
     let (client, states) = api(&fleet(&json!([])));
-    let drain = crate::hands::drain::order(None);
+    let drain = crate::orders::drain::order(None);
     let told = give(&client, &names(), &drain).await.unwrap();
     assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
     let states = states.lock();

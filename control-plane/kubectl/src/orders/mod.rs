@@ -35,7 +35,7 @@ pub(super) struct Clusters {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Hand {
+pub(super) enum Command {
     /// Keeps new workloads out of clusters; what is there stays.
     Cordon(Clusters),
     /// Lets new workloads into clusters again.
@@ -66,16 +66,18 @@ pub(super) enum Hand {
 pub(super) async fn carry_out(
     client: Client,
     config: &Config,
-    hand: Hand,
+    command: Command,
 ) -> anyhow::Result<Reply> {
-    let text = match hand {
-        Hand::Cordon(Clusters { clusters }) => order::give(&client, &clusters, &cordon()).await,
-        Hand::Uncordon(Clusters { clusters }) => order::give(&client, &clusters, &uncordon()).await,
-        Hand::Taint(options) => taint::carry_out(&client, &options).await,
-        Hand::Drain(options) => return drain::carry_out(&client, config, &options).await,
-        Hand::Pause(options) => pause::carry_out(&client, &options).await,
-        Hand::Resume(options) => pause::resume(&client, &options).await,
-        Hand::Undrain(Clusters { clusters }) => {
+    let text = match command {
+        Command::Cordon(Clusters { clusters }) => order::give(&client, &clusters, &cordon()).await,
+        Command::Uncordon(Clusters { clusters }) => {
+            order::give(&client, &clusters, &uncordon()).await
+        }
+        Command::Taint(options) => taint::carry_out(&client, &options).await,
+        Command::Drain(options) => return drain::carry_out(&client, config, &options).await,
+        Command::Pause(options) => pause::carry_out(&client, &options).await,
+        Command::Resume(options) => pause::resume(&client, &options).await,
+        Command::Undrain(Clusters { clusters }) => {
             order::give(&client, &clusters, &drain::undrain()).await
         }
     };
