@@ -169,12 +169,29 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         };
         match scene.objects.get(&binding_key) {
             None => tell(key, "is a Work without a binding"),
-            Some(binding) if !Binding(binding).keeps(cluster) => {
+            Some(binding)
+                if !Binding(binding).keeps(cluster)
+                    && !awaits_dispatching(scene, &binding_key, Binding(binding)) =>
+            {
                 tell(key, "is a Work that its binding does not want");
             }
             Some(_) => {}
         }
     }
+}
+
+/// Returns whether a target of a binding has no copy yet because its dispatching is suspended: until
+/// it has, copies elsewhere may be the last.
+fn awaits_dispatching(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+    let is_applied = |target: &str| {
+        let work = scene.work_of(key, target);
+        let applied = work.and_then(|work| objects::condition(work, "Applied"));
+        applied.is_some_and(|it| it["status"] == "True")
+    };
+    let targets = binding.clusters().into_keys().chain(binding.required());
+    targets
+        .filter(|target| binding.is_suspended_in(target))
+        .any(|target| !is_applied(target))
 }
 
 /// Returns whether something in the member keeps an object of a Work: a finalizer that is not the
@@ -288,6 +305,39 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_work_that_its_binding_does_not_want_is_excused_until_the_targets_are_dispatched() {
+        for (suspension, applied, is_excused) in [
+            (json!(null), "False", false),
+            (json!({"dispatching": true}), "False", true),
+            (json!({"dispatching": true}), "True", false),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
+                "False",
+                true,
+            ),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
+                "False",
+                false,
+            ),
+        ] {
+            let mut story = story();
+            let mut moved = binding(&["m2"]);
+            moved["spec"]["suspension"] = suspension.clone();
+            story.write(control_plane(), &binding_key("web"), moved);
+            let mut sent = work();
+            sent["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "web",
+            });
+            sent["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
+            story.write(control_plane(), &work_key("m2"), sent);
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_excused, "{suspension}: {told:?}");
         }
     }
 
