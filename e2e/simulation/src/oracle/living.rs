@@ -82,7 +82,7 @@ impl Living {
         };
         let ends = request.after.as_deref().is_none_or(objects::is_deleting);
         if ends && !objects::is_deleting(before) {
-            let policy = policy_of(before).filter(|key| preserves(scene, key));
+            let policy = objects::policy_of(before).filter(|key| preserves(scene, key));
             self.deleted.insert(request.key(), (scene.now, policy));
         }
     }
@@ -206,7 +206,7 @@ impl Living {
                     return Some(format!("{binding} is gone, and nobody deleted it"));
                 };
                 // Fencing that was set after the workload was evicted.
-                if state.is_fenced() && state.task(cluster).is_some() {
+                if scene.is_fenced(state) && state.task(cluster).is_some() {
                     return at_once(state).err();
                 }
                 Some("nobody gave the cluster up".to_owned())
@@ -233,7 +233,7 @@ fn word_for(
     match it.what {
         What::Evicted(task) => (task.purge_mode() == "Directly").then(|| at_once(after)),
         What::Purged => Some(at_once(after)),
-        What::Dropped if before.is_fenced() => Some(at_once(after)),
+        What::Dropped if scene.is_fenced(before) => Some(at_once(after)),
         What::Dropped => Some(Err("no target any more, and nobody asked for it".to_owned())),
         What::Ended(task) => Some(ended(scene, key, before, task)),
     }
@@ -261,7 +261,7 @@ fn ended(
         let work = scene.work_of(key, target);
         work.is_some_and(|work| work["spec"]["suspendDispatching"] != true)
     };
-    if task.purge_mode() == "Directly" || before.is_fenced() {
+    if task.purge_mode() == "Directly" || scene.is_fenced(before) {
         return at_once(before);
     }
     let slack = scene.clock_error() + SignedDuration::from_secs(1);
@@ -289,22 +289,6 @@ fn has_left(scene: &Scene, cluster: &str) -> bool {
     scene.cluster_recently(cluster, |state| {
         state.is_none_or(|cluster| objects::is_deleting(cluster.0))
     })
-}
-
-/// Returns the policy to which a template belongs.
-fn policy_of(template: &Value) -> Option<Key> {
-    let named = |kind: &str, name: &str| {
-        objects::annotation(template, &format!("{kind}.karmada.io/{name}"))
-    };
-    let policy = |plural, namespace, name| {
-        objects::key(&Api::Fleet, objects::POLICY, plural, namespace, name)
-    };
-    if let Some(name) = named("propagationpolicy", "name") {
-        let namespace = named("propagationpolicy", "namespace").unwrap_or_default();
-        return Some(policy("propagationpolicies", namespace, name));
-    }
-    let name = named("clusterpropagationpolicy", "name")?;
-    Some(policy("clusterpropagationpolicies", "", name))
 }
 
 /// Returns whether a policy preserves objects. A lazy one does with the next change of the
