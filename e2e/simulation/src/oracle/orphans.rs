@@ -233,6 +233,16 @@ fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
+/// Returns whether a workload stays in a cluster because a person suspended its scheduling: the
+/// cluster leaves once no binding names it.
+fn is_held(scene: &Scene, cluster: &str) -> bool {
+    let mut bindings = scene.bindings();
+    bindings.any(|(_, binding)| {
+        let is_suspended = binding.0["spec"]["suspension"]["scheduling"] == true;
+        is_suspended && binding.clusters().contains_key(cluster)
+    })
+}
+
 /// Reports what is being deleted and does not end, though nothing unreachable keeps it.
 fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     let waits_for_silent = |binding: &Key| {
@@ -249,7 +259,7 @@ fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         let excused = match key.plural.as_str() {
             "resourcebindings" | "clusterresourcebindings" => waits_for_silent(key),
             "propagationpolicies" | "clusterpropagationpolicies" => false,
-            "clusters" => !end.reachable.contains(&key.name),
+            "clusters" => !end.reachable.contains(&key.name) || is_held(scene, &key.name),
             _ => continue,
         };
         if !excused {
@@ -338,6 +348,26 @@ mod tests {
             story.write(control_plane(), &work_key("m2"), sent);
             let told = story.end();
             assert_eq!(told.is_empty(), is_excused, "{suspension}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_does_not_leave_while_a_workload_is_held_in_it() {
+        for (held, clusters, is_excused) in [
+            (true, ["m1"], true),
+            (false, ["m1"], false),
+            (true, ["m2"], false),
+        ] {
+            let mut story = Story::new(Orphans::default());
+            let mut leaving = cluster("True", &[]);
+            leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            story.write(person(), &cluster_key("m1"), leaving);
+            story.write(person(), &deployment_key(&Api::Fleet), json!({}));
+            let mut binding = binding(&clusters);
+            binding["spec"]["suspension"] = json!({"scheduling": held});
+            story.write(person(), &binding_key("web"), binding);
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_excused, "{held} {clusters:?}: {told:?}");
         }
     }
 
